@@ -1,0 +1,50 @@
+# Headrace: `make help` lists what can be done. Every target sets up what it needs, once.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+RUN := $(VENV)/bin
+
+.PHONY: help setup demo test check bench soak lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## install Python packages, Java and the jars, once
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
+	  || { echo "Headrace needs Python 3.10 to 3.13, and $(PYTHON) is $$($(PYTHON) --version). Try: make setup PYTHON=python3.12"; exit 1; }
+	@echo "Setting up $(VENV) (once, 1 to 2 minutes)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(RUN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(RUN)/python -m headrace.services.jars
+	@touch $@
+
+demo: $(STAMP) ## events from Kafka to Iceberg, live, until Ctrl-C
+	@$(RUN)/headrace demo lineage
+
+test: check ## all that CI runs: check and every test
+	@$(RUN)/pytest
+
+check: $(STAMP) ## ruff, mypy strict, import-linter
+	@$(RUN)/ruff format --check --quiet .
+	@$(RUN)/ruff check --quiet .
+	@$(RUN)/mypy
+	@$(RUN)/lint-imports --no-logo
+
+bench: $(STAMP) ## speed, freshness and memory against plain Spark; results under benchmarks/
+	@$(RUN)/python -m benchmarks
+
+soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then verify
+	@$(RUN)/python -m tests.soak $(or $(MINUTES),10)
+
+lock: ## pin all packages again, with hashes (needs uv)
+	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --group dev pyproject.toml --output-file requirements.lock
+
+clean: ## remove the environment, the state and all caches of the project
+	@rm -rf $(VENV) .headrace .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,77 @@
+"""Every error that Headrace raises on purpose.
+
+HeadraceError
+├── SpecError            a pipeline folder says something that can't be
+├── SettingsError        headrace.toml, the environment or a flag says something that can't be
+├── ServiceError         a server that Headrace starts for you did not start, or died
+├── LockedError          another application already runs this pipeline
+├── LandingError         a stream can't go on without a decision
+│   ├── GapError         Kafka has deleted offsets that were never landed
+│   ├── TopicResetError  the topic is shorter than what was already landed
+│   └── TakenOverError   another application landed this stream since this one planned its batch
+├── QueryError           a query that can't be answered
+└── RetryableError       the world outside is away for now: trying again may help
+    └── UnavailableError   Kafka, the catalog or the warehouse does not answer
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """A message in three parts: what is wrong, where, and what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
+        super().__init__(what, where, next_step)
+        self.what = what
+        self.where = where
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        first = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{first}\n{self.next_step}" if self.next_step else first
+
+
+class SpecError(HeadraceError):
+    exit_code = 2
+
+
+class SettingsError(HeadraceError):
+    exit_code = 2
+
+
+class ServiceError(HeadraceError):
+    pass
+
+
+class LockedError(HeadraceError):
+    exit_code = 3
+
+
+class LandingError(HeadraceError):
+    pass
+
+
+class GapError(LandingError):
+    pass
+
+
+class TopicResetError(LandingError):
+    pass
+
+
+class TakenOverError(LandingError):
+    exit_code = 3
+
+
+class QueryError(HeadraceError):
+    pass
+
+
+class RetryableError(HeadraceError):
+    pass
+
+
+class UnavailableError(RetryableError):
+    pass

@@ -1,0 +1,85 @@
+"""The values that pass between the six steps of a batch, from the driver to a task and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import DataFile
+
+from headrace.spec.pipeline import Stream
+
+
+@dataclass(frozen=True)
+class Range:
+    """Offsets `start` (included) to `end` (excluded) of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class StreamJob:
+    """What a task needs to know of one stream in one batch. Schemas are Iceberg's JSON, as the table has them now.
+
+    `quarantined_to` are offsets below which rejected rows are in the quarantine already.
+    """
+
+    stream: Stream
+    label: str
+    checkpoint_id: int
+    schema_json: str
+    spec_json: str
+    quarantine_schema_json: str
+    output: str
+    commit_log: str
+    quarantine_output: str
+    quarantined_to: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One task: some ranges, and the streams that their topics belong to."""
+
+    subtask: int
+    jobs: tuple[StreamJob, ...]
+    ranges: tuple[Range, ...]
+    consumer: tuple[tuple[str, str], ...]
+    driver_pid: int
+
+
+@dataclass(frozen=True)
+class StreamResult:
+    """What one task made of one stream."""
+
+    label: str
+    rows: int
+    bad: int
+    files: Sequence[DataFile]
+    quarantine_files: Sequence[DataFile]
+    extras: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Messages:
+    """Messages of one topic, as columns: `values[i]` is what stood at `offsets[i]` of `partitions[i]`."""
+
+    topic: str
+    values: list[bytes | None]
+    partitions: list[int]
+    offsets: list[int]
+    timestamps: list[int]
+    bytes: int = 0
+
+    @staticmethod
+    def empty(topic: str) -> Messages:
+        return Messages(topic, [], [], [], [])
+
+    def __len__(self) -> int:
+        return len(self.values)

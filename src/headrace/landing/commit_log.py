@@ -1,0 +1,50 @@
+"""Step 5, log: every data file is named, durably, before any table refers to it.
+
+`<commit log>/chk-N/subtask-M.csv` has the columns `checkpoint_id, s3_key, commit_timestamp`. Entries of attempts that died
+stay: they are told apart by whether the table refers to the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from headrace.tables.storage import list_files, new_file, read_text
+
+HEADER = ("checkpoint_id", "s3_key", "commit_timestamp")
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One line of the log: a data file, where it is, and when it was about to be committed."""
+
+    checkpoint_id: int
+    s3_key: str
+    commit_timestamp: str
+    subtask: int
+
+
+def log_files(commit_log: str, *, checkpoint_id: int, subtask: int, paths: Sequence[str], now: datetime) -> None:
+    """Writes a subtask's log. Idempotent by checkpoint and subtask: a task that is tried again replaces its own log."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    writer.writerows((checkpoint_id, path, now.isoformat(timespec="microseconds")) for path in paths)
+    with new_file(f"{commit_log}/chk-{checkpoint_id}/subtask-{subtask}.csv") as stream:
+        stream.write(text.getvalue().encode("utf-8"))
+
+
+def read_log(commit_log: str, *, checkpoint_id: int | None = None) -> tuple[LogEntry, ...]:
+    """Gives back the entries of one checkpoint, or of all, in the order of checkpoints and subtasks."""
+    folder = commit_log if checkpoint_id is None else f"{commit_log}/chk-{checkpoint_id}"
+    entries: list[LogEntry] = []
+    for uri in list_files(folder, suffix=".csv"):
+        subtask = int(uri.rsplit("subtask-", 1)[1].removesuffix(".csv"))
+        entries += [
+            LogEntry(int(row["checkpoint_id"]), row["s3_key"], row["commit_timestamp"], subtask)
+            for row in csv.DictReader(io.StringIO(read_text(uri)))
+        ]
+    return tuple(sorted(entries, key=lambda entry: (entry.checkpoint_id, entry.subtask, entry.s3_key)))

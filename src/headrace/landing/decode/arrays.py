@@ -1,0 +1,94 @@
+"""Python values become Arrow arrays, and values that don't fit are found without slowing down those that do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.spec.pipeline import EpochUnit
+
+Build = Callable[[Sequence[object]], pa.Array]
+
+MICROSECONDS: dict[EpochUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EARLIEST = (datetime(1, 1, 1, tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
+LATEST = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
+
+
+def build_or_split(build: Build, values: Sequence[object], *, first: int, bad: list[int]) -> pa.Array:
+    """Gives back `build(values)` with null for each value that can't be built; those positions go to `bad`.
+
+    Halves what fails until the bad values are alone: a thousand values with three bad ones take some thirty builds.
+    """
+    try:
+        return build(values)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        if len(values) == 1:
+            bad.append(first)
+            return build([None])
+    middle = len(values) // 2
+    left = build_or_split(build, values[:middle], first=first, bad=bad)
+    right = build_or_split(build, values[middle:], first=first + middle, bad=bad)
+    return pa.concat_arrays([left, right])
+
+
+def plain(arrow_type: pa.DataType) -> Build:
+    return partial(_plain, arrow_type=arrow_type)
+
+
+def moments(unit: EpochUnit, *, zoned: bool) -> Build:
+    """Builds timestamps from ISO 8601 strings and epoch numbers, in UTC and to the microsecond. No offset means UTC."""
+    return partial(_moments, factor=MICROSECONDS[unit], zoned=zoned)
+
+
+def dates() -> Build:
+    return lambda values: pa.array(values, pa.string()).cast(pa.date32())
+
+
+def _plain(values: Sequence[object], *, arrow_type: pa.DataType) -> pa.Array:
+    return pa.array(values, arrow_type)
+
+
+def _moments(values: Sequence[object], *, factor: int, zoned: bool) -> pa.Array:
+    target = pa.timestamp("us", "UTC") if zoned else pa.timestamp("us")
+    try:
+        texts = pa.array(values, pa.string())
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return pa.array([_moment(value, factor=factor) for value in values], pa.int64()).cast(target)
+    return _texts(texts, target)
+
+
+def _moment(value: object, *, factor: int) -> int | None:
+    """Gives back microseconds since the epoch, exactly: a fraction is scaled as the decimal it was written as."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        micros = _texts(pa.array([value], pa.string()), pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py()
+    elif isinstance(value, int):
+        micros = value * factor
+    else:
+        micros = int((Decimal(repr(value)) * factor).to_integral_value())
+    if not EARLIEST <= micros <= LATEST:
+        raise ValueError("a time outside the years 1 to 9999")
+    return int(micros)
+
+
+def _texts(texts: pa.Array, target: pa.DataType) -> pa.Array:
+    """Casts ISO strings. Strings with and without an offset are told apart only where they are mixed."""
+    zoned = pa.timestamp("us", "UTC")
+    try:
+        return texts.cast(zoned).cast(target)
+    except pa.ArrowInvalid:
+        pass
+    # Digits past the microsecond are cut off, and a time without an offset is UTC.
+    cut = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
+    has_offset = pc.match_substring_regex(cut, r"(Z|[+-]\d{2}(:?\d{2})?)$")
+    has_time = pc.match_substring_regex(cut, r"\d{2}:\d{2}")
+    marked = pc.if_else(pc.and_(has_time, pc.invert(has_offset)), pc.binary_join_element_wise(cut, "Z", ""), cut)
+    with_time = pc.if_else(has_time, marked, pc.binary_join_element_wise(cut, "T00:00:00Z", ""))
+    return with_time.cast(zoned).cast(target)

@@ -1,0 +1,40 @@
+"""Places where an application can be made to die, for drills.
+
+`HEADRACE_FAULT=kill-application@log` kills the application (SIGKILL) when it reaches the end of step `log`. Actions are
+`kill-application`, `stop-application` (SIGSTOP), `kill-worker` and `fail-task`; places are the six steps, and `writing`, which
+is in the middle of step 4. The last two actions happen once: on the task's first attempt. Unset, as always but in a drill,
+this costs one look at the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Literal
+
+Place = Literal["plan", "read", "decode", "writing", "write", "log", "commit"]
+VARIABLE = "HEADRACE_FAULT"
+
+
+class InjectedError(RuntimeError):
+    """What `fail-task` raises."""
+
+
+def reach(place: Place, *, driver_pid: int | None = None, attempt: int = 0) -> None:
+    """Does what the environment asks for at this place; `driver_pid` is the application's process where a task calls."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return
+    action, _, where = wanted.partition("@")
+    if where != place:
+        return
+    application = driver_pid or os.getpid()
+    if action == "kill-application":
+        os.kill(application, signal.SIGKILL)
+        signal.pause()
+    elif action == "stop-application":
+        os.kill(application, signal.SIGSTOP)
+    elif action == "kill-worker" and attempt == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif action == "fail-task" and attempt == 0:
+        raise InjectedError(f"a drill asked this task to fail at {place}")

@@ -1,0 +1,64 @@
+"""What the write-ahead commit log says of a stream, file by file, held against the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow.parquet as pq
+from pyiceberg.table import Table
+
+from headrace.landing.commit_log import LogEntry, read_log
+from headrace.tables.storage import exists, open_input
+
+
+@dataclass(frozen=True)
+class LoggedFile:
+    """A data file that the log names. `offsets` are the first and last offset of each partition in it."""
+
+    entry: LogEntry
+    state: Literal["committed", "orphan", "gone"]
+    table: str
+    rows: int
+    offsets: Mapping[int, tuple[int, int]]
+
+
+def list_commits(
+    commit_log: str, *, table: Table, quarantine: Table, checkpoint_id: int | None = None
+) -> tuple[LoggedFile, ...]:
+    """Gives back the files of one checkpoint, or of all, in the order of checkpoints.
+
+    A file is committed if a snapshot refers to it, an orphan if none does (its attempt died), gone if it is no longer there.
+    """
+    landed, refused = files_of(table), files_of(quarantine)
+    return tuple(
+        _look_at(entry, landed=landed, refused=refused, table=".".join(table.name()), quarantine=".".join(quarantine.name()))
+        for entry in read_log(commit_log, checkpoint_id=checkpoint_id)
+    )
+
+
+def files_of(table: Table) -> frozenset[str]:
+    """Gives back the data files that any snapshot of the table refers to."""
+    if table.current_snapshot() is None:
+        return frozenset()
+    return frozenset(table.inspect.all_data_files().column("file_path").to_pylist())
+
+
+def _look_at(entry: LogEntry, *, landed: frozenset[str], refused: frozenset[str], table: str, quarantine: str) -> LoggedFile:
+    committed = entry.s3_key in landed or entry.s3_key in refused
+    name = quarantine if entry.s3_key in refused else table
+    if not exists(entry.s3_key):
+        return LoggedFile(entry, "committed" if committed else "gone", name, 0, {})
+    rows, offsets = _read_coordinates(entry.s3_key)
+    return LoggedFile(entry, "committed" if committed else "orphan", name, rows, offsets)
+
+
+def _read_coordinates(uri: str) -> tuple[int, dict[int, tuple[int, int]]]:
+    with open_input(uri) as stream:
+        file = pq.ParquetFile(stream)
+        prefix = "kafka_" if "kafka_partition" in file.schema_arrow.names else ""
+        table = file.read(columns=[f"{prefix}partition", f"{prefix}offset"]).rename_columns(["partition", "offset"])
+    found = table.group_by("partition").aggregate([("offset", "min"), ("offset", "max")])
+    offsets = {row["partition"]: (row["offset_min"], row["offset_max"]) for row in found.to_pylist()}
+    return table.num_rows, dict(sorted(offsets.items()))

@@ -1,0 +1,243 @@
+"""Lands the streams of a pipeline: one batch is six numbered steps, and the table is the checkpoint.
+
+1. Plan (here): the tables' ledgers and the topics' ends say which offsets come next.
+2. Read, 3. Decode, 4. Write, 5. Log (in Spark tasks, `task.py`).
+6. Commit (here): each table gets its files and its new ledger entry in one snapshot.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from headrace.errors import LandingError
+from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
+from headrace.landing.columns import QUARANTINE, QUARANTINE_COLUMNS, landed_columns
+from headrace.landing.faults import reach
+from headrace.landing.places import Places, places_of
+from headrace.landing.plan import Bounds, accept_gaps, limit_ranges, pack_ranges, ranges_to_land
+from headrace.landing.quarantine import paths_of, read_settled, settle_quarantine
+from headrace.landing.task import run_tasks
+from headrace.services.topics import ensure_topics, list_bounds, list_partitions
+from headrace.settings import Settings
+from headrace.spec.pipeline import Pipeline, Stream
+from headrace.tables.append import append_checkpoint
+from headrace.tables.catalog import ensure_table, table_location
+from headrace.tables.ledger import Ledger, read_ledger, was_rolled_back
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_PARTITIONS_EVERY_SECONDS = 5.0
+
+
+@dataclass
+class LandingStream:
+    """A stream while it is landed: its table as it was last seen, and why it stopped, if it did."""
+
+    stream: Stream
+    label: str
+    table: Table
+    places: Places
+    ledger: Ledger
+    stopped: LandingError | None = None
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What one batch did to one stream."""
+
+    label: str
+    checkpoint_id: int
+    rows: int
+    bad: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch: what it landed, how long it took, and how many messages were left for the next."""
+
+    landed: tuple[Landed, ...]
+    seconds: float
+    behind: int
+    stopped: Mapping[str, LandingError] = field(default_factory=dict)
+
+
+class Lander:
+    """Lands all streams of one pipeline in one Spark application."""
+
+    def __init__(
+        self, settings: Settings, pipeline: Pipeline, *, catalog: Catalog, admin: AdminClient, consumer: Mapping[str, str]
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._admin = admin
+        self._consumer = tuple(sorted(consumer.items()))
+        ensure_topics(admin, {stream.topic: stream.partitions for stream in pipeline.streams})
+        self._quarantine = ensure_table(
+            catalog, QUARANTINE, columns=QUARANTINE_COLUMNS, location=table_location(settings, QUARANTINE)
+        )
+        self.streams = tuple(self._open(pipeline, stream) for stream in pipeline.streams)
+        self._settle()
+        self._partitions: Mapping[str, Sequence[int]] = {}
+        self._partitions_at = 0.0
+
+    @property
+    def rolled_back(self) -> tuple[str, ...]:
+        """The streams whose tables were rolled back since they last landed: they go on from where the table is now."""
+        return tuple(stream.label for stream in self.streams if was_rolled_back(stream.table))
+
+    def accept_gaps(self) -> tuple[tuple[str, tuple[int, int, int]], ...]:
+        """Moves past what Kafka has deleted; gives back each gap (partition, first offset, offset after) by stream.
+
+        The gaps are recorded in the ledger with the next checkpoint.
+        """
+        accepted: list[tuple[str, tuple[int, int, int]]] = []
+        for stream, bounds in self._bounds():
+            ledger = accept_gaps(stream.ledger, bounds)
+            accepted += [(stream.label, gap) for gap in ledger.gaps[len(stream.ledger.gaps) :]]
+            stream.ledger = ledger
+        return tuple(accepted)
+
+    def land_batch(self, spark: SparkContext) -> Batch | None:
+        """Lands what has arrived, up to the batch's limit; gives back None if there is nothing to land."""
+        started = time.monotonic()
+        ranges, behind = self._plan()
+        if not ranges:
+            return None
+        reach("plan")
+        topics = {part.topic for part in ranges}
+        active = [stream for stream in self.streams if stream.stream.topic in topics]
+        results = self._run(spark, active, ranges)
+        landed = self._commit(active, ranges, results)
+        reach("commit")
+        return Batch(landed, time.monotonic() - started, behind, self.stopped)
+
+    @property
+    def stopped(self) -> Mapping[str, LandingError]:
+        return {stream.label: stream.stopped for stream in self.streams if stream.stopped}
+
+    def _open(self, pipeline: Pipeline, stream: Stream) -> LandingStream:
+        places = places_of(stream, self._settings)
+        table = ensure_table(
+            self._catalog,
+            stream.table,
+            columns=landed_columns(stream),
+            partition_by=stream.partition_by,
+            location=places.table,
+            properties={"write.data.path": places.output},
+        )
+        return LandingStream(stream, f"{pipeline.name}.{stream.name}", table, places, read_ledger(table))
+
+    def _plan(self) -> tuple[tuple[Range, ...], int]:
+        """Step 1. A stream that can't go on is stopped, and the others go on without it."""
+        ranges: list[Range] = []
+        for stream, bounds in self._bounds():
+            try:
+                ranges += [part for part in ranges_to_land(stream.stream.topic, stream.ledger, bounds) if part.size]
+                stream.stopped = None
+            except LandingError as error:
+                stream.stopped = error
+        taken = limit_ranges(ranges, most=self._settings.batch_max_records)
+        return taken, sum(part.size for part in ranges) - sum(part.size for part in taken)
+
+    def _bounds(self) -> list[tuple[LandingStream, dict[int, Bounds]]]:
+        if time.monotonic() - self._partitions_at > _PARTITIONS_EVERY_SECONDS:
+            self._partitions = list_partitions(self._admin)
+            self._partitions_at = time.monotonic()
+        wanted = [
+            (stream.stream.topic, partition)
+            for stream in self.streams
+            for partition in self._partitions.get(stream.stream.topic, ())
+        ]
+        bounds = list_bounds(self._admin, wanted)
+        return [
+            (
+                stream,
+                {key[1]: Bounds(*there) for key, there in bounds.items() if key[0] == stream.stream.topic},
+            )
+            for stream in self.streams
+        ]
+
+    def _run(
+        self, spark: SparkContext, active: Sequence[LandingStream], ranges: Sequence[Range]
+    ) -> dict[str, list[StreamResult]]:
+        """Steps 2 to 5, in as many tasks as there are cores."""
+        jobs = {stream.stream.topic: self._job(stream) for stream in active}
+        plans = [
+            TaskPlan(
+                subtask=subtask,
+                jobs=tuple(jobs[topic] for topic in dict.fromkeys(part.topic for part in task)),
+                ranges=task,
+                consumer=self._consumer,
+                driver_pid=os.getpid(),
+            )
+            for subtask, task in enumerate(pack_ranges(ranges, cores=spark.defaultParallelism))
+        ]
+        results: dict[str, list[StreamResult]] = {stream.label: [] for stream in active}
+        for result in spark.parallelize(plans, len(plans)).mapPartitions(run_tasks).collect():
+            results[result.label].append(result)
+        return results
+
+    def _job(self, stream: LandingStream) -> StreamJob:
+        return StreamJob(
+            stream=stream.stream,
+            label=stream.label,
+            checkpoint_id=stream.ledger.checkpoint_id + 1,
+            schema_json=stream.table.schema().model_dump_json(),
+            spec_json=stream.table.spec().model_dump_json(),
+            quarantine_schema_json=self._quarantine.schema().model_dump_json(),
+            output=stream.places.output,
+            commit_log=stream.places.commit_log,
+            quarantine_output=f"{table_location(self._settings, QUARANTINE)}/output",
+            quarantined_to=tuple(sorted(read_settled(self._quarantine, stream.label).offsets.items())),
+        )
+
+    def _commit(
+        self, active: Sequence[LandingStream], ranges: Sequence[Range], results: Mapping[str, Sequence[StreamResult]]
+    ) -> tuple[Landed, ...]:
+        """Step 6, tables side by side; then the refused rows of all of them."""
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            futures = [pool.submit(self._commit_stream, stream, ranges, results[stream.label]) for stream in active]
+        errors = [error for future in futures if (error := future.exception())]
+        known = {file.file_path: file for parts in results.values() for part in parts for file in part.quarantine_files}
+        self._settle(known)
+        if errors:
+            raise errors[0]
+        return tuple(future.result() for future in futures)
+
+    def _commit_stream(self, stream: LandingStream, ranges: Sequence[Range], results: Sequence[StreamResult]) -> Landed:
+        planned = stream.ledger
+        ends = {part.partition: part.end for part in ranges if part.topic == stream.stream.topic}
+        extras = Counter(planned.extras)
+        for result in results:
+            extras.update(result.extras)
+        bad = sum(result.bad for result in results)
+        new = replace(
+            planned,
+            checkpoint_id=planned.checkpoint_id + 1,
+            offsets=MappingProxyType({**planned.offsets, **ends}),
+            writer=str(uuid.uuid4()),
+            quarantined=planned.quarantined + bad,
+            extras=MappingProxyType(dict(extras)),
+            quarantine_files=tuple(path for result in results for path in paths_of(result.quarantine_files)),
+        )
+        files = [file for result in results for file in result.files]
+        stream.table = append_checkpoint(self._catalog, stream.table, files=files, planned=planned, new=new)
+        stream.ledger = new
+        return Landed(stream.label, new.checkpoint_id, sum(result.rows for result in results), bad)
+
+    def _settle(self, known: Mapping[str, object] | None = None) -> None:
+        ledgers = {stream.label: stream.ledger for stream in self.streams}
+        self._quarantine = settle_quarantine(self._catalog, self._quarantine, ledgers, known=known)  # type: ignore[arg-type]

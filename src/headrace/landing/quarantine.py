@@ -1,0 +1,88 @@
+"""Rejected rows reach `metadata.quarantine` exactly once, although they are in another table than the good ones.
+
+The commit of the raw table is the truth: its ledger entry names the files of the rows that were refused. They are appended to
+the quarantine right after it, or, if the application dies in between, by the next one before it does anything else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+
+from headrace.tables.append import append_once
+from headrace.tables.files import describe_file
+from headrace.tables.ledger import Ledger
+from headrace.tables.storage import open_input
+
+_PREFIX = "headrace.quarantine."
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Up to which checkpoint and offsets a stream's refused rows are in the quarantine."""
+
+    checkpoint_id: int
+    offsets: Mapping[int, int]
+
+
+def read_settled(quarantine: Table, label: str) -> Settled:
+    text = quarantine.properties.get(_PREFIX + label)
+    if text is None:
+        return Settled(0, {})
+    entry = json.loads(text)
+    return Settled(entry["checkpoint_id"], {int(key): value for key, value in entry["offsets"].items()})
+
+
+def settle_quarantine(
+    catalog: Catalog,
+    quarantine: Table,
+    ledgers: Mapping[str, Ledger],
+    *,
+    known: Mapping[str, DataFile] | None = None,
+) -> Table:
+    """Gives back the quarantine with all files that the ledgers (by stream) name, in one snapshot.
+
+    Idempotent by stream and checkpoint. `known` are entries of files by path, which spares reading their footers.
+    """
+    open_ledgers = {
+        label: ledger
+        for label, ledger in ledgers.items()
+        if ledger.quarantine_files and read_settled(quarantine, label).checkpoint_id < ledger.checkpoint_id
+    }
+    if not open_ledgers:
+        return quarantine
+    files = [
+        (known or {}).get(path) or _describe(quarantine, path)
+        for ledger in open_ledgers.values()
+        for path in ledger.quarantine_files
+    ]
+    entries = {_PREFIX + label: _entry(ledger) for label, ledger in open_ledgers.items()}
+    return append_once(
+        catalog,
+        quarantine,
+        files=files,
+        entry=lambda snapshot_id, sequence: entries,
+        is_there=lambda table: all(table.properties.get(key) == value for key, value in entries.items()),
+    )
+
+
+def _entry(ledger: Ledger) -> str:
+    offsets = {str(partition): offset for partition, offset in sorted(ledger.offsets.items())}
+    return json.dumps({"checkpoint_id": ledger.checkpoint_id, "offsets": offsets}, separators=(",", ":"))
+
+
+def _describe(quarantine: Table, path: str) -> DataFile:
+    with open_input(path) as stream:
+        metadata, size = pq.read_metadata(stream), stream.size()
+    return describe_file(metadata, quarantine.schema(), quarantine.spec(), uri=path, size=size, partition=Record())
+
+
+def paths_of(files: Sequence[DataFile]) -> tuple[str, ...]:
+    return tuple(file.file_path for file in files)

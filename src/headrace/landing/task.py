@@ -1,0 +1,122 @@
+"""Steps 2 to 5 of a batch, as one Spark task does them: read, decode, write, log."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+from functools import lru_cache
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyspark import TaskContext
+
+from headrace.landing.batch import Messages, StreamJob, StreamResult, TaskPlan
+from headrace.landing.commit_log import log_files
+from headrace.landing.decode import CHUNK_ROWS, Decoder, decoder_of
+from headrace.landing.faults import reach
+from headrace.landing.read import reader_of_this_worker
+from headrace.landing.rows import quarantine_rows, split_bad_rows
+from headrace.spec.pipeline import Stream
+from headrace.tables.files import TableFiles
+
+_NO_PARTITIONS = PartitionSpec()
+
+
+def run_tasks(plans: Iterable[TaskPlan]) -> Iterator[StreamResult]:
+    """Runs in a Spark task: yields what became of each stream of each plan."""
+    for plan in plans:
+        yield from _run_task(plan)
+
+
+def _run_task(plan: TaskPlan) -> list[StreamResult]:
+    context = TaskContext.get()
+    attempt = context.attemptNumber() if context else 0
+    writers = {job.stream.topic: _StreamWriter(job, subtask=plan.subtask) for job in plan.jobs}
+    rows_at_once = {job.stream.topic: CHUNK_ROWS[job.stream.format] for job in plan.jobs}
+    try:
+        for messages in reader_of_this_worker(plan.consumer).read(plan.ranges, chunk_rows=rows_at_once):
+            reach("read", driver_pid=plan.driver_pid, attempt=attempt)
+            writers[messages.topic].take(messages, driver_pid=plan.driver_pid, attempt=attempt)
+        files = {topic: writer.close() for topic, writer in writers.items()}
+    except BaseException:
+        for writer in writers.values():
+            writer.abort()
+        raise
+    reach("write", driver_pid=plan.driver_pid, attempt=attempt)
+    now = datetime.now(timezone.utc)
+    for topic, writer in writers.items():
+        job = writer.job
+        paths = [file.file_path for file in (*files[topic].files, *files[topic].quarantine_files)]
+        log_files(job.commit_log, checkpoint_id=job.checkpoint_id, subtask=plan.subtask, paths=paths, now=now)
+    reach("log", driver_pid=plan.driver_pid, attempt=attempt)
+    return list(files.values())
+
+
+class _StreamWriter:
+    """Takes one stream's messages and writes its good rows and its bad rows."""
+
+    def __init__(self, job: StreamJob, *, subtask: int) -> None:
+        self.job = job
+        name = f"{job.checkpoint_id}-{subtask}-{uuid.uuid4()}"
+        schema, spec, quarantine_schema = _tables_of(job.schema_json, job.spec_json, job.quarantine_schema_json)
+        self._good = TableFiles(schema=schema, spec=spec, folder=job.output, name=name)
+        self._bad = TableFiles(schema=quarantine_schema, spec=_NO_PARTITIONS, folder=job.quarantine_output, name=name)
+        self._decoder = _decoder(job.stream, job.schema_json, job.spec_json, job.quarantine_schema_json)
+        self._quarantined_to = dict(job.quarantined_to)
+        self._rows = 0
+        self._bad_rows = 0
+        self._extras: Counter[str] = Counter()
+
+    def take(self, messages: Messages, *, driver_pid: int, attempt: int) -> None:
+        table, bad, extras = split_bad_rows(
+            messages,
+            decoder=self._decoder,
+            stream=self.job.stream,
+            schema=self._good.arrow_schema,
+            checkpoint_id=self.job.checkpoint_id,
+        )
+        reach("decode", driver_pid=driver_pid, attempt=attempt)
+        self._extras.update(extras)
+        if table.num_rows:
+            self._good.write(table)
+            self._rows += table.num_rows
+        new = {row: reason for row, reason in bad.items() if self._is_new(messages, row)}
+        if new:
+            self._bad.write(
+                quarantine_rows(
+                    messages, new, label=self.job.label, schema=self._bad.arrow_schema, checkpoint_id=self.job.checkpoint_id
+                )
+            )
+            self._bad_rows += len(new)
+        reach("writing", driver_pid=driver_pid, attempt=attempt)
+
+    def close(self) -> StreamResult:
+        good: list[DataFile] = list(self._good.close())
+        bad: list[DataFile] = list(self._bad.close())
+        return StreamResult(self.job.label, self._rows, self._bad_rows, good, bad, dict(self._extras))
+
+    def abort(self) -> None:
+        self._good.abort()
+        self._bad.abort()
+
+    def _is_new(self, messages: Messages, row: int) -> bool:
+        return messages.offsets[row] >= self._quarantined_to.get(messages.partitions[row], 0)
+
+
+@lru_cache(maxsize=64)
+def _tables_of(schema_json: str, spec_json: str, quarantine_schema_json: str) -> tuple[Schema, PartitionSpec, Schema]:
+    return (
+        Schema.model_validate_json(schema_json),
+        PartitionSpec.model_validate_json(spec_json),
+        Schema.model_validate_json(quarantine_schema_json),
+    )
+
+
+@lru_cache(maxsize=64)
+def _decoder(stream: Stream, *tables: str) -> Decoder:
+    """A decoder is made once for a stream and a table's schema, and kept by the worker."""
+    schema, spec, _ = _tables_of(*tables)
+    return decoder_of(stream, TableFiles(schema=schema, spec=spec, folder="", name="").arrow_schema)

@@ -1,0 +1,111 @@
+"""The lake against the topic, offset by offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+from confluent_kafka.admin import AdminClient
+from pyiceberg.expressions import EqualTo, Reference
+from pyiceberg.expressions.literals import literal
+from pyiceberg.table import Table
+
+from headrace.landing.batch import Range
+from headrace.landing.commit_log import read_log
+from headrace.landing.history import files_of
+from headrace.landing.read import RangeReader
+from headrace.services.topics import list_bounds, list_partitions
+from headrace.tables.ledger import read_ledger
+
+_ROWS_AT_ONCE = 100_000
+_KEYS = ["partition", "offset"]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What became of a topic's messages.
+
+    `waiting` have not been landed yet because their turn hasn't come; `missing` should have been and were not; `doubled` are in
+    the lake more than once. `unlogged` are data files of the table that the commit log does not name.
+    """
+
+    label: str
+    in_topic: int
+    landed: int
+    quarantined: int
+    waiting: int
+    missing: int
+    doubled: int
+    unlogged: int
+    examples: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return not (self.missing or self.doubled or self.unlogged)
+
+
+def verify_stream(
+    label: str, topic: str, *, table: Table, quarantine: Table, commit_log: str, admin: AdminClient, consumer: Mapping[str, str]
+) -> Verified:
+    """Gives back how the topic (committed messages only) and the lake compare, as both are now."""
+    ledger = read_ledger(table)
+    bounds = list_bounds(admin, [(topic, partition) for partition in list_partitions(admin).get(topic, ())])
+    in_topic = _offsets_in_topic(topic, bounds, consumer)
+    landed = _frame(table.scan(selected_fields=("kafka_partition", "kafka_offset")).to_arrow())
+    refused = _frame(
+        quarantine.scan(
+            row_filter=EqualTo(term=Reference("stream"), value=literal(label)), selected_fields=("partition", "offset")
+        ).to_arrow()
+    )
+    held = pl.concat([landed, refused])
+    doubled = held.group_by(_KEYS).len().filter(pl.col("len") > 1)
+    absent = in_topic.join(held, on=_KEYS, how="anti")
+    ends = pl.DataFrame(
+        {"partition": list(ledger.offsets), "end": list(ledger.offsets.values())},
+        schema={"partition": pl.Int32, "end": pl.Int64},
+    )
+    missing = absent.join(ends, on="partition", how="inner").filter(pl.col("offset") < pl.col("end"))
+    logged = {entry.s3_key for entry in read_log(commit_log)}
+    unlogged = sorted(files_of(table) - logged)
+    return Verified(
+        label=label,
+        in_topic=in_topic.height,
+        landed=landed.height,
+        quarantined=refused.height,
+        waiting=absent.height - missing.height,
+        missing=missing.height,
+        doubled=doubled.height,
+        unlogged=len(unlogged),
+        examples=(
+            *(f"missing: {topic}[{partition}] offset {offset}" for partition, offset in _first(missing)),
+            *(f"doubled: {topic}[{partition}] offset {offset}" for partition, offset in _first(doubled)),
+            *(f"not in the commit log: {path}" for path in unlogged[:3]),
+        ),
+    )
+
+
+def _offsets_in_topic(
+    topic: str, bounds: Mapping[tuple[str, int], tuple[int, int]], consumer: Mapping[str, str]
+) -> pl.DataFrame:
+    ranges = [Range(topic, partition, low, high) for (_, partition), (low, high) in bounds.items()]
+    return pl.concat([_frame(None), *_read_offsets(ranges, topic, consumer)])
+
+
+def _read_offsets(ranges: list[Range], topic: str, consumer: Mapping[str, str]) -> Iterator[pl.DataFrame]:
+    reader = RangeReader(tuple(sorted(consumer.items())))
+    for messages in reader.read(ranges, chunk_rows={topic: _ROWS_AT_ONCE}):
+        yield _frame(pa.table([pa.array(messages.partitions, pa.int32()), pa.array(messages.offsets, pa.int64())], names=_KEYS))
+
+
+def _frame(table: pa.Table | None) -> pl.DataFrame:
+    if table is None:
+        return pl.DataFrame(schema={"partition": pl.Int32, "offset": pl.Int64})
+    frame = pl.from_arrow(table.rename_columns(_KEYS))
+    assert isinstance(frame, pl.DataFrame)
+    return frame.cast({"partition": pl.Int32, "offset": pl.Int64})
+
+
+def _first(frame: pl.DataFrame) -> list[tuple[int, int]]:
+    return [(row["partition"], row["offset"]) for row in frame.sort(_KEYS).head(3).to_dicts()]

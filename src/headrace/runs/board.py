@@ -1,0 +1,105 @@
+"""What a person sees while a pipeline runs: a live board on a terminal, a line for each batch elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from headrace.landing.lander import Batch
+
+_RATE_SECONDS = 10.0
+
+
+@dataclass
+class _Row:
+    rows: int = 0
+    bad: int = 0
+    checkpoint_id: int = 0
+    seconds: float = 0.0
+    recent: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def rate(self, now: float) -> float:
+        while self.recent and now - self.recent[0][0] > _RATE_SECONDS:
+            self.recent.popleft()
+        return sum(rows for _, rows in self.recent) / _RATE_SECONDS
+
+
+@dataclass(frozen=True)
+class Board:
+    """Where a run says what it does: `report` takes a sentence, `landed` a batch, `idle` is called while nothing comes."""
+
+    report: Callable[[str], None]
+    landed: Callable[[Batch], None]
+    idle: Callable[[], None]
+
+
+@contextmanager
+def live_board(console: Console, *, title: str) -> Iterator[Board]:
+    """Gives a board that redraws itself; sentences scroll by above it. Without a terminal it is plain lines."""
+    if not console.is_terminal:
+        yield lines(console)
+        return
+    rows: dict[str, _Row] = {}
+    behind = 0
+
+    def landed(batch: Batch) -> None:
+        nonlocal behind
+        now = time.monotonic()
+        behind = batch.behind
+        for part in batch.landed:
+            row = rows.setdefault(part.label, _Row())
+            row.rows += part.rows
+            row.bad += part.bad
+            row.checkpoint_id = part.checkpoint_id
+            row.seconds = batch.seconds
+            row.recent.append((now, part.rows + part.bad))
+        live.update(_draw(rows, behind, title))
+
+    with Live(_draw(rows, behind, title), console=console, refresh_per_second=4) as live:
+        yield Board(
+            report=lambda sentence: console.print(sentence, highlight=False, markup=False),
+            landed=landed,
+            idle=lambda: live.update(_draw(rows, behind, title)),
+        )
+
+
+def lines(console: Console) -> Board:
+    """Gives a board that prints one line for each sentence and for each stream of a batch."""
+
+    def landed(batch: Batch) -> None:
+        for part in batch.landed:
+            console.print(
+                f"{part.label}  checkpoint {part.checkpoint_id}  {part.rows:,} rows  {part.bad:,} bad  {batch.seconds:.2f} s",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+    return Board(
+        report=lambda sentence: console.print(sentence, highlight=False, markup=False, soft_wrap=True),
+        landed=landed,
+        idle=lambda: None,
+    )
+
+
+def _draw(rows: dict[str, _Row], behind: int, title: str) -> Table:
+    table = Table(title=title, title_justify="left", caption="Ctrl-C stops it", caption_justify="left")
+    table.add_column("stream")
+    for column in ("rows", "rows/s", "bad", "checkpoint", "last batch"):
+        table.add_column(column, justify="right")
+    now = time.monotonic()
+    for label, row in rows.items():
+        table.add_row(
+            label, f"{row.rows:,}", f"{row.rate(now):,.0f}", f"{row.bad:,}", str(row.checkpoint_id), f"{row.seconds:.2f} s"
+        )
+    if not rows:
+        table.add_row("waiting for events", "", "", "", "", "")
+    elif behind:
+        table.caption = f"{behind:,} messages behind; Ctrl-C stops it"
+    return table

@@ -1,0 +1,114 @@
+"""Looks at everything that Headrace needs, and says what is there, from where, and what to do about the rest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.errors import HeadraceError
+from headrace.services.jars import GROUPS, cached_jars
+from headrace.services.java import choose_java
+from headrace.services.kafka import running_kafka
+from headrace.settings import KNOWN, Settings
+from headrace.tables.catalog import open_catalog
+
+_FREE_BYTES = 2 * 1024**3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    state: Literal["ok", "attention", "broken"]
+    says: str
+
+
+@dataclass(frozen=True)
+class SettingOrigin:
+    name: str
+    value: str
+    origin: str
+
+
+def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Gives back what was found, the parts in the order in which a run needs them."""
+    return (
+        Finding("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        _look_at_java(settings, environ),
+        *(_look_at_jars(group.name) for group in sorted(GROUPS.iterdir()) if group.is_dir()),
+        _look_at_disk(settings),
+        _look_at_kafka(settings),
+        _look_at_catalog(settings),
+    )
+
+
+def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
+    """Gives back every setting, its value and where that came from."""
+    values = {
+        "home": str(settings.home),
+        "kafka.bootstrap_servers": settings.kafka_bootstrap_servers or "(embedded)",
+        "kafka.port": str(settings.kafka_port),
+        "catalog.uri": _without_password(settings.catalog_uri),
+        "warehouse": settings.warehouse,
+        "spark.master": settings.spark_master,
+        "spark.driver_memory": settings.spark_driver_memory,
+        "batch.max_records": str(settings.batch_max_records),
+    }
+    profile = SettingOrigin("profile", settings.profile, settings.origins["profile"])
+    return (profile, *(SettingOrigin(known.name, values[known.name], settings.origins[known.name]) for known in KNOWN))
+
+
+def _look_at_java(settings: Settings, environ: Mapping[str, str]) -> Finding:
+    try:
+        java = choose_java(environ, cache=settings.home / "java")
+    except HeadraceError as error:
+        return Finding("Java", "broken", str(error))
+    says = f"Java {java.version} from {java.origin}"
+    return Finding("Java", "attention", f"{says}. {java.note}") if java.note else Finding("Java", "ok", says)
+
+
+def _look_at_jars(group: str) -> Finding:
+    jars = cached_jars(group)
+    if jars:
+        return Finding(
+            f"jars for {group}", "ok", f"{len(jars)} in the cache, {sum(jar.stat().st_size for jar in jars) >> 20} MB"
+        )
+    return Finding(f"jars for {group}", "attention", "not in the cache yet: the first run downloads them")
+
+
+def _look_at_disk(settings: Settings) -> Finding:
+    folder = settings.home if settings.home.exists() else settings.home.parent
+    free = shutil.disk_usage(folder).free
+    says = f"{free / 1024**3:.1f} GB free under {settings.home}"
+    return Finding("disk", "ok", says) if free > _FREE_BYTES else Finding("disk", "attention", f"only {says}")
+
+
+def _look_at_kafka(settings: Settings) -> Finding:
+    if settings.kafka_bootstrap_servers:
+        return Finding("Kafka", "ok", f"your own: {settings.kafka_bootstrap_servers}")
+    service = running_kafka(settings)
+    if service:
+        return Finding("Kafka", "ok", f"runs on {service.bootstrap_servers} (pid {service.pid})")
+    return Finding("Kafka", "ok", "does not run; commands that need it start it")
+
+
+def _look_at_catalog(settings: Settings) -> Finding:
+    path = settings.catalog_uri.removeprefix("sqlite:///")
+    if settings.catalog_uri.startswith("sqlite:///") and not os.path.exists(path):
+        return Finding("catalog", "ok", "does not exist yet; the first landing makes it")
+    try:
+        namespaces = open_catalog(settings).list_namespaces()
+    except Exception as error:
+        return Finding("catalog", "broken", f"does not answer: {error}. Check catalog.uri.")
+    return Finding("catalog", "ok", f"answers; {len(namespaces)} namespaces")
+
+
+def _without_password(uri: str) -> str:
+    scheme, separator, rest = uri.partition("://")
+    credentials, at, host = rest.rpartition("@")
+    return f"{scheme}{separator}{credentials.partition(':')[0]}:***@{host}" if at else uri

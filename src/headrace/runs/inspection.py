@@ -1,0 +1,113 @@
+"""What can be said of a pipeline's tables without Spark: status, commits, verification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from pyiceberg.table import Table
+
+from headrace.errors import LandingError
+from headrace.landing.columns import QUARANTINE
+from headrace.landing.history import LoggedFile, list_commits
+from headrace.landing.places import places_of
+from headrace.landing.verify import Verified, verify_stream
+from headrace.services.topics import admin_client, list_bounds, list_partitions
+from headrace.settings import Settings
+from headrace.spec.pipeline import Pipeline, Stream
+from headrace.tables.catalog import load_table, open_catalog
+from headrace.tables.ledger import read_ledger
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """A stream's figures. `lag` is None where Kafka does not run; `extras` counts fields that the schema does not name."""
+
+    label: str
+    topic: str
+    table: str
+    rows: int
+    checkpoint_id: int
+    quarantined: int
+    lag: int | None
+    last_commit: datetime | None
+    extras: Mapping[str, int]
+    gaps: tuple[tuple[int, int, int], ...]
+
+
+def list_streams(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str | None) -> tuple[StreamStatus, ...]:
+    """Gives back the status of each stream, also of those that nothing has landed in yet."""
+    catalog = open_catalog(settings)
+    return tuple(
+        _status(f"{pipeline.name}.{stream.name}", stream, load_table(catalog, stream.table), bootstrap_servers)
+        for stream in pipeline.streams
+    )
+
+
+def commits_of(settings: Settings, pipeline: Pipeline, *, checkpoint_id: int | None) -> tuple[LoggedFile, ...]:
+    """Gives back every file that the pipeline's commit logs name."""
+    return tuple(
+        file
+        for stream, table, quarantine in _landed_streams(settings, pipeline)
+        for file in list_commits(
+            places_of(stream, settings).commit_log, table=table, quarantine=quarantine, checkpoint_id=checkpoint_id
+        )
+    )
+
+
+def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str) -> tuple[Verified, ...]:
+    """Gives back each stream's lake held against its topic."""
+    admin = admin_client(bootstrap_servers)
+    return tuple(
+        verify_stream(
+            f"{pipeline.name}.{stream.name}",
+            stream.topic,
+            table=table,
+            quarantine=quarantine,
+            commit_log=places_of(stream, settings).commit_log,
+            admin=admin,
+            consumer={"bootstrap.servers": bootstrap_servers},
+        )
+        for stream, table, quarantine in _landed_streams(settings, pipeline)
+    )
+
+
+def _landed_streams(settings: Settings, pipeline: Pipeline) -> list[tuple[Stream, Table, Table]]:
+    catalog = open_catalog(settings)
+    quarantine = load_table(catalog, QUARANTINE)
+    tables = [(stream, load_table(catalog, stream.table)) for stream in pipeline.streams]
+    found = [(stream, table, quarantine) for stream, table in tables if table is not None and quarantine is not None]
+    if not found:
+        raise LandingError(
+            "nothing has been landed yet",
+            where=f"pipeline {pipeline.name}",
+            next_step=f"Run: headrace land {pipeline.name} --once",
+        )
+    return found
+
+
+def _status(label: str, stream: Stream, table: Table | None, bootstrap_servers: str | None) -> StreamStatus:
+    ledger = read_ledger(table) if table else None
+    snapshot = table.current_snapshot() if table else None
+    summary = snapshot.summary if snapshot else None
+    offsets = ledger.offsets if ledger else {}
+    return StreamStatus(
+        label=label,
+        topic=stream.topic,
+        table=str(stream.table),
+        rows=int(summary.additional_properties.get("total-records", 0)) if summary else 0,
+        checkpoint_id=ledger.checkpoint_id if ledger else 0,
+        quarantined=ledger.quarantined if ledger else 0,
+        lag=_lag(stream, offsets, bootstrap_servers) if bootstrap_servers else None,
+        last_commit=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, timezone.utc) if snapshot else None,
+        extras=ledger.extras if ledger else {},
+        gaps=ledger.gaps if ledger else (),
+    )
+
+
+def _lag(stream: Stream, offsets: Mapping[int, int], bootstrap_servers: str) -> int:
+    admin = admin_client(bootstrap_servers)
+    partitions = list_partitions(admin).get(stream.topic, ())
+    bounds = list_bounds(admin, [(stream.topic, partition) for partition in partitions])
+    return sum(high - offsets.get(partition, low) for (_, partition), (low, high) in bounds.items())

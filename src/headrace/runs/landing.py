@@ -1,0 +1,142 @@
+"""Landing as a command runs it: its servers, its Spark, its loop, until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING
+
+from headrace.errors import LandingError, RetryableError
+from headrace.landing.lander import Batch, Lander
+from headrace.runs.lock import pipeline_lock
+from headrace.services.jars import resolve_jars
+from headrace.services.java import find_java_home
+from headrace.services.kafka import kafka
+from headrace.services.spark import start_spark
+from headrace.services.topics import admin_client
+from headrace.settings import Settings
+from headrace.spec.pipeline import Pipeline
+from headrace.tables.catalog import open_catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_IDLE_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 10.0
+_PATIENCE_ONCE_SECONDS = 60.0
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Session:
+    """What an application that lands a pipeline holds while it runs."""
+
+    settings: Settings
+    pipeline: Pipeline
+    bootstrap_servers: str
+    lander: Lander
+    spark: SparkSession
+
+
+@contextmanager
+def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, take_over: bool = False) -> Iterator[Session]:
+    """Gives a session with everything started, and stops what it started at its end."""
+    with (
+        pipeline_lock(settings, pipeline.name, take_over=take_over),
+        kafka(settings, report=report) as servers,
+        spark_session(settings, report=report) as spark,
+    ):
+        lander = Lander(
+            settings,
+            pipeline,
+            catalog=open_catalog(settings),
+            admin=admin_client(servers),
+            consumer={"bootstrap.servers": servers},
+        )
+        for label in lander.rolled_back:
+            report(f"{label}: its table was rolled back; what it no longer holds is landed again")
+        yield Session(settings, pipeline, servers, lander, spark)
+
+
+@contextmanager
+def spark_session(settings: Settings, *, report: Report) -> Iterator[SparkSession]:
+    started = time.monotonic()
+    report("Spark is starting")
+    java = find_java_home(os.environ, cache=settings.home / "java")
+    spark = start_spark(settings, java_home=java, jars=resolve_jars("spark", report=report))
+    report(f"Spark is ready ({time.monotonic() - started:.1f} s)")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def land(
+    session: Session,
+    *,
+    once: bool,
+    stop: Event,
+    landed: Callable[[Batch], None],
+    report: Report,
+    idle: Callable[[], None] = lambda: None,
+) -> None:
+    """Lands batch after batch until `stop` is set, or with `once` until nothing is left.
+
+    A stream that can't go on stops alone; its error is raised when the others are done. When Kafka or the catalog is away,
+    landing waits and says so; with `once` it gives up after a minute.
+    """
+    waited = 0.0
+    told: set[str] = set()
+    while not stop.is_set():
+        started = time.monotonic()
+        try:
+            batch = session.lander.land_batch(session.spark.sparkContext)
+        except RetryableError as error:
+            if once and waited >= _PATIENCE_ONCE_SECONDS:
+                raise
+            pause = min(_LONGEST_WAIT_SECONDS, max(1.0, waited))
+            report(f"{error.what}; trying again in {pause:.0f} s")
+            stop.wait(pause)
+            waited += pause
+            continue
+        waited = 0.0
+        for label, stopped in session.lander.stopped.items():
+            if label not in told:
+                report(f"{label} is stopped. {stopped}")
+                told.add(label)
+        if batch is not None:
+            landed(batch)
+        elif once:
+            break
+        else:
+            idle()
+        if batch is None or not batch.behind:
+            pause = _IDLE_SECONDS if batch is None else 0.0
+            stop.wait(max(pause, 0.0 if once else session.pipeline.trigger_seconds - (time.monotonic() - started)))
+    errors: list[LandingError] = list(session.lander.stopped.values())
+    if errors:
+        raise errors[0]
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Event]:
+    """Gives a flag that Ctrl-C or SIGTERM sets, so that a batch can end; a second Ctrl-C interrupts at once."""
+    stop = Event()
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

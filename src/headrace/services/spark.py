@@ -1,0 +1,89 @@
+"""Spark, started so that short Python jobs are short."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TASK_FAILURES = 4
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}} %p %c{{1}}: %m%n%ex
+"""
+
+
+def start_spark(
+    settings: Settings, *, java_home: Path, jars: Sequence[Path], conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Gives back a session whose noise goes to `logs/spark.log`.
+
+    Two settings make a Python job of two tasks take a tenth of a second and not a third: workers talk to Spark over a Unix
+    socket, and they are forked by `headrace.services.worker_daemon`.
+    """
+    from pyspark.sql import SparkSession
+
+    settings.logs.mkdir(parents=True, exist_ok=True)
+    log = settings.logs / "spark.log"
+    logging = settings.home / "spark-log4j2.properties"
+    logging.write_text(_LOGGING.format(path=log), encoding="utf-8")
+    os.environ["JAVA_HOME"] = str(java_home)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.appName("headrace").master(_with_retries(settings.spark_master))
+    values = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": settings.spark_driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()} -XX:+UseSerialGC -XX:-UsePerfData",
+        "spark.jars": ",".join(str(jar) for jar in jars),
+        "spark.local.dir": str(settings.home / "spark"),
+        "spark.locality.wait": "0",
+        "spark.python.daemon.module": "headrace.services.worker_daemon",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(settings.home / "spark-warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **(conf or {}),
+    }
+    for key, value in values.items():
+        builder = builder.config(key, value)
+    with _stderr_to(log):
+        return builder.getOrCreate()
+
+
+def _with_retries(master: str) -> str:
+    """A local master tries a task only once unless it is told otherwise."""
+    if master.startswith("local[") and "," not in master:
+        return f"{master.removesuffix(']')},{_TASK_FAILURES}]"
+    return f"local[1,{_TASK_FAILURES}]" if master == "local" else master
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Sends what child processes that start in the block print to a file; they keep it for their whole life."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

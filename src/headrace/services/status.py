@@ -1,0 +1,89 @@
+"""What `headrace status` and `headrace logs` show: the servers of a home, and the ends of their logs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from headrace.errors import ServiceError
+from headrace.services import process
+from headrace.services.kafka import NAME as KAFKA
+from headrace.services.ports import HOST
+from headrace.settings import Settings
+
+NAMES = (KAFKA,)
+_BLOCK = 64 * 1024
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """One server. `died`: it ended without being stopped. `detached`: it lives until `headrace down`."""
+
+    name: str
+    state: Literal["running", "starting", "stopped", "died"]
+    pid: int | None = None
+    address: str | None = None
+    log: Path | None = None
+    memory_bytes: int | None = None
+    since: str | None = None
+    detached: bool = False
+
+
+def list_services(settings: Settings) -> tuple[ServiceStatus, ...]:
+    """Gives back every server that Headrace can start in this home, also those that don't run."""
+    return tuple(_look_at(settings.home, name) for name in NAMES)
+
+
+def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
+    """Gives back the last lines of a server's log, the oldest first."""
+    if name not in NAMES:
+        raise ServiceError(f'there is no service "{name}"', next_step=f"Services are: {', '.join(NAMES)}. Run: headrace status")
+    path = process.log_path(settings.home, name)
+    if not path.exists():
+        raise ServiceError(f"{name} has no log: it was never started here", where=str(path), next_step="Run: headrace up")
+    return tuple(_read_end(path, lines=lines))
+
+
+def _look_at(home: Path, name: str) -> ServiceStatus:
+    log = process.log_path(home, name)
+    state = process.read_state(home, name)
+    if state is None:
+        return ServiceStatus(name, "stopped", log=log if log.exists() else None)
+    found = process.find_process(state)
+    if found is None:
+        return ServiceStatus(name, "died", pid=state.pid, log=Path(state.log), since=state.since)
+    return ServiceStatus(
+        name,
+        "running" if state.ready else "starting",
+        pid=state.pid,
+        address=f"{HOST}:{state.port}",
+        log=Path(state.log),
+        memory_bytes=_measure_memory(found),
+        since=state.since,
+        detached=state.owner is None,
+    )
+
+
+def _measure_memory(found: psutil.Process) -> int | None:
+    try:
+        return int(found.memory_info().rss)
+    except psutil.Error:
+        return None
+
+
+def _read_end(path: Path, *, lines: int) -> list[str]:
+    """Reads backwards block by block: a log may be far longer than what is asked for."""
+    if lines <= 0:
+        return []
+    with open(path, "rb") as file:
+        at = file.seek(0, os.SEEK_END)
+        end = b""
+        while at > 0 and end.count(b"\n") <= lines:
+            step = min(_BLOCK, at)
+            at = file.seek(at - step)
+            end = file.read(step) + end
+    return end.decode("utf-8", errors="replace").splitlines()[-lines:]

@@ -1,0 +1,73 @@
+"""Topics of a Kafka: made where they are missing, and how far they reach."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, NewTopic, OffsetSpec
+
+from headrace.errors import UnavailableError
+
+_TIMEOUT_SECONDS = 15.0
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def admin_client(bootstrap_servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": "0", "socket.timeout.ms": "10000"})
+
+
+def ensure_topics(admin: AdminClient, topics: Mapping[str, int]) -> None:
+    """Makes the topics that are missing, with that many partitions. Idempotent by topic: those that exist are left alone."""
+    present = list_partitions(admin)
+    missing = [NewTopic(topic, num_partitions=count) for topic, count in topics.items() if topic not in present]
+    if not missing:
+        return
+    for topic, future in admin.create_topics(missing, operation_timeout=_TIMEOUT_SECONDS).items():
+        try:
+            future.result(_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise _away(error, f"topic {topic}") from error
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while not topics.keys() <= list_partitions(admin).keys() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def list_partitions(admin: AdminClient) -> dict[str, tuple[int, ...]]:
+    """Gives back every topic's partitions."""
+    try:
+        found = admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
+    except KafkaException as error:
+        raise _away(error, "the list of topics") from error
+    return {name: tuple(sorted(topic.partitions)) for name, topic in found.items()}
+
+
+def list_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Gives back each partition's oldest offset and the offset after the last committed message."""
+    wanted = list(partitions)
+    if not wanted:
+        return {}
+    committed = IsolationLevel.READ_COMMITTED
+    low = admin.list_offsets({TopicPartition(*key): _EARLIEST for key in wanted})
+    high = admin.list_offsets({TopicPartition(*key): _LATEST for key in wanted}, isolation_level=committed)
+    try:
+        lows = {(at.topic, at.partition): _offset(future.result(_TIMEOUT_SECONDS)) for at, future in low.items()}
+        highs = {(at.topic, at.partition): _offset(future.result(_TIMEOUT_SECONDS)) for at, future in high.items()}
+    except KafkaException as error:
+        raise _away(error, "the ends of the topics") from error
+    return {key: (lows[key], highs[key]) for key in wanted}
+
+
+def _offset(info: ListOffsetsResultInfo) -> int:
+    return int(info.offset)
+
+
+def _away(error: KafkaException, where: str) -> UnavailableError:
+    return UnavailableError(
+        f"Kafka does not answer: {error.args[0].str() if error.args else error}",
+        where=where,
+        next_step="Check that the broker runs: headrace status",
+    )

@@ -1,0 +1,84 @@
+"""The process between a command and a server that it started: when nobody uses the server any more, it stops it.
+
+Commands that use the server hold a shared lock on the lease file. The kernel lets go of a lock when its holder dies,
+even by SIGKILL, so once the watchdog can take the lock for itself alone, no user is left. A server whose state file
+names no owner was started by `headrace up` and is left alone.
+
+Runs as a script of its own (`python -I -S watchdog.py …`) and imports only the standard library, so that it starts in
+milliseconds and stays small. Arguments: a JSON object with report (a file descriptor), lease, state, grace, command.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+EVERY = 0.2
+
+
+def main(arguments: dict[str, Any]) -> None:
+    report = int(arguments["report"])
+    if os.fork() > 0:
+        os._exit(0)  # the command has no child to wait for: this watchdog belongs to init from here on
+    for ending in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
+    try:
+        server = subprocess.Popen(arguments["command"], stdin=subprocess.DEVNULL)
+    except OSError as error:
+        os.write(report, f"{error}\n".encode())
+        return
+    os.write(report, f"{server.pid}\n".encode())
+    os.close(report)
+    signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+    lease = os.open(arguments["lease"], os.O_RDWR | os.O_CREAT, 0o644)
+    while server.poll() is None:
+        if not is_kept(Path(arguments["state"])) and is_unused(lease):
+            stop(server, grace=float(arguments["grace"]))
+            remove_state(Path(arguments["state"]), pid=server.pid)
+            return
+        time.sleep(EVERY)
+    print(f"headrace: process {server.pid} ended with {server.returncode}", flush=True)
+
+
+def is_kept(state: Path) -> bool:
+    try:
+        return json.loads(state.read_bytes())["owner"] is None
+    except (OSError, ValueError, KeyError):
+        return False  # not written yet, or broken: then only the lease counts
+
+
+def is_unused(lease: int) -> bool:
+    """Keeps the lock once it has it: from then on no command can join a server that is about to end."""
+    try:
+        fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def stop(server: subprocess.Popen[bytes], *, grace: float) -> None:
+    server.terminate()
+    try:
+        server.wait(grace)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def remove_state(state: Path, *, pid: int) -> None:
+    try:
+        if json.loads(state.read_bytes())["pid"] == pid:
+            state.unlink()
+    except (OSError, ValueError, KeyError):
+        pass
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,111 @@
+"""SQL on the lake: DuckDB reads the Iceberg tables as the catalog has them now, deletes respected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import duckdb_extension_avro
+import duckdb_extension_iceberg
+import pyarrow as pa
+import sqlglot
+from pyiceberg.catalog import Catalog
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from headrace.errors import QueryError
+
+
+def run_query(catalog: Catalog, sql: str) -> pa.Table:
+    """Gives back the result of one SELECT. A table is named `namespace.table`; nothing in the lake can be changed."""
+    statement = _parse(sql)
+    with _connection() as connection:
+        _fence_in(connection, _make_views(connection, catalog, statement))
+        try:
+            return connection.execute(sql).to_arrow_table()
+        except duckdb.Error as error:
+            raise QueryError(str(error).strip(), next_step="Fix the query. Tables are: " + _names(catalog)) from error
+
+
+def list_tables(catalog: Catalog) -> tuple[str, ...]:
+    """Gives back the names of all tables of the lake."""
+    return tuple(sorted(".".join(table) for namespace in catalog.list_namespaces() for table in catalog.list_tables(namespace)))
+
+
+def _parse(sql: str) -> exp.Expr:
+    try:
+        statements = [statement for statement in sqlglot.parse(sql, read="duckdb") if statement]
+    except ParseError as error:
+        first = error.errors[0]
+        where = f"query:{first['line']}:{first['col']}"
+        raise QueryError(str(first["description"]), where=where, next_step="Fix the query.") from error
+    except SqlglotError as error:
+        raise QueryError(str(error), where="query", next_step="Fix the query.") from error
+    if len(statements) != 1 or not isinstance(statements[0], (exp.Query, exp.Describe, exp.Summarize)):
+        raise QueryError(
+            "only one SELECT can be asked at a time, and nothing can be changed",
+            where="query",
+            next_step='Write it as headrace query "SELECT …".',
+        )
+    return statements[0]
+
+
+def _make_views(connection: duckdb.DuckDBPyConnection, catalog: Catalog, statement: exp.Expr) -> list[str]:
+    """Makes a view of each table that the query names; gives back the folders that they live in.
+
+    Names come from the catalog, never from the query.
+    """
+    folders: list[str] = []
+    ctes = {cte.alias for cte in statement.find_all(exp.CTE)}
+    known = {name: tuple(name.split(".")) for name in list_tables(catalog)}
+    for table in statement.find_all(exp.Table):
+        if not table.name or (not table.db and table.name in ctes) or isinstance(table.this, exp.Func):
+            continue
+        name = f"{table.db}.{table.name}" if table.db else table.name
+        if table.db == "information_schema":
+            continue
+        if name not in known:
+            raise QueryError(
+                f'there is no table "{name}"',
+                where="query",
+                next_step=f"Tables are: {_names(catalog)}.",
+            )
+        namespace, short = known[name]
+        loaded = catalog.load_table(known[name])
+        folders += [loaded.location(), loaded.properties.get("write.data.path", loaded.location())]
+        location = _quoted(loaded.metadata_location)
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{namespace}"')
+        connection.execute(f"""CREATE OR REPLACE VIEW "{namespace}"."{short}" AS SELECT * FROM iceberg_scan({location})""")
+    return folders
+
+
+def _fence_in(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
+    """Lets the query read these folders and nothing else of the machine or the network."""
+    plain = [folder.removeprefix("file://") for folder in folders]
+    allowed = ", ".join(_quoted(folder) for folder in (*folders, *plain))
+    connection.execute(f"SET allowed_directories = [{allowed}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+@contextmanager
+def _connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    try:
+        for package in (duckdb_extension_avro, duckdb_extension_iceberg):
+            extension = next(Path(package.__file__).parent.glob("extensions/*/*.duckdb_extension"))
+            connection.execute(f"LOAD '{extension}'")
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _names(catalog: Catalog) -> str:
+    return ", ".join(list_tables(catalog)) or "none yet: land something first"

@@ -1,0 +1,156 @@
+"""Where Headrace keeps its state and which servers it talks to.
+
+A value comes from a flag, else from the environment, else from `headrace.toml`, else from the default. Settings are read
+once, at the start of a command, and passed down.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from headrace.errors import SettingsError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = "headrace.toml"
+
+
+@dataclass(frozen=True)
+class Known:
+    """One value that can be set: its name in the file, its environment variable, its default and what it is for."""
+
+    name: str
+    environ: str
+    default: str
+    about: str
+
+
+KNOWN = (
+    Known("home", "HEADRACE_HOME", ".headrace", "state of the embedded servers, the warehouse and the logs"),
+    Known("kafka.bootstrap_servers", "KAFKA_BOOTSTRAP_SERVERS", "", "your own Kafka; empty: one is started for you"),
+    Known("kafka.port", "HEADRACE_KAFKA_PORT", "9092", "the embedded broker's port; a free one if it is taken"),
+    Known("catalog.uri", "HEADRACE_CATALOG_URI", "", "an Iceberg SQL catalog's database; empty: SQLite in home"),
+    Known("warehouse", "HEADRACE_WAREHOUSE", "", "where tables live; empty: a folder in home"),
+    Known("spark.master", "HEADRACE_SPARK_MASTER", "local[*]", "where Spark runs"),
+    Known("spark.driver_memory", "HEADRACE_SPARK_DRIVER_MEMORY", "1g", "heap of Spark's driver"),
+    Known("batch.max_records", "HEADRACE_BATCH_MAX_RECORDS", "500000", "records that one landing batch takes at most"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values of one command, each with where it came from."""
+
+    profile: str
+    home: Path
+    kafka_bootstrap_servers: str | None
+    kafka_port: int
+    catalog_uri: str
+    warehouse: str
+    spark_master: str
+    spark_driver_memory: str
+    batch_max_records: int
+    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def logs(self) -> Path:
+        return self.home / "logs"
+
+
+def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> Settings:
+    """Gives back the settings that hold in `folder`; a name or value that can't be is a SettingsError."""
+    profile, chosen_by = _choose_profile(flags=flags, environ=environ)
+    from_file = _read_profile(folder / FILE, profile=profile)
+    values: dict[str, str] = {}
+    origins: dict[str, str] = {"profile": chosen_by}
+    for known in KNOWN:
+        if flags.get(known.name):
+            values[known.name], origins[known.name] = flags[known.name], "flag"
+        elif environ.get(known.environ):
+            values[known.name], origins[known.name] = environ[known.environ], f"environment ({known.environ})"
+        elif known.name in from_file:
+            values[known.name], origins[known.name] = from_file[known.name], f"{FILE} [{profile}]"
+        else:
+            values[known.name], origins[known.name] = known.default, "default"
+    home = (folder / values["home"]).resolve()
+    return Settings(
+        profile=profile,
+        home=home,
+        kafka_bootstrap_servers=values["kafka.bootstrap_servers"] or None,
+        kafka_port=_whole_number("kafka.port", values, origins),
+        catalog_uri=values["catalog.uri"] or f"sqlite:///{home / 'catalog.db'}",
+        warehouse=values["warehouse"] or f"file://{home / 'warehouse'}",
+        spark_master=values["spark.master"],
+        spark_driver_memory=values["spark.driver_memory"],
+        batch_max_records=_whole_number("batch.max_records", values, origins),
+        origins=MappingProxyType(origins),
+    )
+
+
+def _choose_profile(*, flags: Mapping[str, str], environ: Mapping[str, str]) -> tuple[str, str]:
+    if flags.get("profile"):
+        return flags["profile"], "flag"
+    if environ.get("HEADRACE_PROFILE"):
+        return environ["HEADRACE_PROFILE"], "environment (HEADRACE_PROFILE)"
+    return "local", "default"
+
+
+def _read_profile(path: Path, *, profile: str) -> dict[str, str]:
+    """Gives back the profile's values by their dotted names."""
+    if not path.exists():
+        if profile == "local":
+            return {}
+        raise SettingsError(
+            f'profile "{profile}" needs a {FILE}, and there is none',
+            where=str(path),
+            next_step=f"Create {FILE} with a [{profile}] section, or leave --profile out.",
+        )
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"not valid TOML: {error}", where=str(path), next_step="Fix the file.") from error
+    if profile not in document:
+        if profile == "local":
+            return {}
+        raise SettingsError(
+            f'there is no profile "{profile}"',
+            where=str(path),
+            next_step=f"Profiles are: {', '.join(sorted(document)) or 'none'}. Add [{profile}] or choose one of them.",
+        )
+    flat = dict(_flatten(document[profile]))
+    names = {known.name for known in KNOWN}
+    for name in flat:
+        if name not in names:
+            raise SettingsError(
+                f'"{name}" in [{profile}] is not a setting',
+                where=str(path),
+                next_step=f"Settings are: {', '.join(sorted(names))}.",
+            )
+    return flat
+
+
+def _flatten(section: object, prefix: str = "") -> list[tuple[str, str]]:
+    if not isinstance(section, dict):
+        return [(prefix, str(section))]
+    return [pair for key, value in section.items() for pair in _flatten(value, f"{prefix}.{key}" if prefix else str(key))]
+
+
+def _whole_number(name: str, values: Mapping[str, str], origins: Mapping[str, str]) -> int:
+    try:
+        number = int(values[name])
+    except ValueError:
+        number = -1
+    if number < 1:
+        raise SettingsError(
+            f'{name} must be a whole number above 0, not "{values[name]}"',
+            where=origins[name],
+            next_step=f"Set {name} to a number such as {next(k.default for k in KNOWN if k.name == name)}.",
+        )
+    return number

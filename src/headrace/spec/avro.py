@@ -1,0 +1,209 @@
+"""A schema written as Avro (.avsc): the columns that Avro's rules for named types, unions and logical types give."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+
+import yaml
+
+from headrace.errors import SpecError
+from headrace.spec.columns import name_problem
+from headrace.spec.problems import Place, Problems, suggest
+from headrace.spec.types import MAX_PRECISION, Array, Column, ColumnType, Decimal, Map, Primitive, PrimitiveName, Struct
+
+PRIMITIVES: dict[str, PrimitiveName] = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "bytes": "binary",
+    "string": "string",
+}
+LOGICAL: dict[tuple[str, str], PrimitiveName] = {
+    ("int", "date"): "date",
+    ("long", "timestamp-millis"): "timestamp",
+    ("long", "timestamp-micros"): "timestamp",
+    ("long", "local-timestamp-millis"): "timestamp_ntz",
+    ("long", "local-timestamp-micros"): "timestamp_ntz",
+    ("string", "uuid"): "string",
+}
+KNOWN_LOGICAL = frozenset(name for _, name in LOGICAL) | frozenset(
+    ("time-millis", "time-micros", "timestamp-nanos", "local-timestamp-nanos", "duration")
+)
+"""The logical types of Avro's specification but decimal; it has every other one ignored."""
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+Path = tuple[str | int, ...]
+"""The way to a part of the schema, as keys and positions."""
+
+
+def parse_avro(text: str, *, place: Place, problems: Problems) -> tuple[Column, ...]:
+    """Gives back the columns of the record that the schema is.
+
+    A text that is not a record's schema raises a SpecError; a field that has no column type is kept as a problem.
+    """
+    try:
+        schema = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise place.error(f"not valid JSON: {error.msg}", line=error.lineno, fix="Fix the line") from None
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise place.error("the schema is not a record", line=1, fix='Write {"type": "record", "name": …, "fields": […]}')
+    return _Reader(text, place=place, problems=problems).record(schema, namespace="", path=()).columns
+
+
+@dataclass
+class _Reader:
+    """Reads one schema; knows the named types met so far, and those it is in the middle of."""
+
+    text: str
+    place: Place
+    problems: Problems
+    named: dict[str, ColumnType] = field(default_factory=dict)
+    unfinished: list[str] = field(default_factory=list)
+
+    def record(self, schema: dict[str, object], *, namespace: str, path: Path) -> Struct:
+        name = self.full_name(schema, namespace=namespace, path=path)
+        fields = schema.get("fields")
+        if not isinstance(fields, list) or not fields:
+            raise self.error(f'record "{name}" has no fields', path, fix='Add "fields": [{"name": …, "type": …}]')
+        self.unfinished.append(name)
+        columns: list[Column] = []
+        for position, each in enumerate(fields):
+            column = self.problems.attempt(
+                self.column,
+                each,
+                taken=[column.name for column in columns],
+                namespace=name.rpartition(".")[0],
+                path=(*path, "fields", position),
+            )
+            if column is not None:
+                columns.append(column)
+        self.unfinished.pop()
+        self.named[name] = Struct(tuple(columns))
+        return Struct(tuple(columns))
+
+    def column(self, each: object, *, taken: list[str], namespace: str, path: Path) -> Column:
+        if not isinstance(each, dict) or not isinstance(each.get("name"), str) or "type" not in each:
+            raise self.error("a field needs a name and a type", path, fix='Write {"name": …, "type": …}')
+        name = each["name"]
+        if not NAME.fullmatch(name):
+            raise self.error(
+                f'"{name}" is not a name in Avro', path, fix="Use letters, digits and _, and no digit at the start"
+            )
+        problem = name_problem(name, taken=taken, nested=len(path) > 2)
+        if problem:
+            raise self.error(problem[0], path, fix=problem[1])
+        kind, optional = self.optional(each["type"], name=name, namespace=namespace, path=(*path, "type"))
+        return Column(name, kind, required=not optional)
+
+    def optional(self, schema: object, *, name: str, namespace: str, path: Path) -> tuple[ColumnType, bool]:
+        """Gives back a type, and whether null is allowed beside it."""
+        if not isinstance(schema, list):
+            return self.type(schema, name=name, namespace=namespace, path=path), False
+        branches = [(position, branch) for position, branch in enumerate(schema) if branch not in ("null", {"type": "null"})]
+        if len(branches) != 1:
+            raise self.error(
+                f'"{name}" is a union of {len(branches)} types, and a column has one',
+                path,
+                fix='Write ["null", type] or one type',
+            )
+        position, branch = branches[0]
+        return self.type(branch, name=name, namespace=namespace, path=(*path, position)), len(schema) > 1
+
+    def type(self, schema: object, *, name: str, namespace: str, path: Path) -> ColumnType:
+        if isinstance(schema, str):
+            return self.reference(schema, name=name, namespace=namespace, path=path)
+        if not isinstance(schema, dict) or "type" not in schema:
+            raise self.error(f'"{name}" has no type that Avro knows', path, fix='Write "type": "string" or another type')
+        kind = schema["type"]
+        if kind == "record":
+            return self.record(schema, namespace=namespace, path=path)
+        if kind == "array" or kind == "map":
+            part = "items" if kind == "array" else "values"
+            if part not in schema:
+                raise self.error(f'{kind} "{name}" has no "{part}"', path, fix=f'Add "{part}": type')
+            inner, _ = self.optional(schema[part], name=name, namespace=namespace, path=(*path, part))
+            return Array(inner) if kind == "array" else Map(inner)
+        if kind == "enum" or kind == "fixed":
+            full_name = self.full_name(schema, namespace=namespace, path=path)
+            part, wanted = ("symbols", list) if kind == "enum" else ("size", int)
+            if not isinstance(schema.get(part), wanted):
+                raise self.error(f'{kind} "{full_name}" has no "{part}"', path, fix=f'Add "{part}": …')
+            plain: ColumnType = Primitive("string" if kind == "enum" else "binary")
+            self.named[full_name] = self.logical(schema, kind, plain, name=name, path=path)
+            return self.named[full_name]
+        if isinstance(kind, str):
+            plain = self.reference(kind, name=name, namespace=namespace, path=path)
+            return self.logical(schema, kind, plain, name=name, path=path)
+        return self.type(kind, name=name, namespace=namespace, path=(*path, "type"))
+
+    def reference(self, word: str, *, name: str, namespace: str, path: Path) -> ColumnType:
+        if word in PRIMITIVES:
+            return Primitive(PRIMITIVES[word])
+        full_name = word if "." in word or not namespace else f"{namespace}.{word}"
+        if full_name in self.named:
+            return self.named[full_name]
+        if full_name in self.unfinished:
+            raise self.error(
+                f'"{name}" holds its own record "{full_name}" again, and a table has no recursive types',
+                path,
+                fix="Leave the field out of the schema",
+            )
+        if word == "null":
+            raise self.error(f'"{name}" can only be null', path, fix='Write ["null", type], or leave the field out')
+        known = [*PRIMITIVES, "record", "enum", "array", "map", "fixed", *self.named]
+        raise self.error(f'unknown type "{word}"', path, fix=f"{suggest(word, known, plural='Types')} Fix the type")
+
+    def logical(self, schema: dict[str, object], kind: str, plain: ColumnType, *, name: str, path: Path) -> ColumnType:
+        """Gives back what the logical type makes of the plain one."""
+        logical = schema.get("logicalType")
+        if logical == "decimal" and kind in ("bytes", "fixed"):
+            precision, scale = schema.get("precision"), schema.get("scale", 0)
+            if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision <= MAX_PRECISION:
+                raise self.error(
+                    f'"{name}" is not a decimal type that a table can hold',
+                    path,
+                    fix=f"Write a precision up to {MAX_PRECISION} and a scale up to the precision",
+                )
+            return Decimal(precision, scale)
+        if not isinstance(logical, str) or logical not in KNOWN_LOGICAL:
+            return plain
+        if (kind, logical) not in LOGICAL:
+            raise self.error(
+                f'"{name}" is a {logical} on {kind}, for which there is no column type',
+                path,
+                fix=f'Remove "logicalType" to land the plain {kind}',
+            )
+        return Primitive(LOGICAL[kind, logical])
+
+    def full_name(self, schema: dict[str, object], *, namespace: str, path: Path) -> str:
+        name, own = schema.get("name"), schema.get("namespace", namespace)
+        if not isinstance(name, str) or not isinstance(own, str) or not all(map(NAME.fullmatch, name.split("."))):
+            raise self.error(f"this {schema['type']} has no name that Avro allows", path, fix='Add "name": "…"')
+        full_name = name if "." in name or not own else f"{own}.{name}"
+        if full_name in self.named or full_name in self.unfinished or full_name in PRIMITIVES:
+            raise self.error(f'type "{full_name}" is defined twice', path, fix="Refer to the first by its name")
+        return full_name
+
+    def error(self, what: str, path: Path, *, fix: str) -> SpecError:
+        return self.place.error(what, line=find_line(self.text, path), fix=fix)
+
+
+def find_line(text: str, path: Path) -> int:
+    """Gives back the line on which a part of a JSON text starts.
+
+    JSON is read as YAML for this, which keeps lines; where a text is JSON but not YAML, the first line has to do.
+    """
+    try:
+        node = yaml.compose(text.replace("\t", " "), Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return 1
+    for step in path:
+        if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            node = node.value[step]
+        elif isinstance(node, yaml.MappingNode):
+            node = next((value for key, value in node.value if key.value == step), node)
+    return int(node.start_mark.line) + 1 if node is not None else 1

@@ -1,0 +1,110 @@
+"""From a pipeline's name to its frozen value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from headrace.errors import SpecError
+from headrace.spec.document import Section, Value, read_document
+from headrace.spec.files import Files
+from headrace.spec.folders import FILE, absolute, find_pipeline
+from headrace.spec.names import METADATA, read_identifier
+from headrace.spec.pipeline import Pipeline, Stream
+from headrace.spec.problems import Problems
+from headrace.spec.streams import read_stream
+
+KEYS = ("name", "about", "trigger", "streams")
+DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def load_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> Pipeline:
+    """Gives back the pipeline that a name or path means in `folder`; the first mistake in its files is a SpecError."""
+    problems = Problems()
+    pipeline = read_pipeline(name_or_path, environ=environ, folder=folder, problems=problems)
+    errors = problems.in_reading_order()
+    if errors or pipeline is None:
+        raise _with_count(errors)
+    return pipeline
+
+
+def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path, problems: Problems) -> Pipeline | None:
+    """Gives back the pipeline, or None where it has problems, all of which are kept."""
+    path = problems.attempt(find_pipeline, name_or_path, folder=folder)
+    if path is None:
+        return None
+    files = Files(path, absolute(folder))
+    place = files.place(path / FILE, argument=name_or_path)
+    document = problems.attempt(read_document, path / FILE, place=place, environ=environ)
+    section = document and problems.attempt(document.section, KEYS, problems=problems)
+    if not section:
+        return None
+    name = problems.attempt(_read_name, section, path)
+    about = problems.attempt(lambda: section.need("about", example="what it does, in one sentence").text())
+    trigger = problems.attempt(_read_trigger, section)
+    streams = problems.attempt(_read_streams, section, files=files, problems=problems)
+    if problems.errors or name is None or about is None or trigger is None or streams is None:
+        return None
+    return Pipeline(name=name, about=about.strip(), folder=path, streams=streams, trigger_seconds=trigger)
+
+
+def _read_name(section: Section, path: Path) -> str:
+    value = section.need("name", example=path.name)
+    name = read_identifier(value)
+    if name == METADATA:
+        raise value.error(f'"{METADATA}" is the namespace of Headrace\'s own tables', fix="Choose another name")
+    if name != path.name:
+        raise value.error(f'the name is "{name}", and the folder is "{path.name}"', fix="Give both the same name")
+    return name
+
+
+def _read_trigger(section: Section) -> float:
+    value = section.find("trigger")
+    if value is None:
+        return 0.0
+    match = DURATION.fullmatch(value.text(example="10s").strip())
+    if not match:
+        raise value.error(f'"{value.text()}" is not a length of time', fix="Write 500ms, 10s or 1m")
+    return float(match[1]) * SECONDS[match[2]]
+
+
+def _read_streams(section: Section, *, files: Files, problems: Problems) -> tuple[Stream, ...]:
+    value = section.need("streams", example="{events: {topic: …, format: …, schema: …, table: …}}")
+    values = value.section(None, problems=problems).values
+    if not values:
+        raise value.error("the pipeline has no streams", fix="Add one, with its topic, format, schema and table")
+    streams: list[Stream] = []
+    for each in values.values():
+        stream = read_stream(each, files=files, problems=problems)
+        if stream:
+            problems.attempt(_check_owners, stream, each, streams)
+            streams.append(stream)
+    return tuple(streams)
+
+
+def written_by(stream: Stream) -> dict[str, str]:
+    """Gives back what a stream writes, which no other stream may write, by the key that names it."""
+    places = {"table": str(stream.table), "output": stream.output, "commit_log": stream.commit_log}
+    return {key: place.rstrip("/") for key, place in places.items() if place}
+
+
+def _check_owners(stream: Stream, value: Value, others: Sequence[Stream]) -> None:
+    mine = {"topic": stream.topic, **written_by(stream)}
+    for other in others:
+        for key, owned in {"topic": other.topic, **written_by(other)}.items():
+            if mine.get(key) == owned:
+                raise value.at(key).error(
+                    f'streams "{other.name}" and "{stream.name}" have the same {key}, {owned}',
+                    fix=f"Give each its own {key}",
+                )
+
+
+def _with_count(errors: Sequence[SpecError]) -> SpecError:
+    """Gives back the first error, which says how many more there are."""
+    first, more = errors[0], len(errors) - 1
+    if not more:
+        return first
+    others = "1 more error is" if more == 1 else f"{more} more errors are"
+    return SpecError(first.what, where=first.where, next_step=f"{first.next_step}\n{others} in this pipeline.")

@@ -1,0 +1,83 @@
+"""What a pipeline is: the frozen values that `load_pipeline` gives back and every stage works from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from headrace.spec.types import Column
+
+EpochUnit = Literal["s", "ms", "us"]
+TransformName = Literal["identity", "years", "months", "days", "hours", "bucket", "truncate"]
+
+
+@dataclass(frozen=True)
+class TableName:
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Transform:
+    """One part of a table's partitioning, such as `hours(event_time)` or `bucket(16, customer_id)`."""
+
+    name: TransformName
+    column: str
+    argument: int | None = None
+
+    @property
+    def field_name(self) -> str:
+        """What Iceberg's Java library calls the partition field: `event_time_hour`, `customer_id_bucket`."""
+        endings = {"identity": "", "bucket": "_bucket", "truncate": "_trunc"}
+        return self.column + endings.get(self.name, f"_{self.name[:-1]}")
+
+    def __str__(self) -> str:
+        if self.name == "identity":
+            return self.column
+        return f"{self.name}({self.column if self.argument is None else f'{self.argument}, {self.column}'})"
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """A timestamp column made from an epoch number in another column."""
+
+    column: str
+    source: str
+    unit: EpochUnit
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One topic and the raw table that it lands in.
+
+    `output` and `commit_log` are where data files and the write-ahead commit log go; None means the place that Headrace
+    chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro.
+    """
+
+    name: str
+    topic: str
+    partitions: int
+    format: Literal["json", "avro"]
+    columns: tuple[Column, ...]
+    table: TableName
+    partition_by: tuple[Transform, ...] = ()
+    event_time: EventTime | None = None
+    epoch_unit: EpochUnit = "ms"
+    max_record_bytes: int = 4 * 1024 * 1024
+    avro_schema: str | None = None
+    output: str | None = None
+    commit_log: str | None = None
+    generator: Path | None = None
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    name: str
+    about: str
+    folder: Path
+    streams: tuple[Stream, ...]
+    trigger_seconds: float = 0.0

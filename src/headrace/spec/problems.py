@@ -1,0 +1,70 @@
+"""How the mistakes of a pipeline folder are told: each with its place, and all of them at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from headrace.errors import SpecError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file as it is shown to people, and the argument with which `headrace check` reads it again."""
+
+    label: str
+    argument: str
+
+    def error(self, what: str, *, line: int, fix: str) -> SpecError:
+        """Gives back the error for one line: `fix` says what to do, without a full stop."""
+        return SpecError(what, where=f"{self.label}:{line}", next_step=f"{fix}, then run: headrace check {self.argument}")
+
+
+@dataclass
+class Problems:
+    """The errors met so far, so that a check can go on after the first."""
+
+    errors: list[SpecError] = field(default_factory=list)
+
+    def attempt(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Gives back what `read` gives back, or None where it raised a SpecError, which is kept."""
+        try:
+            return read(*args, **kwargs)
+        except SpecError as error:
+            self.errors.append(error)
+            return None
+
+    def in_reading_order(self) -> tuple[SpecError, ...]:
+        """Gives back the errors file by file in the order the files were met, and by line within a file."""
+        files: dict[str, int] = {}
+        for error in self.errors:
+            files.setdefault(_file_and_line(error)[0], len(files))
+        return tuple(sorted(self.errors, key=lambda error: (files[_file_and_line(error)[0]], _file_and_line(error)[1])))
+
+
+def show_path(path: Path, *, folder: Path) -> str:
+    """Gives back the path as people read it: relative to the working folder where it lies inside, else absolute."""
+    try:
+        return path.relative_to(folder).as_posix()
+    except ValueError:
+        return path.as_posix()
+
+
+def suggest(word: str, known: Iterable[str], *, plural: str) -> str:
+    """Gives back `Did you mean "topic"?`, or all there is where nothing comes close."""
+    options = list(known)
+    close = difflib.get_close_matches(word, options, n=1)
+    if close:
+        return f'Did you mean "{close[0]}"?'
+    return f"{plural} are: {', '.join(options)}." if options else f"There are no {plural.lower()} here."
+
+
+def _file_and_line(error: SpecError) -> tuple[str, int]:
+    file, _, line = error.where.rpartition(":")
+    return (file, int(line)) if line.isdigit() else (error.where, 0)

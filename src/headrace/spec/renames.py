@@ -1,0 +1,153 @@
+"""What has to be renamed in a copy of a pipeline, so that it runs beside the original."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from headrace.spec.document import Value
+from headrace.spec.variables import PATTERN
+
+CODE = re.compile(r"^```.*?^```|`[^`\n]+`|^# .*?$", re.DOTALL | re.MULTILINE)
+"""The parts of a Markdown file where names are names: code, and the title."""
+
+PROPERTIES = re.compile(r"(?:[&!]\S+\s+)*")
+"""A YAML value's anchor and tag, which stay."""
+
+TOPIC = re.compile(r'("kafka_topic"\s*:\s*)("(?:[^"\\]|\\.)*")')
+"""The topic of an expected row."""
+
+
+@dataclass(frozen=True)
+class Renames:
+    """What a copy calls differently, for a pipeline `old` whose copy is `new`."""
+
+    old: str
+    new: str
+    edits: tuple[tuple[yaml.ScalarNode, str], ...]
+    tables: Mapping[str, str] = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def apply_to_yaml(self, text: str) -> str:
+        """Gives back the text of pipeline.yml with the new values, and with its comments where they were."""
+        by_place = {(node.start_mark.index, node.end_mark.index): (node, written) for node, written in self.edits}
+        for (start, end), (node, written) in sorted(by_place.items(), reverse=True):
+            properties = PROPERTIES.match(text, start, end)
+            kept = properties[0] if properties else ""
+            text = text[:start] + kept + (written if node.style is None else _quote(written)) + text[end:]
+        return text
+
+    def apply_to_file(self, path: Path) -> None:
+        """Changes the names in a file of the copy: in Markdown's code, in SQL, and the topics of expected rows."""
+        if path.suffix == ".md":
+            names = {**self.tables, **self.topics, **self.others, self.old: self.new}
+            _rewrite(path, lambda text: CODE.sub(lambda code: _replace_words(code[0], names), text))
+        elif path.suffix == ".sql":
+            _rewrite(path, lambda text: _replace_words(text, self.tables))
+        elif path.suffix == ".jsonl":
+            _rewrite(path, lambda text: _replace_topics(text, self.topics))
+
+
+def find_renames(document: Value, *, old: str, new: str) -> Renames:
+    """Gives back what to rename: the name, and each stream's table, topic, places for files and their variables."""
+    edits: list[tuple[yaml.ScalarNode, str]] = []
+    tables: dict[str, str] = {}
+    topics: dict[str, str] = {}
+    others: dict[str, str] = {}
+    rules: tuple[tuple[str, Callable[[str], str], dict[str, str]], ...] = (
+        ("table", lambda table: _rename_prefix(table, old, new, signs=".", otherwise=f"{new}_"), tables),
+        ("topic", lambda topic: _rename_prefix(topic, old, new, signs=".-_", otherwise=f"{new}-"), topics),
+        ("output", lambda path: f"{path.rstrip('/')}-{new}", others),
+        ("commit_log", lambda path: f"{path.rstrip('/')}-{new}", others),
+    )
+    for node in _scalars(document, "name"):
+        edits.append((node, new))
+    for stream in _children(document, "streams"):
+        for key, rule, names in rules:
+            for node in _scalars(stream, key):
+                edits.append((node, _rename(node.value, rule, names=names, variables=others, old=old, new=new)))
+    return Renames(old, new, tuple(edits), tables, topics, others)
+
+
+def _rename(
+    written: str,
+    rule: Callable[[str], str],
+    *,
+    names: dict[str, str],
+    variables: dict[str, str],
+    old: str,
+    new: str,
+) -> str:
+    """Gives back the new value, and notes the old and new names in it.
+
+    A variable with a default is the pipeline's own and gets a new name; one without is shared, as the copy can't know
+    another that is set.
+    """
+    match = PATTERN.fullmatch(written)
+    if not match or match["fallback"] is None:
+        names[written] = rule(written)
+        return names[written]
+    variable = _rename_prefix(match["name"], old.upper(), new.upper(), signs="_", otherwise=f"{new.upper()}_")
+    variables[match["name"]] = variable
+    if match["default"]:
+        names[match["default"]] = rule(match["default"])
+    return f"${{{variable}:-{names.get(match['default'], '')}}}"
+
+
+def _rename_prefix(name: str, old: str, new: str, *, signs: str, otherwise: str) -> str:
+    """Gives back the name with `new` in the place of a leading `old`, else with another start."""
+    if name == old or (name.startswith(old) and name[len(old)] in signs):
+        return new + name[len(old) :]
+    return otherwise + name
+
+
+def _replace_words(text: str, names: Mapping[str, str]) -> str:
+    """Gives back the text with whole names replaced, longest first. `headrace lineage` is a command and stays."""
+    if not names:
+        return text
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = re.compile(rf"(?<![\w.-])(?<!headrace )({'|'.join(map(re.escape, longest_first))})(?![\w-]|\.\w)")
+    return pattern.sub(lambda match: names[match[1]], text)
+
+
+def _replace_topics(text: str, topics: Mapping[str, str]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        topic = json.loads(match[2])
+        return match[1] + json.dumps(topics[topic]) if topic in topics else match[0]
+
+    return TOPIC.sub(replace, text)
+
+
+def _rewrite(path: Path, change: Callable[[str], str]) -> None:
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    path.write_bytes(change(text).encode("utf-8", "surrogateescape"))
+
+
+def _children(value: Value, key: str) -> Iterator[Value]:
+    try:
+        inner = value.at(key)
+    except KeyError:
+        return
+    if isinstance(inner.node, yaml.MappingNode):
+        for name, _ in inner.node.value:
+            yield inner.at(name.value)
+
+
+def _scalars(value: Value, key: str) -> Iterator[yaml.ScalarNode]:
+    """Gives back the key's value where it is a text that is not empty."""
+    try:
+        node = value.at(key).node
+    except KeyError:
+        return
+    if isinstance(node, yaml.ScalarNode) and node.value:
+        yield node
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

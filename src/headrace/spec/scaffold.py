@@ -1,0 +1,62 @@
+"""A new pipeline, started as a copy of another one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from headrace.errors import SpecError
+from headrace.spec.document import parse_document, read_text
+from headrace.spec.folders import FILE, OWN, absolute, find_pipeline, list_pipelines
+from headrace.spec.names import IDENTIFIER_RULE, METADATA, is_identifier
+from headrace.spec.problems import Place, show_path
+from headrace.spec.renames import find_renames
+
+NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+
+
+def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
+    """Gives back the new folder ./pipelines/<target_name>, a copy of the pipeline that `source` names.
+
+    It runs beside the original: its name, tables, topics, places for files and the variables that set them are its own,
+    also where its README, SQL and expected rows mention them. The folder is there in whole or not at all.
+    """
+    folder = absolute(folder)
+    target = folder / OWN / target_name
+    _check_target(target_name, target, folder=folder)
+    original = find_pipeline(source, folder=folder)
+    place = Place(show_path(original / FILE, folder=folder), source)
+    text = read_text(original / FILE, place=place)
+    document = parse_document(text, place=place, environ={})
+    renames = find_renames(document, old=original.name, new=target_name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as temporary:
+        copy = Path(temporary) / target_name
+        shutil.copytree(original, copy, ignore=NOT_COPIED, copy_function=shutil.copyfile)
+        for path in sorted(copy.rglob("*")):
+            if path.is_file():
+                renames.apply_to_file(path)
+        (copy / FILE).write_bytes(renames.apply_to_yaml(text).encode())
+        copy.rename(target)
+    return target
+
+
+def _check_target(name: str, target: Path, *, folder: Path) -> None:
+    if not is_identifier(name):
+        raise SpecError(f"\"{name}\" can't be a pipeline's name", next_step=f"Use {IDENTIFIER_RULE}: headrace new mine")
+    if name == METADATA:
+        raise SpecError(
+            f'"{name}" is the namespace of Headrace\'s own tables', next_step="Choose another name: headrace new mine"
+        )
+    if target.exists():
+        raise SpecError(
+            "the folder is already there",
+            where=show_path(target, folder=folder),
+            next_step="Choose another name, or remove the folder first.",
+        )
+    if any(each.name == name for each in list_pipelines(folder)):
+        raise SpecError(
+            f'"{name}" is a pipeline that comes with Headrace',
+            next_step=f"Choose another name: headrace new my_{name} --from {name}",
+        )

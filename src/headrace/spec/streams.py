@@ -1,0 +1,158 @@
+"""A stream as its section of pipeline.yml describes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from headrace.spec.columns import COORDINATES, name_problem
+from headrace.spec.document import Section, Value
+from headrace.spec.files import Files, Schema
+from headrace.spec.names import IDENTIFIER_RULE, is_identifier, read_table_name, read_topic
+from headrace.spec.partitioning import read_partitioning
+from headrace.spec.pipeline import EpochUnit, EventTime, Stream, TableName, Transform
+from headrace.spec.problems import Problems
+from headrace.spec.types import Column, ColumnType, Primitive
+
+Format = Literal["json", "avro"]
+KEYS = (
+    "topic",
+    "partitions",
+    "format",
+    "schema",
+    "table",
+    "event_time",
+    "partition_by",
+    "output",
+    "commit_log",
+    "epoch_unit",
+    "max_record_bytes",
+    "generator",
+)
+FORMATS: tuple[Format, ...] = get_args(Format)
+EPOCH_UNITS: tuple[EpochUnit, ...] = get_args(EpochUnit)
+WHOLE_NUMBERS = (Primitive("int"), Primitive("long"))
+MAX_PARTITIONS = 10_000
+MAX_RECORD_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class StreamReader:
+    """Reads the keys of one stream; each method gives back one of its values or raises a SpecError."""
+
+    section: Section
+    files: Files
+    problems: Problems
+
+    def topic(self) -> str:
+        return read_topic(self.section.need("topic", example=f"{self.section.value.key}-input"))
+
+    def table(self) -> TableName:
+        return read_table_name(self.section.need("table", example=f"raw.{self.section.value.key}"))
+
+    def format(self) -> Format:
+        return self.section.need("format", example="json").choice(FORMATS)
+
+    def schema(self) -> Schema | None:
+        value = self.section.need("schema", example=f"schemas/{self.section.value.key}.sql")
+        return self.files.read_schema(value, problems=self.problems)
+
+    def avro_schema(self, message_format: Format | None, schema: Schema) -> str | None:
+        """Gives back the text of the schema that Avro messages are decoded with."""
+        if message_format == "avro" and schema.avro is None:
+            value = self.section.need("schema", example="schemas/event.avsc")
+            raise value.error(f'format avro needs an .avsc, and "{value.text()}" is none', fix="Write the schema as Avro")
+        return schema.avro if message_format == "avro" else None
+
+    def event_time(self, columns: tuple[Column, ...]) -> EventTime | None:
+        value = self.section.find("event_time")
+        if value is None:
+            return None
+        inner = value.section(("column", "from", "unit"), problems=self.problems)
+        column = inner.need("column", example="event_time")
+        source = inner.need("from", example="timestamp")
+        problem = name_problem(column.text(), taken=[each.name for each in columns])
+        if problem:
+            raise column.error(f"event_time: {problem[0]}", fix="Choose another name")
+        found = {each.name: each.type for each in columns}.get(source.text())
+        if found not in WHOLE_NUMBERS:
+            numbers = ", ".join(each.name for each in columns if each.type in WHOLE_NUMBERS) or "none"
+            what = "is not a column of the schema" if found is None else f"is {found}, not a whole number"
+            raise source.error(
+                f'event_time is made from "{source.text()}", which {what}',
+                fix=f"Columns with whole numbers are: {numbers}. Choose one of them",
+            )
+        return EventTime(column.text(), source.text(), self.epoch_unit(inner.find("unit")))
+
+    def partition_by(self, columns: tuple[Column, ...], event_time: EventTime | None) -> tuple[Transform, ...]:
+        value = self.section.find("partition_by")
+        if value is None:
+            return ()
+        types: dict[str, ColumnType] = {each.name: each.type for each in (*columns, *COORDINATES)}
+        if event_time:
+            types[event_time.column] = Primitive("timestamp")
+        return read_partitioning(value, types=types)
+
+    def number(self, key: str, *, default: int, at_most: int) -> int:
+        value = self.section.find(key)
+        return default if value is None else value.whole_number(at_least=1, at_most=at_most)
+
+    def epoch_unit(self, value: Value | None) -> EpochUnit:
+        return "ms" if value is None else value.choice(EPOCH_UNITS)
+
+    def location(self, key: str) -> str | None:
+        value = self.section.find(key)
+        return (value.text().strip() or None) if value else None
+
+
+def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | None:
+    """Gives back the stream, or None where it has problems, all of which are kept."""
+    before = len(problems.errors)
+    problems.attempt(_check_name, value)
+    section = problems.attempt(value.section, KEYS, problems=problems)
+    if section is None:
+        return None
+    reader, attempt = StreamReader(section, files, problems), problems.attempt
+    topic = attempt(reader.topic)
+    partitions = attempt(reader.number, "partitions", default=1, at_most=MAX_PARTITIONS)
+    max_record_bytes = attempt(reader.number, "max_record_bytes", default=Stream.max_record_bytes, at_most=MAX_RECORD_BYTES)
+    message_format = attempt(reader.format)
+    schema = attempt(reader.schema)
+    table = attempt(reader.table)
+    epoch_unit = attempt(reader.epoch_unit, section.find("epoch_unit"))
+    output = attempt(reader.location, "output")
+    commit_log = attempt(reader.location, "commit_log")
+    generator_value = section.find("generator")
+    generator = attempt(files.find_generator, generator_value) if generator_value else None
+    if schema is None:
+        return None
+    avro_schema = attempt(reader.avro_schema, message_format, schema)
+    event_time = attempt(reader.event_time, schema.columns)
+    if event_time is None and section.find("event_time"):
+        return None
+    partition_by = attempt(reader.partition_by, schema.columns, event_time)
+    if len(problems.errors) > before or not (
+        topic and partitions and max_record_bytes and message_format and table and epoch_unit
+    ):
+        return None
+    return Stream(
+        name=value.key,
+        topic=topic,
+        partitions=partitions,
+        format=message_format,
+        columns=schema.columns,
+        table=table,
+        partition_by=partition_by or (),
+        event_time=event_time,
+        epoch_unit=epoch_unit,
+        max_record_bytes=max_record_bytes,
+        avro_schema=avro_schema,
+        output=output,
+        commit_log=commit_log,
+        generator=generator,
+    )
+
+
+def _check_name(value: Value) -> None:
+    if not is_identifier(value.key):
+        raise value.key_error(f"\"{value.key}\" can't be a stream's name", fix=f"Use {IDENTIFIER_RULE}")

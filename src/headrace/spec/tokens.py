@@ -1,0 +1,83 @@
+"""The words and signs of a DDL text, each with its line, read from left to right."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from headrace.errors import SpecError
+from headrace.spec.problems import Place
+
+PATTERN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    |`(?P<quoted>(?:[^`]|``)*)`
+    |(?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+    |(?P<word>[^\W\d]\w*)
+    |(?P<number>[0-9]+)
+    |(?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    kind: str
+    text: str
+    line: int
+
+    @property
+    def keyword(self) -> str:
+        """The word in upper case; nothing for a name in backticks or a text in quotes."""
+        return self.text.upper() if self.kind in ("word", "sign") else ""
+
+
+@dataclass
+class Tokens:
+    """A place in a row of tokens. The last one is of kind "end"."""
+
+    tokens: list[Token]
+    place: Place
+    position: int = field(default=0)
+
+    @property
+    def next(self) -> Token:
+        return self.tokens[self.position]
+
+    def take(self) -> Token:
+        """Gives back the next token and goes past it."""
+        token = self.next
+        self.position += token.kind != "end"
+        return token
+
+    def skip(self, *keywords: str) -> bool:
+        """Goes past these words or signs where they come next, and gives back whether they did."""
+        following = self.tokens[self.position : self.position + len(keywords)]
+        if tuple(token.keyword for token in following) != keywords:
+            return False
+        self.position += len(keywords)
+        return True
+
+    def expect(self, sign: str) -> None:
+        """Goes past a word or sign that has to come next."""
+        if not self.skip(sign):
+            self.fail(f'"{sign}" is expected here, not "{self.next.text}"', fix="Fix the line")
+
+    def error(self, what: str, *, at: Token, fix: str) -> SpecError:
+        return self.place.error(what, line=at.line, fix=fix)
+
+    def fail(self, what: str, *, fix: str) -> NoReturn:
+        """Raises the SpecError for the next token's line."""
+        raise self.error(what, at=self.next, fix=fix)
+
+
+def tokenize(text: str, *, place: Place) -> Tokens:
+    """Gives back the tokens of a text, without its spaces and comments."""
+    tokens, line = [], 1
+    for match in PATTERN.finditer(text):
+        kind = match.lastgroup or "sign"
+        if kind != "space":
+            tokens.append(Token(kind, match[kind].replace("``", "`") if kind == "quoted" else match[0], line))
+        line += match[0].count("\n")
+    last = tokens[-1].line if tokens else 1
+    return Tokens([*tokens, Token("end", "the end of the file", last)], place)

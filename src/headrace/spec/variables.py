@@ -1,0 +1,42 @@
+"""`${VAR}` and `${VAR:-default}` in the text values of a pipeline, with the meaning that they have in a shell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<fallback>:-(?P<default>[^}]*))?\}|\$\{[^}]*\}?")
+"""A variable; or `$${`, which stands for a plain `${`; or something that starts like a variable and is none."""
+
+
+class VariableError(ValueError):
+    """A text that can't be filled in: what is wrong with it, and what to do."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.fix = fix
+
+
+def fill_variables(text: str, environ: Mapping[str, str]) -> str:
+    """Gives back the text with every variable replaced; an unset one without a default is a VariableError.
+
+    As in a shell, `:-` covers a variable that is set but empty.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        if match[0] == "$${":
+            return "${"
+        name, default = match["name"], match["default"]
+        if name is None:
+            raise VariableError(f'"{match[0]}" is not a variable', "Write ${NAME} or ${NAME:-default}, or $${ for a plain ${")
+        value = environ.get(name)
+        if match["fallback"] is not None:
+            return value or default
+        if value is None:
+            raise VariableError(
+                f"the environment variable {name} is not set", f"Set {name}, or write a default: ${{{name}:-…}}"
+            )
+        return value
+
+    return PATTERN.sub(fill, text)

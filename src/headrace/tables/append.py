@@ -1,0 +1,100 @@
+"""Appends ready data files to a table, once, whatever happens to the catalog's answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID
+
+from headrace.errors import TakenOverError, UnavailableError
+from headrace.tables.ledger import KEY, Ledger, read_ledger
+
+_TRIES = 8
+_FIRST_WAIT_SECONDS = 0.05
+
+
+def append_checkpoint(catalog: Catalog, table: Table, *, files: Sequence[DataFile], planned: Ledger, new: Ledger) -> Table:
+    """Gives back the table with `files` and the ledger entry `new` in one snapshot.
+
+    Idempotent by `new.writer`. The table's ledger must still be `planned`: if another application has moved it, a
+    TakenOverError is raised and nothing is changed. A conflict with someone who left the ledger alone (compaction) is tried
+    again.
+    """
+
+    def is_there(table: Table) -> bool:
+        found = read_ledger(table)
+        if found.writer == new.writer:
+            return True
+        if found.writer != planned.writer:
+            raise TakenOverError(
+                f"another application has landed checkpoint {found.checkpoint_id} since this one planned its batch",
+                where=".".join(table.name()),
+                next_step="Nothing was lost and nothing was written twice. Keep one of the two applications.",
+            )
+        return False
+
+    return append_once(
+        catalog,
+        table,
+        files=files,
+        entry=lambda snapshot_id, sequence: {KEY: replace(new, snapshot_id=snapshot_id, sequence_number=sequence).to_json()},
+        is_there=is_there,
+    )
+
+
+def append_once(
+    catalog: Catalog,
+    table: Table,
+    *,
+    files: Sequence[DataFile],
+    entry: Callable[[int, int], Mapping[str, str]],
+    is_there: Callable[[Table], bool],
+) -> Table:
+    """Gives back the table with `files` and the properties `entry(snapshot id, sequence number)` in one snapshot.
+
+    After a conflict or a lost answer the table is read again, and `is_there` says whether the commit came through; only if it
+    did not is it tried again. `is_there` may raise to give up.
+    """
+    doubt: Exception | None = None
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
+        try:
+            if doubt is not None:
+                table = catalog.load_table(table.name())
+                if is_there(table):
+                    return table
+            return _commit(catalog, table, files=files, entry=entry)
+        except TakenOverError:
+            raise
+        except Exception as error:
+            doubt = error
+    raise UnavailableError(
+        f"the catalog did not take a commit in {_TRIES} tries: {doubt}",
+        where=".".join(table.name()),
+        next_step="Check that the catalog and the warehouse answer; landing goes on by itself when they do.",
+    ) from doubt
+
+
+def _commit(
+    catalog: Catalog, table: Table, *, files: Sequence[DataFile], entry: Callable[[int, int], Mapping[str, str]]
+) -> Table:
+    """Commits once. PyIceberg's own commit would repeat itself on a conflict without looking at the ledger again."""
+    transaction = table.transaction()
+    append = transaction.update_snapshot().merge_append()
+    properties = dict(entry(append.snapshot_id, table.metadata.next_sequence_number()))
+    append.snapshot_properties = properties
+    for file in files:
+        append.append_data_file(file)
+    append.commit()
+    transaction.set_properties(properties)
+    requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+    response = catalog.commit_table(table, requirements, transaction._updates)
+    table.metadata = response.metadata
+    table.metadata_location = response.metadata_location
+    return table

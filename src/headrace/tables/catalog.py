@@ -1,0 +1,110 @@
+"""The Iceberg catalog, and the tables in it that Headrace makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table import Table
+from sqlalchemy import text
+
+from headrace.errors import SpecError
+from headrace.settings import Settings
+from headrace.spec.pipeline import TableName, Transform
+from headrace.spec.types import Column
+from headrace.tables.schema import iceberg_schema, partition_spec
+
+CATALOG_NAME = "headrace"
+
+_PROPERTIES = {
+    "format-version": "2",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    "write.parquet.compression-codec": "zstd",
+}
+
+
+def open_catalog(settings: Settings) -> SqlCatalog:
+    """Gives back the catalog of these settings, made where it does not exist yet."""
+    uri = settings.catalog_uri
+    if uri.startswith("sqlite:///"):
+        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        uri = f"{uri}?timeout=30"
+    catalog = SqlCatalog(CATALOG_NAME, uri=uri, warehouse=settings.warehouse)
+    if uri.startswith("sqlite:"):
+        with catalog.engine.connect() as connection:
+            connection.execute(text("PRAGMA journal_mode=WAL"))
+    return catalog
+
+
+def table_location(settings: Settings, name: TableName) -> str:
+    return f"{settings.warehouse.rstrip('/')}/{name.namespace}/{name.name}"
+
+
+def ensure_table(
+    catalog: Catalog,
+    name: TableName,
+    *,
+    columns: tuple[Column, ...],
+    partition_by: tuple[Transform, ...] = (),
+    location: str,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
+    """Gives back the table, made or widened as needed.
+
+    Columns that the pipeline names and the table lacks are added at its end; nothing is ever dropped or narrowed. A type that
+    can't be widened is a SpecError before anything is written.
+    """
+    try:
+        catalog.create_namespace(name.namespace)
+    except NamespaceAlreadyExistsError:
+        pass
+    schema = iceberg_schema(columns)
+    try:
+        table = catalog.load_table(str(name))
+    except NoSuchTableError:
+        try:
+            return catalog.create_table(
+                str(name),
+                schema=schema,
+                location=location,
+                partition_spec=partition_spec(partition_by, schema),
+                properties={**_PROPERTIES, **(properties or {})},
+            )
+        except TableAlreadyExistsError:
+            table = catalog.load_table(str(name))
+    return _widen(table, name, columns)
+
+
+def load_table(catalog: Catalog, name: TableName) -> Table | None:
+    try:
+        return catalog.load_table(str(name))
+    except NoSuchTableError:
+        return None
+
+
+def _widen(table: Table, name: TableName, columns: tuple[Column, ...]) -> Table:
+    wanted = iceberg_schema(columns)
+    present = {field.name for field in table.schema().fields}
+    changed = [
+        field.name
+        for field in wanted.fields
+        if field.name in present and str(table.schema().find_type(field.name)) != str(field.field_type)
+    ]
+    if not changed and all(field.name in present for field in wanted.fields):
+        return table
+    try:
+        with table.update_schema() as update:
+            update.union_by_name(wanted)
+    except Exception as error:
+        raise SpecError(
+            f"table {name} can't become what the schema says: {error}",
+            where=str(name),
+            next_step="A column's type can only widen (int to long, float to double, a larger decimal). Give the new form a "
+            "column of its own, or land into a new table.",
+        ) from error
+    return table

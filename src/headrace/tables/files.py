@@ -1,0 +1,221 @@
+"""Parquet data files as Iceberg wants them: field ids, partition values and column metrics."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, YearTransform
+from pyiceberg.typedef import Record
+
+from headrace.tables.storage import new_file
+
+ROW_GROUP_ROWS = 65_536
+_ROW_GROUP_BYTES = 64 * 1024 * 1024
+_OPEN_FILES = 32
+_SAMPLE_ROWS = 2_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass
+class _OpenFile:
+    uri: str
+    partition: Record
+    context: AbstractContextManager[pa.NativeFile]
+    stream: pa.NativeFile
+    writer: pq.ParquetWriter
+    metadata: list[pq.FileMetaData]
+    pending: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+
+
+class TableFiles:
+    """Writes Arrow tables of one Iceberg schema into Parquet files, a file for each partition.
+
+    Files are named `<folder>/<partition>/part-<name>-<n>.parquet`. Memory is bounded by open files and row groups, not by
+    how much is written.
+    """
+
+    def __init__(self, *, schema: Schema, spec: PartitionSpec, folder: str, name: str) -> None:
+        self.arrow_schema = schema_to_pyarrow(schema)
+        self._schema = schema
+        self._spec = spec
+        self._folder = folder
+        self._name = name
+        self._open: OrderedDict[tuple[object, ...], _OpenFile] = OrderedDict()
+        self._done: list[DataFile] = []
+        self._count = 0
+        self._dictionary: list[str] | None = None
+        self._statistics = _columns_with_statistics(self.arrow_schema)
+
+    def write(self, table: pa.Table) -> None:
+        """Takes rows; `table` has the columns of `arrow_schema`."""
+        for key, part in self._split(table):
+            file = self._open.get(key)
+            if file is None:
+                file = self._start(key, part)
+            self._open.move_to_end(key)
+            file.pending.append(part)
+            file.rows += part.num_rows
+            file.bytes += part.nbytes
+            if file.rows >= ROW_GROUP_ROWS or file.bytes >= _ROW_GROUP_BYTES:
+                self._flush(file)
+
+    def close(self) -> Sequence[DataFile]:
+        """Gives back the finished files, all of them durable."""
+        while self._open:
+            self._finish(next(iter(self._open)))
+        return self._done
+
+    def abort(self) -> None:
+        """Throws away the files that are still open."""
+        for file in self._open.values():
+            error = InterruptedError("the batch was given up")
+            file.context.__exit__(type(error), error, None)
+        self._open.clear()
+
+    def _split(self, table: pa.Table) -> list[tuple[tuple[object, ...], pa.Table]]:
+        if not self._spec.fields:
+            return [((), table)]
+        keys = [self._partition_values(table, partition_field) for partition_field in self._spec.fields]
+        if all(len(pc.unique(key)) == 1 for key in keys):
+            return [(tuple(key[0].as_py() for key in keys), table)]
+        names = [f"key_{index}" for index in range(len(keys))]
+        numbered = pa.table([*keys, pa.array(range(table.num_rows), pa.int64())], names=[*names, "row"])
+        groups = numbered.group_by(names).aggregate([("row", "list")])
+        return [
+            (tuple(row[name] for name in names), table.take(pa.array(row["row_list"], pa.int64())))
+            for row in groups.to_pylist()
+        ]
+
+    def _partition_values(self, table: pa.Table, partition_field: PartitionField) -> pa.Array:
+        source = self._schema.find_field(partition_field.source_id)
+        column = table.column(source.name).combine_chunks()
+        return partition_field.transform.pyarrow_transform(source.field_type)(column)
+
+    def _start(self, key: tuple[object, ...], sample: pa.Table) -> _OpenFile:
+        if len(self._open) >= _OPEN_FILES:
+            self._finish(next(iter(self._open)))
+        if self._dictionary is None:
+            self._dictionary = _columns_with_dictionary(sample)
+        partition = Record(*key)
+        folder = "/".join(part for part in (self._folder, partition_path(self._spec, self._schema, partition)) if part)
+        uri = f"{folder}/part-{self._name}-{self._count}.parquet"
+        self._count += 1
+        context = new_file(uri)
+        stream = context.__enter__()
+        metadata: list[pq.FileMetaData] = []
+        writer = pq.ParquetWriter(
+            stream,
+            self.arrow_schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=self._dictionary,
+            write_statistics=self._statistics,
+            store_schema=False,
+            metadata_collector=metadata,
+        )
+        file = _OpenFile(uri, partition, context, stream, writer, metadata)
+        self._open[key] = file
+        return file
+
+    def _flush(self, file: _OpenFile) -> None:
+        if file.pending:
+            file.writer.write_table(pa.concat_tables(file.pending), row_group_size=ROW_GROUP_ROWS)
+            file.pending, file.rows, file.bytes = [], 0, 0
+
+    def _finish(self, key: tuple[object, ...]) -> None:
+        file = self._open.pop(key)
+        self._flush(file)
+        file.writer.close()
+        size = file.stream.tell()
+        file.context.__exit__(None, None, None)
+        self._done.append(
+            describe_file(file.metadata[0], self._schema, self._spec, uri=file.uri, size=size, partition=file.partition)
+        )
+
+
+def describe_file(
+    metadata: pq.FileMetaData, schema: Schema, spec: PartitionSpec, *, uri: str, size: int, partition: Record
+) -> DataFile:
+    """Gives back the Iceberg entry of a Parquet file from its footer, without reading the file."""
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=metadata,
+        stats_columns=compute_statistics_plan(schema, {}),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=uri,
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        file_size_in_bytes=size,
+        sort_order_id=None,
+        spec_id=spec.spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def partition_path(spec: PartitionSpec, schema: Schema, partition: Record) -> str:
+    """Gives back a partition's folder: times as `year=/month=/day=/hour=`, all else as Iceberg writes it."""
+    if len(spec.fields) == 1 and partition[0] is not None:
+        parts = _time_path(spec.fields[0].transform, partition[0])
+        if parts:
+            return parts
+    return spec.partition_to_path(partition, schema) if spec.fields else ""
+
+
+def _time_path(transform: object, value: Any) -> str:
+    if isinstance(transform, HourTransform):
+        return (_EPOCH + timedelta(hours=value)).strftime("year=%Y/month=%m/day=%d/hour=%H")
+    if isinstance(transform, DayTransform):
+        return (_EPOCH + timedelta(days=value)).strftime("year=%Y/month=%m/day=%d")
+    if isinstance(transform, MonthTransform):
+        return f"year={1970 + value // 12:04d}/month={value % 12 + 1:02d}"
+    if isinstance(transform, YearTransform):
+        return f"year={1970 + value:04d}"
+    return ""
+
+
+def _columns_with_statistics(schema: pa.Schema) -> list[str]:
+    """Minimum and maximum pay on numbers and times; on long strings they cost more than they ever prune."""
+    return [
+        column.name
+        for column in schema
+        if pa.types.is_integer(column.type)
+        or pa.types.is_temporal(column.type)
+        or pa.types.is_decimal(column.type)
+        or pa.types.is_floating(column.type)
+        or column.name == "kafka_topic"
+    ]
+
+
+def _columns_with_dictionary(sample: pa.Table) -> list[str]:
+    """Gives back the columns whose values repeat in `sample`: a dictionary of values that don't is pure cost."""
+    rows = sample.slice(0, _SAMPLE_ROWS)
+    chosen: list[str] = []
+    for column in sample.schema:
+        if pa.types.is_nested(column.type):
+            continue
+        if pc.count_distinct(rows.column(column.name)).as_py() * 2 <= max(rows.num_rows, 2):
+            chosen.append(column.name)
+    return chosen

@@ -1,0 +1,117 @@
+"""How far a stream has been read, as the table that holds what was read says it.
+
+The entry stands in the summary of the snapshot that it describes and, written in the same transaction, in the table's
+properties: compaction's snapshots carry no summary of ours, and expiry removes old ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+KEY = "headrace.ledger"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The next offset of every partition after checkpoint `checkpoint_id`.
+
+    `writer` is unique to the attempt that wrote the entry, so that an attempt whose answer was lost finds out whether it
+    came through. `quarantine_files` are the files of rejected rows that belong to this checkpoint.
+    """
+
+    checkpoint_id: int = 0
+    offsets: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    writer: str = ""
+    quarantined: int = 0
+    extras: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    gaps: tuple[tuple[int, int, int], ...] = ()
+    quarantine_files: tuple[str, ...] = ()
+    snapshot_id: int = 0
+    sequence_number: int = 0
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "checkpoint_id": self.checkpoint_id,
+                "offsets": {str(partition): offset for partition, offset in sorted(self.offsets.items())},
+                "writer": self.writer,
+                "quarantined": self.quarantined,
+                "extras": dict(self.extras),
+                "gaps": [list(gap) for gap in self.gaps],
+                "quarantine_files": list(self.quarantine_files),
+                "snapshot_id": self.snapshot_id,
+                "sequence_number": self.sequence_number,
+            },
+            separators=(",", ":"),
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Ledger:
+        entry = json.loads(text)
+        return Ledger(
+            checkpoint_id=entry["checkpoint_id"],
+            offsets=MappingProxyType({int(partition): offset for partition, offset in entry["offsets"].items()}),
+            writer=entry["writer"],
+            quarantined=entry["quarantined"],
+            extras=MappingProxyType(entry["extras"]),
+            gaps=tuple((partition, start, end) for partition, start, end in entry["gaps"]),
+            quarantine_files=tuple(entry["quarantine_files"]),
+            snapshot_id=entry["snapshot_id"],
+            sequence_number=entry["sequence_number"],
+        )
+
+
+def read_ledger(table: Table) -> Ledger:
+    """Gives back the table's newest entry, or an empty one for a table that nothing has landed in yet.
+
+    After a rollback the entry is the one of the snapshot that the table was rolled back to, under the checkpoint number of the
+    newest: what the table no longer holds is landed again, and no checkpoint number is used twice.
+    """
+    if KEY not in table.properties:
+        return Ledger()
+    newest = Ledger.from_json(table.properties[KEY])
+    current = table.current_snapshot()
+    if not _was_rolled_back(table, newest, current):
+        return newest
+    held = _entry_of_ancestors(table, current)
+    return replace(held, checkpoint_id=newest.checkpoint_id, writer=newest.writer)
+
+
+def was_rolled_back(table: Table) -> bool:
+    """Says whether the table's current snapshot is older than its newest entry."""
+    if KEY not in table.properties:
+        return False
+    return _was_rolled_back(table, Ledger.from_json(table.properties[KEY]), table.current_snapshot())
+
+
+def _was_rolled_back(table: Table, newest: Ledger, current: Snapshot | None) -> bool:
+    if not newest.snapshot_id:
+        return False
+    if current is None or (current.sequence_number or 0) < newest.sequence_number:
+        return True
+    if table.snapshot_by_id(newest.snapshot_id) is None:
+        return False
+    return all(snapshot.snapshot_id != newest.snapshot_id for snapshot in _ancestors(table, current))
+
+
+def _entry_of_ancestors(table: Table, current: Snapshot | None) -> Ledger:
+    for snapshot in _ancestors(table, current):
+        text = snapshot.summary.additional_properties.get(KEY) if snapshot.summary else None
+        if text:
+            return Ledger.from_json(text)
+    return Ledger()
+
+
+def _ancestors(table: Table, snapshot: Snapshot | None) -> list[Snapshot]:
+    found: list[Snapshot] = []
+    while snapshot is not None:
+        found.append(snapshot)
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+    return found

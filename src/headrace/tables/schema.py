@@ -1,0 +1,108 @@
+"""How a pipeline's columns and partitioning are said in Iceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.transforms import Transform as IcebergTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from headrace.spec.pipeline import Transform
+from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Struct
+
+_PRIMITIVES: dict[str, IcebergType] = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "date": DateType(),
+    "timestamp": TimestamptzType(),
+    "timestamp_ntz": TimestampType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+}
+
+
+def iceberg_schema(columns: tuple[Column, ...]) -> Schema:
+    """Gives back the Iceberg schema of `columns`, with field ids counted from 1 in depth-first order."""
+    ids = count(1)
+    return Schema(*(_field(column, ids) for column in columns))
+
+
+def partition_spec(transforms: tuple[Transform, ...], schema: Schema) -> PartitionSpec:
+    """Gives back the partition spec whose fields are named as Iceberg's Java library names them."""
+    return PartitionSpec(
+        *(
+            PartitionField(
+                source_id=schema.find_field(transform.column).field_id,
+                field_id=PARTITION_FIELD_ID_START + index,
+                transform=_transform(transform),
+                name=transform.field_name,
+            )
+            for index, transform in enumerate(transforms)
+        )
+    )
+
+
+def _field(column: Column, ids: Iterator[int]) -> NestedField:
+    field_id = next(ids)
+    return NestedField(field_id, column.name, _type(column.type, ids), required=column.required)
+
+
+def _type(column_type: ColumnType, ids: Iterator[int]) -> IcebergType:
+    if isinstance(column_type, Decimal):
+        return DecimalType(column_type.precision, column_type.scale)
+    if isinstance(column_type, Struct):
+        return StructType(*(_field(column, ids) for column in column_type.columns))
+    if isinstance(column_type, Array):
+        return ListType(next(ids), _type(column_type.element, ids), element_required=False)
+    if isinstance(column_type, Map):
+        key_id, value_id = next(ids), next(ids)
+        return MapType(key_id, StringType(), value_id, _type(column_type.value, ids), value_required=False)
+    return _PRIMITIVES[column_type.name]
+
+
+def _transform(transform: Transform) -> IcebergTransform[Any, Any]:
+    if transform.name == "bucket":
+        return BucketTransform(transform.argument or 1)
+    if transform.name == "truncate":
+        return TruncateTransform(transform.argument or 1)
+    plain: dict[str, IcebergTransform[Any, Any]] = {
+        "identity": IdentityTransform(),
+        "years": YearTransform(),
+        "months": MonthTransform(),
+        "days": DayTransform(),
+        "hours": HourTransform(),
+    }
+    return plain[transform.name]

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace.errors import ServiceError
+from headrace.services import process
+from headrace.services.process import ServiceState
+from headrace.services.status import ServiceStatus, list_services, read_log
+from headrace.settings import Settings
+
+
+def write(settings: Settings, *, started: float, ready: bool = True, pid: int | None = None) -> None:
+    state = ServiceState("kafka", pid or os.getpid(), started, 9092, "/log", "2026-01-01", owner=None, ready=ready)
+    process.write_state(settings.home, state)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    from headrace.settings import load_settings
+
+    return load_settings(flags={}, environ={}, folder=tmp_path)
+
+
+def test_never_started(settings: Settings) -> None:
+    assert list_services(settings) == (ServiceStatus("kafka", "stopped"),)
+
+
+def test_running(settings: Settings) -> None:
+    write(settings, started=psutil.Process().create_time())
+    (status,) = list_services(settings)
+    assert (status.state, status.pid, status.address) == ("running", os.getpid(), "127.0.0.1:9092")
+    assert status.detached
+    assert status.memory_bytes is not None
+    assert status.memory_bytes > 1_000_000
+
+
+def test_starting(settings: Settings) -> None:
+    write(settings, started=psutil.Process().create_time(), ready=False)
+    assert list_services(settings)[0].state == "starting"
+
+
+def test_stale_state_is_a_server_that_died(settings: Settings) -> None:
+    write(settings, started=time.time() - 9999)
+    (status,) = list_services(settings)
+    assert (status.state, status.address) == ("died", None)
+
+
+@pytest.mark.parametrize("lines", [0, 1, 3, 5000, 99999])
+def test_end_of_a_log(settings: Settings, lines: int) -> None:
+    log = process.log_path(settings.home, "kafka")
+    log.parent.mkdir(parents=True)
+    written = [f"line {number} {'x' * (number % 50)}" for number in range(9000)]
+    log.write_text("\n".join(written) + "\n")
+    assert list(read_log(settings, "kafka", lines)) == (written[-lines:] if lines else [])
+
+
+def test_log_that_is_not_there(settings: Settings) -> None:
+    with pytest.raises(ServiceError, match="never started here"):
+        read_log(settings, "kafka", 10)
+    with pytest.raises(ServiceError, match="Services are: kafka"):
+        read_log(settings, "postgres", 10)

@@ -1,0 +1,56 @@
+"""A working folder with one pipeline that is right, for tests to break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.spec import Check, check_pipeline
+
+PIPELINE = """\
+name: mine
+about: a test
+trigger: 10s
+streams:
+  charges:
+    topic: charges
+    partitions: 3
+    format: json
+    schema: schemas/charge.sql
+    table: raw.charges
+    event_time: {column: happened, from: at, unit: s}
+    partition_by: [days(created), country]
+    generator: generators/charges.py
+"""
+FILES = {
+    "pipeline.yml": PIPELINE,
+    "schemas/charge.sql": "id STRING NOT NULL,\nat BIGINT,\ncreated TIMESTAMP,\ncountry STRING,\ntags ARRAY<STRING>\n",
+    "schemas/charge.avsc": '{"type": "record", "name": "Charge", "fields": [{"name": "at", "type": "long"}]}',
+    "generators/charges.py": "def events(random, now):\n    yield {}\n",
+}
+Checker = Callable[..., Check]
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    """The folder of a pipeline without mistakes, ./pipelines/mine."""
+    folder = tmp_path / "pipelines" / "mine"
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def check(pipeline: Path, tmp_path: Path) -> Checker:
+    """Checks the pipeline after `old` was replaced by `new` in one of its files."""
+
+    def run(old: str = "", new: str = "", *, file: str = "pipeline.yml", environ: dict[str, str] | None = None) -> Check:
+        text = (pipeline / file).read_text(encoding="utf-8")
+        assert old in text
+        (pipeline / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+        return check_pipeline("mine", environ=environ or {}, folder=tmp_path)
+
+    return run

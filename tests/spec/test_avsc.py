@@ -1,0 +1,161 @@
+"""Schemas written as Avro."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headrace.spec.avro import parse_avro
+from headrace.spec.problems import Place, Problems
+from headrace.spec.types import Array, Column, Decimal, Map, Primitive, Struct
+
+PLACE = Place("schemas/x.avsc", "mine")
+
+
+def read(text: str) -> tuple[tuple[Column, ...], list[str]]:
+    problems = Problems()
+    columns = problems.attempt(parse_avro, text, place=PLACE, problems=problems)
+    return columns or (), [str(error) for error in problems.errors]
+
+
+def record(*fields: str) -> str:
+    lines = ",\n".join(fields)
+    return f'{{"type": "record", "name": "E", "namespace": "a.b", "fields": [\n{lines}\n]}}'
+
+
+def field(kind: object, name: str = "x") -> str:
+    return json.dumps({"name": name, "type": kind})
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("string", Column("x", Primitive("string"), required=True)),
+        ("boolean", Column("x", Primitive("boolean"), required=True)),
+        ("int", Column("x", Primitive("int"), required=True)),
+        ("long", Column("x", Primitive("long"), required=True)),
+        ("float", Column("x", Primitive("float"), required=True)),
+        ("double", Column("x", Primitive("double"), required=True)),
+        ("bytes", Column("x", Primitive("binary"), required=True)),
+        (["null", "long"], Column("x", Primitive("long"))),
+        (["long", "null"], Column("x", Primitive("long"))),
+        (["long"], Column("x", Primitive("long"), required=True)),
+        ({"type": "long"}, Column("x", Primitive("long"), required=True)),
+        ({"type": {"type": "long"}}, Column("x", Primitive("long"), required=True)),
+        ({"type": "int", "logicalType": "date"}, Column("x", Primitive("date"), required=True)),
+        ({"type": "long", "logicalType": "timestamp-millis"}, Column("x", Primitive("timestamp"), required=True)),
+        (["null", {"type": "long", "logicalType": "timestamp-micros"}], Column("x", Primitive("timestamp"))),
+        (
+            {"type": "long", "logicalType": "local-timestamp-micros"},
+            Column("x", Primitive("timestamp_ntz"), required=True),
+        ),
+        ({"type": "string", "logicalType": "uuid"}, Column("x", Primitive("string"), required=True)),
+        ({"type": "string", "logicalType": "colour"}, Column("x", Primitive("string"), required=True)),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+            Column("x", Decimal(10, 2), required=True),
+        ),
+        (
+            {"type": "fixed", "name": "D", "size": 8, "logicalType": "decimal", "precision": 9},
+            Column("x", Decimal(9, 0), required=True),
+        ),
+        ({"type": "fixed", "name": "F", "size": 8}, Column("x", Primitive("binary"), required=True)),
+        ({"type": "enum", "name": "N", "symbols": ["A"]}, Column("x", Primitive("string"), required=True)),
+        ({"type": "array", "items": ["null", "int"]}, Column("x", Array(Primitive("int")), required=True)),
+        (["null", {"type": "map", "values": "bytes"}], Column("x", Map(Primitive("binary")))),
+        (
+            {"type": "record", "name": "R", "fields": [{"name": "kafka_offset", "type": ["null", "int"]}]},
+            Column("x", Struct((Column("kafka_offset", Primitive("int")),)), required=True),
+        ),
+    ],
+)
+def test_a_type_becomes_a_column(kind: object, column: Column) -> None:
+    assert read(record(field(kind))) == ((column,), [])
+
+
+def test_named_types_are_found_by_their_full_name() -> None:
+    point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}
+    other = {
+        "type": "record",
+        "name": "Point",
+        "namespace": "c",
+        "fields": [{"name": "y", "type": {"type": "array", "items": "a.b.Point"}}],
+    }
+    columns, errors = read(
+        record(
+            field(point, "p"),
+            field(other, "q"),
+            field(["null", "Point"], "r"),
+            field("c.Point", "s"),
+            field("a.b.Point", "t"),
+        )
+    )
+    a = Struct((Column("x", Primitive("int"), required=True),))
+    c = Struct((Column("y", Array(a), required=True),))
+    assert errors == []
+    assert [(column.name, column.type) for column in columns] == [("p", a), ("q", c), ("r", a), ("s", c), ("t", a)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "fix"),
+    [
+        (["int", "string"], '"x" is a union of 2 types, and a column has one', 'Write ["null", type] or one type'),
+        (["null"], '"x" is a union of 0 types, and a column has one', 'Write ["null", type] or one type'),
+        ("null", '"x" can only be null', 'Write ["null", type], or leave the field out'),
+        ("strin", 'unknown type "strin"', 'Did you mean "string"? Fix the type'),
+        (5, '"x" has no type that Avro knows', 'Write "type": "string" or another type'),
+        (
+            "E",
+            '"x" holds its own record "a.b.E" again, and a table has no recursive types',
+            "Leave the field out of the schema",
+        ),
+        (
+            {"type": "int", "logicalType": "time-millis"},
+            '"x" is a time-millis on int, for which there is no column type',
+            'Remove "logicalType" to land the plain int',
+        ),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 2},
+            '"x" is not a decimal type that a table can hold',
+            "Write a precision up to 38 and a scale up to the precision",
+        ),
+        ({"type": "array"}, 'array "x" has no "items"', 'Add "items": type'),
+        ({"type": "fixed", "name": "F"}, 'fixed "a.b.F" has no "size"', 'Add "size": …'),
+        ({"type": "enum", "symbols": []}, "this enum has no name that Avro allows", 'Add "name": "…"'),
+        (
+            {"type": "enum", "name": "E", "symbols": []},
+            'type "a.b.E" is defined twice',
+            "Refer to the first by its name",
+        ),
+        (
+            {"type": "record", "name": "R", "fields": []},
+            'record "a.b.R" has no fields',
+            'Add "fields": [{"name": …, "type": …}]',
+        ),
+    ],
+)
+def test_a_type_without_a_column_is_refused(kind: object, what: str, fix: str) -> None:
+    columns, errors = read(record(field("int", "a"), field(kind)))
+    assert errors == [f"schemas/x.avsc:3: {what}\n{fix}, then run: headrace check mine"]
+    assert [column.name for column in columns] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ('{"type": "record",\n', 2, "not valid JSON: Expecting property name enclosed in double quotes"),
+        ('"string"', 1, "the schema is not a record"),
+        (
+            record(field("int", "kafka_offset")),
+            2,
+            'column "kafka_offset" has a name that Headrace needs for its own column',
+        ),
+        (record(field("int", "a"), "\t" + field("int", "A")), 3, 'columns "a" and "A" differ only in case'),
+        (record(field("int", "a-b")), 2, '"a-b" is not a name in Avro'),
+        (record('{"name": "a"}'), 2, "a field needs a name and a type"),
+    ],
+)
+def test_a_schema_that_can_not_be(text: str, line: int, what: str) -> None:
+    (error,) = read(text)[1]
+    assert error.startswith(f"schemas/x.avsc:{line}: {what}\n")

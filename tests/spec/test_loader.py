@@ -1,0 +1,162 @@
+"""From a name to a pipeline."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import SpecError
+from headrace.spec import (
+    Check,
+    EventTime,
+    TableName,
+    Transform,
+    check_pipelines,
+    find_pipeline,
+    list_pipelines,
+    load_pipeline,
+)
+from headrace.spec.folders import BUILT_IN
+
+Checker = Callable[..., Check]
+
+
+def test_a_folder_becomes_a_value(pipeline: Path, tmp_path: Path) -> None:
+    loaded = load_pipeline("mine", environ={}, folder=tmp_path)
+    (stream,) = loaded.streams
+    assert (loaded.name, loaded.about, loaded.folder, loaded.trigger_seconds) == ("mine", "a test", pipeline, 10.0)
+    assert (stream.name, stream.topic, stream.partitions, stream.format) == ("charges", "charges", 3, "json")
+    assert stream.table == TableName("raw", "charges")
+    assert stream.event_time == EventTime("happened", "at", "s")
+    assert stream.partition_by == (Transform("days", "created"), Transform("identity", "country"))
+    assert stream.generator == pipeline / "generators/charges.py"
+    assert (stream.output, stream.commit_log, stream.avro_schema, stream.epoch_unit) == (None, None, None, "ms")
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("0s", 0.0), ("500ms", 0.5), ("1.5s", 1.5), ("2m", 120.0), ("1h", 3600.0), ('"1 s"', 1.0)]
+)
+def test_a_trigger_is_a_length_of_time(check: Checker, written: str, seconds: float) -> None:
+    found = check("trigger: 10s", f"trigger: {written}").pipeline
+    assert found
+    assert found.trigger_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "environ", "topic"),
+    [
+        ("${T}", {"T": "one"}, "one"),
+        ("${T:-two}", {}, "two"),
+        ("${T:-two}", {"T": ""}, "two"),
+        ("${T:-two}", {"T": "12"}, "12"),
+        ("a-${T:-two}-${U}", {"U": "x"}, "a-two-x"),
+        ('"${T}"', {"T": "${U}"}, None),
+    ],
+)
+def test_variables_are_filled_in_once(check: Checker, written: str, environ: dict[str, str], topic: str | None) -> None:
+    result = check("topic: charges", f"topic: {written}", environ=environ)
+    assert (result.pipeline.streams[0].topic if result.pipeline else None) == topic
+
+
+def test_numbers_and_optional_places_can_come_from_variables(check: Checker) -> None:
+    environ = {"P": "7", "OUT": "s3://lake/out/"}
+    found = check("partitions: 3", "partitions: ${P}\n    output: ${OUT:-}\n    commit_log: ${LOG:-}", environ=environ).pipeline
+    assert found
+    assert (found.streams[0].partitions, found.streams[0].output, found.streams[0].commit_log) == (
+        7,
+        "s3://lake/out/",
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "transform"),
+    [
+        ('"bucket(16, id)"', Transform("bucket", "id", 16)),
+        ('"truncate( 4,`id` )"', Transform("truncate", "id", 4)),
+        ("hours(kafka_timestamp)", Transform("hours", "kafka_timestamp")),
+        ("hours(happened)", Transform("hours", "happened")),
+        ("kafka_topic", Transform("identity", "kafka_topic")),
+    ],
+)
+def test_transforms_are_read(check: Checker, written: str, transform: Transform) -> None:
+    found = check("[days(created), country]", f"[{written}]").pipeline
+    assert found
+    assert found.streams[0].partition_by == (transform,)
+
+
+@pytest.mark.parametrize(
+    ("transform", "field_name"),
+    [
+        (Transform("identity", "a"), "a"),
+        (Transform("hours", "a"), "a_hour"),
+        (Transform("bucket", "a", 4), "a_bucket"),
+        (Transform("truncate", "a", 4), "a_trunc"),
+    ],
+)
+def test_partition_fields_are_named_as_in_java(transform: Transform, field_name: str) -> None:
+    assert transform.field_name == field_name
+
+
+def test_avro_keeps_the_text_of_its_schema(check: Checker, pipeline: Path) -> None:
+    check("format: json\n    schema: schemas/charge.sql", "format: avro\n    schema: schemas/charge.avsc")
+    found = check("    partition_by: [days(created), country]\n", "").pipeline
+    assert found
+    assert found.streams[0].avro_schema == (pipeline / "schemas/charge.avsc").read_text()
+
+
+@pytest.mark.parametrize("argument", ["mine", "pipelines/mine", "./pipelines/mine/", "pipelines/mine/pipeline.yml"])
+def test_a_pipeline_is_found_by_name_and_by_path(pipeline: Path, tmp_path: Path, argument: str) -> None:
+    assert find_pipeline(argument, folder=tmp_path) == pipeline
+    assert find_pipeline(str(pipeline), folder=Path("/")) == pipeline
+    assert find_pipeline(".", folder=pipeline) == pipeline
+
+
+def test_built_in_pipelines_are_found_and_can_be_hidden(pipeline: Path, tmp_path: Path) -> None:
+    assert find_pipeline("lineage", folder=tmp_path) == BUILT_IN / "lineage"
+    built_in = {each.name: each.built_in for each in list_pipelines(tmp_path)}
+    assert (built_in["lineage"], built_in["mine"]) == (True, False)
+    shutil.copytree(BUILT_IN / "lineage", tmp_path / "pipelines" / "lineage")
+    assert find_pipeline("lineage", folder=tmp_path) == tmp_path / "pipelines" / "lineage"
+
+
+def test_an_unknown_pipeline_names_what_there_is(pipeline: Path, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_pipeline("mien", environ={}, folder=tmp_path)
+    assert str(caught.value) == ('there is no pipeline "mien"\nDid you mean "mine"? Or start your own: headrace new mien')
+    with pytest.raises(SpecError) as caught:
+        load_pipeline("zzz", environ={}, folder=tmp_path)
+    names = ", ".join(each.name for each in list_pipelines(tmp_path))
+    assert caught.value.next_step == f"Pipelines are: {names}. Or start your own: headrace new zzz"
+    with pytest.raises(SpecError) as caught:
+        load_pipeline("./elsewhere", environ={}, folder=tmp_path)
+    assert str(caught.value) == (
+        "elsewhere: there is no pipeline.yml here\nGive the folder of a pipeline, or start one: headrace new <name>"
+    )
+
+
+def test_loading_raises_the_first_mistake_and_counts_the_others(pipeline: Path, tmp_path: Path) -> None:
+    text = (pipeline / "pipeline.yml").read_text().replace("trigger: 10s", "trigger: x").replace("json", "xml")
+    (pipeline / "pipeline.yml").write_text(text)
+    with pytest.raises(SpecError) as caught:
+        load_pipeline("mine", environ={}, folder=tmp_path)
+    assert str(caught.value) == (
+        'pipelines/mine/pipeline.yml:3: "x" is not a length of time\n'
+        "Write 500ms, 10s or 1m, then run: headrace check mine\n"
+        "1 more error is in this pipeline."
+    )
+
+
+def test_two_pipelines_do_not_write_one_table(pipeline: Path, tmp_path: Path) -> None:
+    other = pipeline.parent / "other"
+    shutil.copytree(pipeline, other)
+    (other / "pipeline.yml").write_text((other / "pipeline.yml").read_text().replace("name: mine", "name: other"))
+    checks = {check.name: check for check in check_pipelines(environ={}, folder=tmp_path)}
+    assert checks["mine"].errors == ()
+    assert [str(error) for error in checks["other"].errors] == [
+        'pipelines/other/pipeline.yml:10: pipeline "mine" already has the table raw.charges\n'
+        "Give each pipeline its own table, then run: headrace check other"
+    ]

@@ -1,0 +1,436 @@
+"""Every mistake in a pipeline.yml, word for word: what is wrong, file and line, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.spec import Check, check_pipeline
+
+Checker = Callable[..., Check]
+KEYS = (
+    "topic, partitions, format, schema, table, event_time, partition_by, output, commit_log, epoch_unit, "
+    "max_record_bytes, generator"
+)
+
+# id: (text to replace, what replaces it, line of the error, what is wrong, what to do)
+MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
+    "unknown key, close": (
+        "topic: ",
+        "topik: x\n    topic: ",
+        6,
+        'unknown key "topik"',
+        'Did you mean "topic"? Fix the key',
+    ),
+    "unknown key, far": ("topic: ", "xyz: 1\n    topic: ", 6, 'unknown key "xyz"', f"Keys are: {KEYS}. Fix the key"),
+    "unknown key on top": ("trigger:", "triger:", 3, 'unknown key "triger"', 'Did you mean "trigger"? Fix the key'),
+    "key twice": (
+        "partitions: 3",
+        "partitions: 3\n    partitions: 4",
+        8,
+        'key "partitions" stands here twice, first in line 7',
+        "Remove one of the two",
+    ),
+    "missing key": (
+        "    topic: charges\n",
+        "",
+        5,
+        '"charges" has no "topic"',
+        "Add a line such as topic: charges-input",
+    ),
+    "empty key": ("topic: charges", "topic:", 5, '"charges" has no "topic"', "Add a line such as topic: charges-input"),
+    "missing about": (
+        "about: a test\n",
+        "",
+        1,
+        'the document has no "about"',
+        "Add a line such as about: what it does, in one sentence",
+    ),
+    "not text": (
+        "about: a test",
+        "about: 12",
+        2,
+        '"about" must be text, not the number 12',
+        'Write it as text (about: "…")',
+    ),
+    "list for text": (
+        "topic: charges",
+        "topic: [a]",
+        6,
+        '"topic" must be text, not a list',
+        'Write it as text (topic: "…")',
+    ),
+    "not a number": (
+        "partitions: 3",
+        "partitions: three",
+        7,
+        '"partitions" must be a whole number, not the text "three"',
+        "Write a number from 1 to 10000",
+    ),
+    "a fraction": (
+        "partitions: 3",
+        "partitions: 3.5",
+        7,
+        '"partitions" must be a whole number, not the number 3.5',
+        "Write a number from 1 to 10000",
+    ),
+    "number out of range": (
+        "partitions: 3",
+        "partitions: 0",
+        7,
+        '"partitions" must be from 1 to 10000, not 0',
+        "Change the number",
+    ),
+    "variable that is no number": (
+        "partitions: 3",
+        "partitions: ${P:-three}",
+        7,
+        '"partitions" must be a whole number, not the text "three"',
+        "Write a number from 1 to 10000",
+    ),
+    "not a list": (
+        "partition_by: [days(created), country]",
+        "partition_by: days(created)",
+        12,
+        '"partition_by" must be a list, not the text "days(created)"',
+        "Write it as a list (partition_by: […])",
+    ),
+    "stream without keys": (
+        "  charges:\n",
+        "  others: 5\n  charges:\n",
+        5,
+        '"others" must be keys with values, not the number 5',
+        "Write it as lines of key: value",
+    ),
+    "unset variable": (
+        "topic: charges",
+        "topic: ${TOPIC}",
+        6,
+        "the environment variable TOPIC is not set",
+        "Set TOPIC, or write a default: ${TOPIC:-…}",
+    ),
+    "broken variable": (
+        "topic: charges",
+        "topic: ${1}",
+        6,
+        '"${1}" is not a variable',
+        "Write ${NAME} or ${NAME:-default}, or $${ for a plain ${",
+    ),
+    "broken yaml": (
+        "topic: charges",
+        "topic: [charges",
+        7,
+        "not valid YAML: expected ',' or ']', but got ':'",
+        "Fix the line",
+    ),
+    "tab": (
+        "    topic:",
+        "\ttopic:",
+        6,
+        "not valid YAML: found character '\\t' that cannot start any token",
+        "Fix the line",
+    ),
+    "control character": (
+        "a test",
+        "a \x07 test",
+        2,
+        "not valid YAML: special characters are not allowed",
+        "Remove the character",
+    ),
+    "other name than folder": (
+        "name: mine",
+        "name: yours",
+        1,
+        'the name is "yours", and the folder is "mine"',
+        "Give both the same name",
+    ),
+    "bad name": (
+        "name: mine",
+        "name: My-Pipeline",
+        1,
+        '"My-Pipeline" can\'t be a name',
+        "Use lower-case letters, digits and _, with a letter first",
+    ),
+    "bad stream name": (
+        "  charges:\n",
+        "  Charges:\n",
+        5,
+        "\"Charges\" can't be a stream's name",
+        "Use lower-case letters, digits and _, with a letter first",
+    ),
+    "trigger without unit": (
+        "trigger: 10s",
+        "trigger: 10",
+        3,
+        '"trigger" must be text, not the number 10',
+        "Write it as text (trigger: 10s)",
+    ),
+    "trigger of another unit": (
+        "trigger: 10s",
+        "trigger: 10 days",
+        3,
+        '"10 days" is not a length of time',
+        "Write 500ms, 10s or 1m",
+    ),
+    "bad topic": (
+        "topic: charges",
+        "topic: all charges",
+        6,
+        'Kafka has no topics called "all charges"',
+        "Use letters, digits, dots, _ and -, at most 249 characters",
+    ),
+    "unknown format": (
+        "format: json",
+        "format: jsno",
+        8,
+        '"format" can\'t be "jsno"',
+        'Did you mean "json"? Fix the value',
+    ),
+    "unknown unit": (
+        "unit: s",
+        "unit: ns",
+        11,
+        '"unit" can\'t be "ns"',
+        'Did you mean "s"? Fix the value',
+    ),
+    "bad table": (
+        "raw.charges",
+        "charges",
+        10,
+        '"charges" is not a table',
+        "Write namespace.table, each of lower-case letters, digits and _, with a letter first",
+    ),
+    "reserved namespace": (
+        "raw.charges",
+        "metadata.charges",
+        10,
+        'the namespace "metadata" holds Headrace\'s own tables',
+        "Choose another namespace",
+    ),
+    "missing schema": (
+        "charge.sql",
+        "charg.sql",
+        9,
+        'there is no file "schemas/charg.sql" in the pipeline\'s folder',
+        "Create it or fix the path",
+    ),
+    "schema outside": (
+        "schemas/charge.sql",
+        "../other/charge.sql",
+        9,
+        '"../other/charge.sql" lies outside of the pipeline\'s folder',
+        "Copy the file into the folder",
+    ),
+    "schema of another kind": (
+        "schemas/charge.sql",
+        "pipeline.yml",
+        9,
+        '"pipeline.yml" is neither .sql nor .avsc',
+        "Write the schema as DDL or as Avro",
+    ),
+    "avro without avsc": (
+        "format: json",
+        "format: avro",
+        9,
+        'format avro needs an .avsc, and "schemas/charge.sql" is none',
+        "Write the schema as Avro",
+    ),
+    "event time clashes": (
+        "column: happened",
+        "column: Created",
+        11,
+        'event_time: columns "created" and "Created" differ only in case',
+        "Choose another name",
+    ),
+    "event time reserved": (
+        "column: happened",
+        "column: kafka_timestamp",
+        11,
+        'event_time: column "kafka_timestamp" has a name that Headrace needs for its own column',
+        "Choose another name",
+    ),
+    "event time from text": (
+        "from: at",
+        "from: id",
+        11,
+        'event_time is made from "id", which is string, not a whole number',
+        "Columns with whole numbers are: at. Choose one of them",
+    ),
+    "event time from nothing": (
+        "from: at",
+        "from: when",
+        11,
+        'event_time is made from "when", which is not a column of the schema',
+        "Columns with whole numbers are: at. Choose one of them",
+    ),
+    "partition by no column": (
+        "days(created)",
+        "days(craeted)",
+        12,
+        '"craeted" is not a column of this table',
+        'Did you mean "created"? Fix the name',
+    ),
+    "unknown transform": (
+        "days(created)",
+        "day(created)",
+        12,
+        'unknown transform "day"',
+        'Did you mean "days"? Fix the name',
+    ),
+    "transform does not fit": (
+        "days(created)",
+        "hours(id)",
+        12,
+        'hours does not fit "id", which is string',
+        "Transforms that fit: identity, bucket, truncate. Change the transform",
+    ),
+    "partition by a list": (
+        "country]",
+        "tags]",
+        12,
+        'identity does not fit "tags", which is array<string>',
+        "Transforms that fit: none. Change the transform",
+    ),
+    "bucket without number": (
+        "country]",
+        "bucket(country)]",
+        12,
+        '"bucket(country)" is not how bucket is written',
+        "Write bucket(16, country)",
+    ),
+    "bucket without quotes": (
+        "country]",
+        "bucket(16, country)]",
+        12,
+        '"bucket(16" has an open bracket',
+        'Put it in quotes where it has a comma: "bucket(16, id)"',
+    ),
+    "bucket of none": (
+        "country]",
+        '"bucket(0, country)"]',
+        12,
+        '"bucket(0, country)" needs a number from 1 to 2147483647',
+        "Change the number",
+    ),
+    "no transform": (
+        "country]",
+        "country + 1]",
+        12,
+        '"country + 1" is not a transform',
+        "Write column, hours(column) or bucket(16, column)",
+    ),
+    "the same twice": (
+        "country]",
+        "hours(created)]",
+        12,
+        '"hours(created)" and "days(created)" say the same twice',
+        "Keep one of them",
+    ),
+    "missing generator": (
+        "generators/charges.py",
+        "generators/none.py",
+        13,
+        'there is no file "generators/none.py" in the pipeline\'s folder',
+        "Create it or fix the path",
+    ),
+}
+SECOND_STREAM = """\
+  refunds:
+    topic: refunds
+    format: json
+    schema: schemas/charge.sql
+    table: raw.refunds
+"""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_named_with_its_line_and_what_to_do(check: Checker, mistake: tuple[str, str, int, str, str]) -> None:
+    old, new, line, what, fix = mistake
+    result = check(old, new)
+    expected = f"pipelines/mine/pipeline.yml:{line}: {what}\n{fix}, then run: headrace check mine"
+    assert [str(error) for error in result.errors] == [expected]
+    assert result.pipeline is None
+
+
+def test_the_pipeline_without_mistakes_has_no_errors(check: Checker) -> None:
+    result = check()
+    assert result.errors == ()
+    assert result.pipeline is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "shared"),
+    [
+        ("table: raw.refunds", "table: raw.charges", 18, "table, raw.charges"),
+        ("topic: refunds", "topic: charges", 15, "topic, charges"),
+        ("topic: refunds", "topic: refunds\n    output: /out/", 16, "output, /out"),
+        ("topic: refunds", "topic: refunds\n    commit_log: /out", 16, "commit_log, /out"),
+    ],
+)
+def test_two_streams_share_nothing(check: Checker, old: str, new: str, line: int, shared: str) -> None:
+    first = "    generator: generators/charges.py\n"
+    place = new.rpartition("\n")[2] if "\n" in new else ""
+    without_generator = f"{place}\n" if place else first
+    result = check(first, without_generator + SECOND_STREAM.replace(old, new))
+    assert [str(error) for error in result.errors] == [
+        f'pipelines/mine/pipeline.yml:{line}: streams "charges" and "refunds" have the same {shared}\n'
+        f"Give each its own {shared.partition(',')[0]}, then run: headrace check mine"
+    ]
+
+
+def test_a_partition_field_can_not_be_a_column(check: Checker) -> None:
+    check("country STRING", "created_day STRING, country STRING", file="schemas/charge.sql")
+    assert [str(error) for error in check().errors] == [
+        'pipelines/mine/pipeline.yml:12: "days(created)" becomes the partition field "created_day", '
+        "and a column has that name\n"
+        "Rename or leave out the column, then run: headrace check mine"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "what"),
+    [
+        ("def event(random, now): ...\n", 1, 'a generator needs a function "events"'),
+        ("x = 1\ndef events(seed): ...\n", 2, "events takes (seed), not (random, now)"),
+    ],
+)
+def test_a_generator_is_read_and_not_run(check: Checker, pipeline: Path, source: str, line: int, what: str) -> None:
+    (pipeline / "generators/charges.py").write_text("raise SystemExit\n" + source)
+    fix = "Write def events(random: Random, now: Callable[[], datetime]) -> Iterator[dict[str, object]]"
+    shown_line = line + 1 if line > 1 else line
+    assert [str(error) for error in check().errors] == [
+        f"pipelines/mine/generators/charges.py:{shown_line}: {what}\n{fix}, then run: headrace check mine"
+    ]
+
+
+def test_a_generator_that_is_not_python_is_named_with_its_line(check: Checker, pipeline: Path) -> None:
+    (pipeline / "generators/charges.py").write_text("x = 1\ndef events(:\n")
+    (error,) = check().errors
+    assert error.where == "pipelines/mine/generators/charges.py:2"
+    assert error.what.startswith("not valid Python: ")
+
+
+def test_empty_and_binary_files(check: Checker, pipeline: Path) -> None:
+    (pipeline / "pipeline.yml").write_text("# nothing yet\n")
+    assert [error.what for error in check().errors] == ["the file is empty"]
+    (pipeline / "pipeline.yml").write_bytes(b"name: mine\nabout: \xff\n")
+    (error,) = check_pipeline("mine", environ={}, folder=pipeline.parent.parent).errors
+    assert (error.where, error.what) == ("pipelines/mine/pipeline.yml:2", "the file is not UTF-8 text")
+
+
+def test_all_mistakes_of_all_files_are_found_in_reading_order(check: Checker, pipeline: Path) -> None:
+    (pipeline / "schemas/charge.sql").write_text("id VARCHAR(10),\nid INT,\nkafka_offset BIGINT\n")
+    (pipeline / "generators/charges.py").write_text("")
+    (pipeline / "pipeline.yml").write_text(
+        (pipeline / "pipeline.yml").read_text().replace("trigger: 10s", "trigger: often").replace("format: json", "format: xml")
+    )
+    assert [error.where for error in check().errors] == [
+        "pipelines/mine/pipeline.yml:3",
+        "pipelines/mine/pipeline.yml:8",
+        "pipelines/mine/schemas/charge.sql:1",
+        "pipelines/mine/schemas/charge.sql:2",
+        "pipelines/mine/schemas/charge.sql:3",
+        "pipelines/mine/generators/charges.py:1",
+    ]

@@ -1,0 +1,99 @@
+"""New pipelines, started as copies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import SpecError
+from headrace.spec import check_pipelines, copy_pipeline, list_pipelines, load_pipeline
+
+
+@pytest.mark.parametrize("source", [each.name for each in list_pipelines(Path("/nowhere"))])
+def test_a_copy_of_every_built_in_pipeline_runs_beside_it(source: str, tmp_path: Path) -> None:
+    copy = copy_pipeline(source, target_name="mine", folder=tmp_path)
+    assert copy == tmp_path / "pipelines" / "mine"
+    checks = check_pipelines(environ={}, folder=tmp_path)
+    assert [str(error) for check in checks for error in check.errors] == []
+    original = load_pipeline(source, environ={}, folder=tmp_path)
+    copied = load_pipeline("mine", environ={}, folder=tmp_path)
+    assert {stream.topic for stream in original.streams}.isdisjoint(stream.topic for stream in copied.streams)
+    assert os.listdir(copy.parent) == ["mine"]
+
+
+def test_a_copy_of_lineage_has_its_own_names_everywhere(tmp_path: Path) -> None:
+    copy = copy_pipeline("lineage", target_name="mine", folder=tmp_path)
+    yaml = (copy / "pipeline.yml").read_text()
+    assert "topic: ${MINE_KAFKA_TOPIC:-mine-input}\n" in yaml
+    assert "output: ${MINE_OUTPUT_PATH:-}  " in yaml
+    assert "table: mine.events\n" in yaml
+    readme = (copy / "README.md").read_text()
+    assert readme.startswith("# mine\n")
+    assert "headrace demo mine " in readme
+    assert "FROM mine.events" in readme
+    assert "`MINE_OUTPUT_PATH`" in readme
+    assert "`KAFKA_BOOTSTRAP_SERVERS`" in readme
+    assert "lineage" not in readme
+    assert '"kafka_topic": "mine-input"' in (copy / "expected/events.jsonl").read_text()
+
+
+def test_a_copy_of_a_copy(tmp_path: Path) -> None:
+    copy_pipeline("lineage", target_name="mine", folder=tmp_path)
+    copy = copy_pipeline("mine", target_name="yours", folder=tmp_path)
+    assert "topic: ${YOURS_KAFKA_TOPIC:-yours-input}\n" in (copy / "pipeline.yml").read_text()
+    assert all(not check.errors for check in check_pipelines(environ={}, folder=tmp_path))
+
+
+def test_what_is_not_named_after_the_pipeline_gets_a_name_of_its_own(pipeline: Path, tmp_path: Path) -> None:
+    text = (pipeline / "pipeline.yml").read_text()
+    places = "    output: 's3://lake/${ZONE}/out/' # here\n    commit_log: &log ${LOG:-/log}\n"
+    (pipeline / "pipeline.yml").write_text(text + places)
+    (pipeline / "marts").mkdir()
+    (pipeline / "marts/daily.sql").write_text("SELECT charges, raw.charges.id FROM raw.charges WHERE x = 'charges'")
+    (pipeline / "README.md").write_bytes("# mine\nOf mine: charges, `raw.charges`, `headrace mine`.\r\n\xff".encode("latin-1"))
+    copy = copy_pipeline("mine", target_name="yours", folder=tmp_path)
+    changed = (copy / "pipeline.yml").read_text()
+    assert "topic: yours-charges\n" in changed
+    assert "table: yours_raw.charges\n" in changed
+    assert '    output: "s3://lake/${ZONE}/out-yours" # here\n    commit_log: &log ${YOURS_LOG:-/log-yours}\n' in changed
+    assert "FROM yours_raw.charges WHERE x = 'charges'" in (copy / "marts/daily.sql").read_text()
+    assert (copy / "README.md").read_bytes() == (
+        "# yours\nOf mine: charges, `yours_raw.charges`, `headrace mine`.\r\n\xff".encode("latin-1")
+    )
+    checks = check_pipelines(environ={"ZONE": "eu"}, folder=tmp_path)
+    assert [str(error) for check in checks for error in check.errors] == []
+
+
+RULE = "Use lower-case letters, digits and _, with a letter first: headrace new mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "next_step"),
+    [
+        ("My-Copy", "\"My-Copy\" can't be a pipeline's name", RULE),
+        ("../up", "\"../up\" can't be a pipeline's name", RULE),
+        ("metadata", '"metadata" is the namespace of Headrace\'s own tables', "Choose another name: headrace new mine"),
+        ("mine", "pipelines/mine: the folder is already there", "Choose another name, or remove the folder first."),
+        (
+            "lineage",
+            '"lineage" is a pipeline that comes with Headrace',
+            "Choose another name: headrace new my_lineage --from lineage",
+        ),
+    ],
+)
+def test_a_name_that_can_not_be_is_refused_and_nothing_is_written(
+    pipeline: Path, tmp_path: Path, name: str, what: str, next_step: str
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SpecError) as caught:
+        copy_pipeline("lineage", target_name=name, folder=tmp_path)
+    assert str(caught.value) == f"{what}\n{next_step}"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_unknown_source_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match='there is no pipeline "linaege"'):
+        copy_pipeline("linaege", target_name="mine", folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
