@@ -33,8 +33,8 @@ class HeadraceSide:
 
     def land(self, order: Order) -> None:
         lander = self._lander(order)
-        while lander.land_batch(self._spark.sparkContext):
-            pass
+        while batch := lander.land_batch(self._spark.sparkContext):
+            print(order.topics, batch, file=sys.stderr)
 
     def follow(self, order: Order) -> None:
         lander = self._lander(order)

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
+from py4j.protocol import Py4JError
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
@@ -29,6 +30,7 @@ from headrace.landing.places import Places, places_of
 from headrace.landing.plan import Bounds, accept_gaps, limit_ranges, pack_ranges, ranges_to_land
 from headrace.landing.quarantine import paths_of, read_settled, settle_quarantine
 from headrace.landing.task import run_tasks
+from headrace.landing.task_errors import explain_failure
 from headrace.services.topics import ensure_topics, list_bounds, list_partitions
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline, Stream
@@ -186,8 +188,12 @@ class Lander:
             for subtask, task in enumerate(pack_ranges(ranges, cores=spark.defaultParallelism))
         ]
         results: dict[str, list[StreamResult]] = {stream.label: [] for stream in active}
-        for result in spark.parallelize(plans, len(plans)).mapPartitions(run_tasks).collect():
-            results[result.label].append(result)
+        try:
+            parts = spark.parallelize(plans, len(plans)).mapPartitions(run_tasks).collect()
+        except Py4JError as error:
+            raise explain_failure(error, logs=self._settings.logs) from error
+        for part in parts:
+            results[part.label].append(part)
         return results
 
     def _job(self, stream: LandingStream) -> StreamJob:

@@ -17,8 +17,8 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from headrace.tables.append import append_once
-from headrace.tables.files import describe_file
 from headrace.tables.ledger import Ledger
+from headrace.tables.metrics import FileMetrics
 from headrace.tables.storage import open_input
 
 _PREFIX = "headrace.quarantine."
@@ -81,7 +81,8 @@ def _entry(ledger: Ledger) -> str:
 def _describe(quarantine: Table, path: str) -> DataFile:
     with open_input(path) as stream:
         metadata, size = pq.read_metadata(stream), stream.size()
-    return describe_file(metadata, quarantine.schema(), quarantine.spec(), uri=path, size=size, partition=Record())
+    metrics = FileMetrics(quarantine.schema(), quarantine.spec())
+    return metrics.describe(metadata, uri=path, size=size, partition=Record())
 
 
 def paths_of(files: Sequence[DataFile]) -> tuple[str, ...]:

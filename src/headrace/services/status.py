@@ -16,6 +16,7 @@ from headrace.services.ports import HOST
 from headrace.settings import Settings
 
 NAMES = (KAFKA,)
+LOGS = (*NAMES, "spark")
 _BLOCK = 64 * 1024
 
 

@@ -1,4 +1,4 @@
-"""Parquet data files as Iceberg wants them: field ids, partition values and column metrics."""
+"""Step 4, write: Arrow tables become Parquet data files as Iceberg wants them, a file for each partition."""
 
 from __future__ import annotations
 
@@ -6,31 +6,23 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-    schema_to_pyarrow,
-)
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, YearTransform
 from pyiceberg.typedef import Record
 
+from headrace.tables.layout import partition_path
+from headrace.tables.metrics import FileMetrics, columns_with_dictionary, columns_with_statistics
 from headrace.tables.storage import new_file
 
 ROW_GROUP_ROWS = 65_536
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _OPEN_FILES = 32
-_SAMPLE_ROWS = 2_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass
@@ -63,7 +55,8 @@ class TableFiles:
         self._done: list[DataFile] = []
         self._count = 0
         self._dictionary: list[str] | None = None
-        self._statistics = _columns_with_statistics(self.arrow_schema)
+        self._statistics = columns_with_statistics(self.arrow_schema)
+        self._metrics = FileMetrics(schema, spec)
 
     def write(self, table: pa.Table) -> None:
         """Takes rows; `table` has the columns of `arrow_schema`."""
@@ -114,7 +107,7 @@ class TableFiles:
         if len(self._open) >= _OPEN_FILES:
             self._finish(next(iter(self._open)))
         if self._dictionary is None:
-            self._dictionary = _columns_with_dictionary(sample)
+            self._dictionary = columns_with_dictionary(sample)
         partition = Record(*key)
         folder = "/".join(part for part in (self._folder, partition_path(self._spec, self._schema, partition)) if part)
         uri = f"{folder}/part-{self._name}-{self._count}.parquet"
@@ -147,75 +140,4 @@ class TableFiles:
         file.writer.close()
         size = file.stream.tell()
         file.context.__exit__(None, None, None)
-        self._done.append(
-            describe_file(file.metadata[0], self._schema, self._spec, uri=file.uri, size=size, partition=file.partition)
-        )
-
-
-def describe_file(
-    metadata: pq.FileMetaData, schema: Schema, spec: PartitionSpec, *, uri: str, size: int, partition: Record
-) -> DataFile:
-    """Gives back the Iceberg entry of a Parquet file from its footer, without reading the file."""
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=metadata,
-        stats_columns=compute_statistics_plan(schema, {}),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
-    return DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=uri,
-        file_format=FileFormat.PARQUET,
-        partition=partition,
-        file_size_in_bytes=size,
-        sort_order_id=None,
-        spec_id=spec.spec_id,
-        equality_ids=None,
-        key_metadata=None,
-        **statistics.to_serialized_dict(),
-    )
-
-
-def partition_path(spec: PartitionSpec, schema: Schema, partition: Record) -> str:
-    """Gives back a partition's folder: times as `year=/month=/day=/hour=`, all else as Iceberg writes it."""
-    if len(spec.fields) == 1 and partition[0] is not None:
-        parts = _time_path(spec.fields[0].transform, partition[0])
-        if parts:
-            return parts
-    return spec.partition_to_path(partition, schema) if spec.fields else ""
-
-
-def _time_path(transform: object, value: Any) -> str:
-    if isinstance(transform, HourTransform):
-        return (_EPOCH + timedelta(hours=value)).strftime("year=%Y/month=%m/day=%d/hour=%H")
-    if isinstance(transform, DayTransform):
-        return (_EPOCH + timedelta(days=value)).strftime("year=%Y/month=%m/day=%d")
-    if isinstance(transform, MonthTransform):
-        return f"year={1970 + value // 12:04d}/month={value % 12 + 1:02d}"
-    if isinstance(transform, YearTransform):
-        return f"year={1970 + value:04d}"
-    return ""
-
-
-def _columns_with_statistics(schema: pa.Schema) -> list[str]:
-    """Minimum and maximum pay on numbers and times; on long strings they cost more than they ever prune."""
-    return [
-        column.name
-        for column in schema
-        if pa.types.is_integer(column.type)
-        or pa.types.is_temporal(column.type)
-        or pa.types.is_decimal(column.type)
-        or pa.types.is_floating(column.type)
-        or column.name == "kafka_topic"
-    ]
-
-
-def _columns_with_dictionary(sample: pa.Table) -> list[str]:
-    """Gives back the columns whose values repeat in `sample`: a dictionary of values that don't is pure cost."""
-    rows = sample.slice(0, _SAMPLE_ROWS)
-    chosen: list[str] = []
-    for column in sample.schema:
-        if pa.types.is_nested(column.type):
-            continue
-        if pc.count_distinct(rows.column(column.name)).as_py() * 2 <= max(rows.num_rows, 2):
-            chosen.append(column.name)
-    return chosen
+        self._done.append(self._metrics.describe(file.metadata[0], uri=file.uri, size=size, partition=file.partition))

@@ -1,0 +1,41 @@
+"""Where a partition's data files are."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, YearTransform
+from pyiceberg.typedef import Record
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def partition_path(spec: PartitionSpec, schema: Schema, partition: Record) -> str:
+    """Gives back a partition's folder: a time as `year=/month=/day=/hour=`, all else as Iceberg writes it."""
+    if not spec.fields:
+        return ""
+    if len(spec.fields) == 1 and partition[0] is not None:
+        path = _time_path(spec.fields[0].transform, partition[0])
+        if path:
+            return path
+    return spec.partition_to_path(partition, schema)
+
+
+def _time_path(transform: object, value: Any) -> str:
+    if isinstance(transform, HourTransform):
+        moment = _EPOCH + timedelta(hours=value)
+        return f"{_day_path(moment)}/hour={moment.hour:02d}"
+    if isinstance(transform, DayTransform):
+        return _day_path(value if isinstance(value, date) else _EPOCH + timedelta(days=value))
+    if isinstance(transform, MonthTransform):
+        return f"year={1970 + value // 12:04d}/month={value % 12 + 1:02d}"
+    if isinstance(transform, YearTransform):
+        return f"year={1970 + value:04d}"
+    return ""
+
+
+def _day_path(moment: date) -> str:
+    return f"year={moment.year:04d}/month={moment.month:02d}/day={moment.day:02d}"

@@ -1,0 +1,72 @@
+"""What a Parquet file's columns say of themselves, and which of them are worth saying it of."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+
+_SAMPLE_ROWS = 2_000
+
+
+class FileMetrics:
+    """Describes the Parquet files of one table to Iceberg."""
+
+    def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
+        kept = columns_with_statistics(schema_to_pyarrow(schema))
+        properties = {f"write.metadata.metrics.column.{name}": "full" for name in kept}
+        self._plan = compute_statistics_plan(schema, {"write.metadata.metrics.default": "none", **properties})
+        self._ids = parquet_path_to_id_mapping(schema)
+        self._spec_id = spec.spec_id
+
+    def describe(self, metadata: pq.FileMetaData, *, uri: str, size: int, partition: Record) -> DataFile:
+        """Gives back the Iceberg entry of a Parquet file from its footer, without reading the file."""
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=metadata, stats_columns=self._plan, parquet_column_mapping=self._ids
+        )
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=uri,
+            file_format=FileFormat.PARQUET,
+            partition=partition,
+            file_size_in_bytes=size,
+            sort_order_id=None,
+            spec_id=self._spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+
+def columns_with_statistics(schema: pa.Schema) -> list[str]:
+    """Gives back numbers, times and the topic: on long strings minimum and maximum cost more than they ever prune."""
+    return [
+        column.name
+        for column in schema
+        if pa.types.is_integer(column.type)
+        or pa.types.is_temporal(column.type)
+        or pa.types.is_decimal(column.type)
+        or pa.types.is_floating(column.type)
+        or column.name == "kafka_topic"
+    ]
+
+
+def columns_with_dictionary(sample: pa.Table) -> list[str]:
+    """Gives back the columns whose values repeat in `sample`: a dictionary of values that don't is pure cost."""
+    rows = sample.slice(0, _SAMPLE_ROWS)
+    return [
+        column.name
+        for column in sample.schema
+        if not pa.types.is_nested(column.type)
+        and pc.count_distinct(rows.column(column.name)).as_py() * 2 <= max(rows.num_rows, 2)
+    ]
