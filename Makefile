@@ -6,7 +6,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin
 
-.PHONY: help setup demo test check bench soak lock clean
+.PHONY: help setup demo test check bench soak fresh lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ bench: $(STAMP) ## speed, freshness and memory against plain Spark; results unde
 
 soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then verify
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),10)
+
+fresh: ## what a newcomer does, in a fresh clone with empty caches, and again without a network (Linux, 20 minutes)
+	@scripts/fresh
 
 lock: ## pin all packages again, with hashes (needs uv)
 	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \

@@ -45,9 +45,10 @@ class StreamJob:
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """One task: some ranges, and the streams that their topics belong to."""
+    """One task: some ranges, and the streams that their topics belong to. `batch` is in the name of each file it writes."""
 
     subtask: int
+    batch: str
     jobs: tuple[StreamJob, ...]
     ranges: tuple[Range, ...]
     consumer: tuple[tuple[str, str], ...]

@@ -1,9 +1,10 @@
 """Places where an application can be made to die, for drills.
 
 `HEADRACE_FAULT=kill-application@log` kills the application (SIGKILL) when it reaches the end of step `log`. Actions are
-`kill-application`, `stop-application` (SIGSTOP), `kill-worker` and `fail-task`; places are the six steps, and `writing`, which
-is in the middle of step 4. The last two actions happen once: on the task's first attempt. Unset, as always but in a drill,
-this costs one look at the environment.
+`kill-application`, `stop-application` (SIGSTOP), `kill-worker` and `fail-task`; places are the six steps, `writing`, which is
+in the middle of step 4, and `committing`, which is in the middle of step 6: after the raw tables' commits and before the
+quarantine's. The last two actions happen once: on the task's first attempt. Unset, as always but in a drill, this costs one
+look at the environment.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import signal
 from typing import Literal
 
-Place = Literal["plan", "read", "decode", "writing", "write", "log", "commit"]
+Place = Literal["plan", "read", "decode", "writing", "write", "log", "committing", "commit"]
 VARIABLE = "HEADRACE_FAULT"
 
 

@@ -177,9 +177,11 @@ class Lander:
     ) -> dict[str, list[StreamResult]]:
         """Steps 2 to 5, in as many tasks as there are cores."""
         jobs = {stream.stream.topic: self._job(stream) for stream in active}
+        batch = str(uuid.uuid4())
         plans = [
             TaskPlan(
                 subtask=subtask,
+                batch=batch,
                 jobs=tuple(jobs[topic] for topic in dict.fromkeys(part.topic for part in task)),
                 ranges=task,
                 consumer=self._consumer,
@@ -217,6 +219,7 @@ class Lander:
         with ThreadPoolExecutor(max_workers=8) as pool:
             futures = [pool.submit(self._commit_stream, stream, ranges, results[stream.label]) for stream in active]
         errors = [error for future in futures if (error := future.exception())]
+        reach("committing")
         known = {file.file_path: file for parts in results.values() for part in parts for file in part.quarantine_files}
         self._settle(known)
         if errors:

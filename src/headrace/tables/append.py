@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
-from pyiceberg.table.update import AssertTableUUID
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
 
 from headrace.errors import TakenOverError, UnavailableError
+from headrace.tables.history import snapshots_to_drop
 from headrace.tables.ledger import KEY, Ledger, read_ledger
 
 _TRIES = 8
@@ -85,7 +87,7 @@ def _commit(
     catalog: Catalog, table: Table, *, files: Sequence[DataFile], entry: Callable[[int, int], Mapping[str, str]]
 ) -> Table:
     """Commits once. PyIceberg's own commit would repeat itself on a conflict without looking at the ledger again."""
-    transaction = table.transaction()
+    transaction = _Transaction(table)
     append = transaction.update_snapshot().merge_append()
     properties = dict(entry(append.snapshot_id, table.metadata.next_sequence_number()))
     append.snapshot_properties = properties
@@ -93,8 +95,22 @@ def _commit(
         append.append_data_file(file)
     append.commit()
     transaction.set_properties(properties)
+    updates = transaction._updates
+    protected = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    dropped = snapshots_to_drop(table.metadata.snapshots, protected=protected, now_ms=time.time_ns() // 1_000_000)
+    if dropped:
+        updates = (*updates, RemoveSnapshotsUpdate(snapshot_ids=dropped))  # type: ignore[call-arg]
     requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
-    response = catalog.commit_table(table, requirements, transaction._updates)
+    response = catalog.commit_table(table, requirements, updates)
+    catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
     table.metadata = response.metadata
     table.metadata_location = response.metadata_location
     return table
+
+
+class _Transaction(Transaction):
+    """A transaction that looks at the table's metadata without copying all of it each time."""
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        return super().table_metadata if self._updates else self._table.metadata

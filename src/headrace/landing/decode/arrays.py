@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow, Subnormal
 from functools import partial
 
 import pyarrow as pa
@@ -41,13 +41,41 @@ def plain(arrow_type: pa.DataType) -> Build:
     return partial(_plain, arrow_type=arrow_type)
 
 
+def floats() -> Build:
+    """Builds 32-bit floats; Arrow makes infinity of a number that is too large, and JSON has no infinity of its own."""
+
+    def build(values: Sequence[object]) -> pa.Array:
+        array = pa.array(values, pa.float32())
+        if pc.any(pc.is_inf(array)).as_py():
+            raise OverflowError("a number too large for 32 bits")
+        return array
+
+    return build
+
+
+def decimals(arrow_type: pa.Decimal128Type) -> Build:
+    """Builds decimals. Arrow itself reads past its tables on more than 38 digits after the point: a wrong value, or a crash."""
+    smallest = -(arrow_type.scale + 1)
+    context = Context(prec=38, Emin=smallest, Emax=38, traps=[Inexact, InvalidOperation, Overflow, Subnormal])
+    bound = context.plus
+
+    def build(values: Sequence[object]) -> pa.Array:
+        try:
+            within = [None if value is None else bound(value) for value in values]  # type: ignore[arg-type]
+        except DecimalException as error:
+            raise OverflowError("a decimal with too many digits") from error
+        return pa.array(within, arrow_type)
+
+    return build
+
+
 def moments(unit: EpochUnit, *, zoned: bool) -> Build:
     """Builds timestamps from ISO 8601 strings and epoch numbers, in UTC and to the microsecond. No offset means UTC."""
     return partial(_moments, factor=MICROSECONDS[unit], zoned=zoned)
 
 
 def dates() -> Build:
-    return lambda values: pa.array(values, pa.string()).cast(pa.date32())
+    return lambda values: _in_calendar(pa.array(values, pa.string()).cast(pa.date32()))
 
 
 def _plain(values: Sequence[object], *, arrow_type: pa.DataType) -> pa.Array:
@@ -82,7 +110,7 @@ def _texts(texts: pa.Array, target: pa.DataType) -> pa.Array:
     """Casts ISO strings. Strings with and without an offset are told apart only where they are mixed."""
     zoned = pa.timestamp("us", "UTC")
     try:
-        return texts.cast(zoned).cast(target)
+        return _in_calendar(texts.cast(zoned)).cast(target)
     except pa.ArrowInvalid:
         pass
     # Digits past the microsecond are cut off, and a time without an offset is UTC.
@@ -91,4 +119,12 @@ def _texts(texts: pa.Array, target: pa.DataType) -> pa.Array:
     has_time = pc.match_substring_regex(cut, r"\d{2}:\d{2}")
     marked = pc.if_else(pc.and_(has_time, pc.invert(has_offset)), pc.binary_join_element_wise(cut, "Z", ""), cut)
     with_time = pc.if_else(has_time, marked, pc.binary_join_element_wise(cut, "T00:00:00Z", ""))
-    return with_time.cast(zoned).cast(target)
+    return _in_calendar(with_time.cast(zoned)).cast(target)
+
+
+def _in_calendar(array: pa.Array) -> pa.Array:
+    """Gives back the array; a time outside the years 1 to 9999, which few can read, raises."""
+    bounds = pc.min_max(array.cast(pa.timestamp("us")).cast(pa.int64()))
+    if bounds["min"].is_valid and not EARLIEST <= bounds["min"].as_py() <= bounds["max"].as_py() <= LATEST:
+        raise ValueError("a time outside the years 1 to 9999")
+    return array

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Optional, Union
 import msgspec
 import pyarrow as pa
 
-from headrace.landing.decode.arrays import Build, build_or_split, dates, moments, plain
+from headrace.landing.decode.arrays import Build, build_or_split, dates, decimals, floats, moments, plain
 from headrace.landing.decode.decoded import Decoded
 from headrace.landing.decode.extra import find_extra
 from headrace.spec.pipeline import EpochUnit
@@ -60,7 +60,7 @@ class JsonDecoder:
         for index, value in enumerate(values):
             try:
                 objects.append(decode(value))  # type: ignore[arg-type]
-            except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
                 try:
                     struct, text, found = self._decode_with_extra(value, error)
                 except _BadValueError as refusal:
@@ -93,7 +93,7 @@ class JsonDecoder:
         try:
             struct = self._lenient.decode(value)
             text, found = find_extra(value, self._columns)
-        except (msgspec.DecodeError, UnicodeDecodeError) as refused:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as refused:
             raise _BadValueError(_reason(refused)) from refused
         return struct, text, found
 
@@ -175,13 +175,13 @@ def _build(
 
 def _leaf(column_type: ColumnType, arrow_type: pa.DataType, unit: EpochUnit) -> tuple[Build, str]:
     if isinstance(column_type, Decimal):
-        return plain(arrow_type), f"overflow: not a value of {column_type}"
+        return decimals(arrow_type), f"overflow: not a value of {column_type}"
     name = str(column_type)
     if name in ("timestamp", "timestamp_ntz"):
         return moments(unit, zoned=name == "timestamp"), "bad timestamp: not a time in ISO 8601 or since the epoch"
     if name == "date":
         return dates(), "bad timestamp: not a date in ISO 8601"
-    return plain(arrow_type), f"overflow: not a value of {name}"
+    return floats() if name == "float" else plain(arrow_type), f"overflow: not a value of {name}"
 
 
 def _build_struct(
