@@ -122,8 +122,7 @@ def down() -> None:
     """Stop the services."""
     from headrace.services.kafka import stop_kafka
 
-    if not stop_kafka(_settings(), report=_say):
-        _say("nothing was running")
+    _say("Kafka is stopped" if stop_kafka(_settings(), report=_say) else "nothing was running")
 
 
 @app.command()

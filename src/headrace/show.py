@@ -115,7 +115,7 @@ def show_status(console: Console, services: Sequence[ServiceStatus], streams: Se
         _print_json(
             {
                 "services": [dataclasses.asdict(service) for service in services],
-                "streams": [{**dataclasses.asdict(stream), "extras": dict(stream.extras)} for stream in streams],
+                "streams": [{**vars(stream), "extras": dict(stream.extras)} for stream in streams],
             }
         )
         return

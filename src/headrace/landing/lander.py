@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from headrace.errors import LandingError
+from headrace.errors import LandingError, UnavailableError
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
 from headrace.landing.columns import QUARANTINE, QUARANTINE_COLUMNS, landed_columns
 from headrace.landing.faults import reach
@@ -46,7 +47,10 @@ _PARTITIONS_EVERY_SECONDS = 5.0
 
 @dataclass
 class LandingStream:
-    """A stream while it is landed: its table as it was last seen, and why it stopped, if it did."""
+    """A stream while it is landed: its table as it was last seen, and why it stopped, if it did.
+
+    `unsure` is the writer of a commit whose answer never came.
+    """
 
     stream: Stream
     label: str
@@ -54,6 +58,7 @@ class LandingStream:
     places: Places
     ledger: Ledger
     stopped: LandingError | None = None
+    unsure: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,18 +108,21 @@ class Lander:
     def accept_gaps(self) -> tuple[tuple[str, tuple[int, int, int]], ...]:
         """Moves past what Kafka has deleted; gives back each gap (partition, first offset, offset after) by stream.
 
-        The gaps are recorded in the ledger with the next checkpoint.
+        They are recorded in the ledger by a checkpoint of their own, which has no rows.
         """
         accepted: list[tuple[str, tuple[int, int, int]]] = []
         for stream, bounds in self._bounds():
             ledger = accept_gaps(stream.ledger, bounds)
-            accepted += [(stream.label, gap) for gap in ledger.gaps[len(stream.ledger.gaps) :]]
-            stream.ledger = ledger
+            gaps = ledger.gaps[len(stream.ledger.gaps) :]
+            if gaps:
+                self._append(stream, [], replace(ledger, quarantine_files=()))
+            accepted += [(stream.label, gap) for gap in gaps]
         return tuple(accepted)
 
     def land_batch(self, spark: SparkContext) -> Batch | None:
         """Lands what has arrived, up to the batch's limit; gives back None if there is nothing to land."""
         started = time.monotonic()
+        self._finish_commits()
         ranges, behind = self._plan()
         if not ranges:
             return None
@@ -149,6 +157,9 @@ class Lander:
             try:
                 ranges += [part for part in ranges_to_land(stream.stream.topic, stream.ledger, bounds) if part.size]
                 stream.stopped = None
+                # An empty partition is in the ledger too: what Kafka deletes of it before it is landed is a gap like any other.
+                first = {partition: there.low for partition, there in bounds.items()}
+                stream.ledger = replace(stream.ledger, offsets=MappingProxyType({**first, **stream.ledger.offsets}))
             except LandingError as error:
                 stream.stopped = error
         taken = limit_ranges(ranges, most=self._settings.batch_max_records)
@@ -235,17 +246,39 @@ class Lander:
         bad = sum(result.bad for result in results)
         new = replace(
             planned,
-            checkpoint_id=planned.checkpoint_id + 1,
             offsets=MappingProxyType({**planned.offsets, **ends}),
-            writer=str(uuid.uuid4()),
             quarantined=planned.quarantined + bad,
             extras=MappingProxyType(dict(extras)),
             quarantine_files=tuple(path for result in results for path in paths_of(result.quarantine_files)),
         )
         files = [file for result in results for file in result.files]
-        stream.table = append_checkpoint(self._catalog, stream.table, files=files, planned=planned, new=new)
-        stream.ledger = new
-        return Landed(stream.label, new.checkpoint_id, sum(result.rows for result in results), bad)
+        self._append(stream, files, new)
+        return Landed(stream.label, stream.ledger.checkpoint_id, sum(result.rows for result in results), bad)
+
+    def _append(self, stream: LandingStream, files: Sequence[DataFile], new: Ledger) -> None:
+        """Commits the next checkpoint of a stream."""
+        entry = replace(new, checkpoint_id=new.checkpoint_id + 1, writer=str(uuid.uuid4()))
+        try:
+            stream.table = append_checkpoint(self._catalog, stream.table, files=files, planned=stream.ledger, new=entry)
+        except UnavailableError:
+            stream.unsure = entry.writer
+            raise
+        stream.ledger = read_ledger(stream.table)
+
+    def _finish_commits(self) -> None:
+        """Before a new batch: a commit whose answer never came may have come through, and refused rows may be left to settle."""
+        for stream in self.streams:
+            if stream.unsure:
+                try:
+                    table = self._catalog.load_table(stream.table.name())
+                except Exception as error:
+                    raise UnavailableError(
+                        f"the catalog does not answer: {error}", where=str(stream.stream.table), next_step="Check the catalog."
+                    ) from error
+                if read_ledger(table).writer == stream.unsure:
+                    stream.table, stream.ledger = table, read_ledger(table)
+                stream.unsure = ""
+        self._settle()
 
     def _settle(self, known: Mapping[str, object] | None = None) -> None:
         ledgers = {stream.label: stream.ledger for stream in self.streams}

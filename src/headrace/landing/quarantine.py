@@ -49,13 +49,10 @@ def settle_quarantine(
 ) -> Table:
     """Gives back the quarantine with all files that the ledgers (by stream) name, in one snapshot.
 
-    Idempotent by stream and checkpoint. `known` are entries of files by path, which spares reading their footers.
+    Idempotent by stream and checkpoint, also where another application has settled some of them meanwhile. `known` are entries
+    of files by path, which spares reading their footers.
     """
-    open_ledgers = {
-        label: ledger
-        for label, ledger in ledgers.items()
-        if ledger.quarantine_files and read_settled(quarantine, label).checkpoint_id < ledger.checkpoint_id
-    }
+    open_ledgers = {label: ledger for label, ledger in ledgers.items() if not _is_settled(quarantine, label, ledger)}
     if not open_ledgers:
         return quarantine
     files = [
@@ -64,13 +61,18 @@ def settle_quarantine(
         for path in ledger.quarantine_files
     ]
     entries = {_PREFIX + label: _entry(ledger) for label, ledger in open_ledgers.items()}
-    return append_once(
+    found = append_once(
         catalog,
         quarantine,
         files=files,
         entry=lambda snapshot_id, sequence: entries,
-        is_there=lambda table: all(table.properties.get(key) == value for key, value in entries.items()),
+        is_there=lambda table: any(_is_settled(table, label, ledger) for label, ledger in open_ledgers.items()),
     )
+    return settle_quarantine(catalog, found, open_ledgers, known=known)
+
+
+def _is_settled(quarantine: Table, label: str, ledger: Ledger) -> bool:
+    return not ledger.quarantine_files or read_settled(quarantine, label).checkpoint_id >= ledger.checkpoint_id
 
 
 def _entry(ledger: Ledger) -> str:

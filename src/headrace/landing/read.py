@@ -17,6 +17,7 @@ from headrace.landing.batch import Messages, Range
 
 CHUNK_BYTES = 8 * 1024 * 1024
 _CONSUME_ROWS = 1_000
+_WAIT_SECONDS = 0.05
 _PATIENCE_SECONDS = 60.0
 _PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT)
 _Key = tuple[str, int]
@@ -56,11 +57,14 @@ class RangeReader:
         """
         wanted = {(part.topic, part.partition): part for part in ranges if part.size > 0}
         ends = {key: part.end for key, part in wanted.items()}
+        left = {key: part.size for key, part in wanted.items()}
         chunks = {part.topic: Messages.empty(part.topic) for part in ranges}
         messages = self._assign(wanted)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while ends:
-            messages = messages or self._consumer.consume(_CONSUME_ROWS, timeout=0.1)
+            # Asked for more than there is, the consumer would wait for it; gaps in the offsets are what the time-out is for.
+            most = min(_CONSUME_ROWS, sum(left[key] for key in ends))
+            messages = messages or self._consumer.consume(most, timeout=_WAIT_SECONDS)
             if messages:
                 deadline = time.monotonic() + _PATIENCE_SECONDS
             elif time.monotonic() > deadline:
@@ -69,9 +73,9 @@ class RangeReader:
                     where=", ".join(f"{topic}[{partition}]" for topic, partition in sorted(ends)),
                     next_step="Check that the broker answers: headrace status",
                 )
-            if len(chunks) > 1 or not self._take_all(messages, ends, next(iter(chunks.values()))):
+            if len(chunks) > 1 or not self._take_all(messages, ends, left, next(iter(chunks.values()))):
                 for message in messages:
-                    self._take(message, ends, chunks)
+                    self._take(message, ends, left, chunks)
             messages = []
             for topic, chunk in chunks.items():
                 if len(chunk) >= chunk_rows[topic] or chunk.bytes >= CHUNK_BYTES:
@@ -79,16 +83,18 @@ class RangeReader:
                     chunks[topic] = Messages.empty(topic)
         yield from (chunk for chunk in chunks.values() if len(chunk))
 
-    def _take_all(self, messages: list[Message], ends: dict[_Key, int], chunk: Messages) -> bool:
+    def _take_all(self, messages: list[Message], ends: dict[_Key, int], left: dict[_Key, int], chunk: Messages) -> bool:
         """Takes messages of one topic that are all inside their ranges; says False, and takes none, if any is not."""
         if any(message.error() is not None for message in messages):
             return False
         partitions: list[int] = [message.partition() for message in messages]  # type: ignore[misc]
         offsets: list[int] = [message.offset() for message in messages]  # type: ignore[misc]
         # A partition's messages come in order, so the last of each is enough to know that none is past its end.
-        for partition, last in dict(zip(partitions, offsets, strict=True)).items():
-            if last >= ends.get((chunk.topic, partition), 0) - 1:
-                return False
+        lasts = dict(zip(partitions, offsets, strict=True))
+        if any(last >= ends.get((chunk.topic, partition), 0) - 1 for partition, last in lasts.items()):
+            return False
+        for partition, last in lasts.items():
+            left[chunk.topic, partition] = ends[chunk.topic, partition] - last - 1
         values = [message.value() for message in messages]
         chunk.values += values
         chunk.partitions += partitions
@@ -97,13 +103,15 @@ class RangeReader:
         chunk.bytes += sum(map(len, filter(None, values)))
         return True
 
-    def _take(self, message: Message, ends: dict[_Key, int], chunks: dict[str, Messages]) -> None:
+    def _take(self, message: Message, ends: dict[_Key, int], left: dict[_Key, int], chunks: dict[str, Messages]) -> None:
         topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
         key = (topic, partition)
         error = message.error()
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
-                if key in ends and offset >= ends[key]:
+                if key not in ends:
+                    self._early.setdefault(key, []).append(message)  # it comes once, and the next range may end by it
+                elif offset >= ends[key]:
                     self._positions[key] = ends.pop(key)
             elif not error.retriable() and error.code() not in _PASSING:
                 raise KafkaException(error)
@@ -121,7 +129,8 @@ class RangeReader:
         chunk.offsets.append(offset)
         chunk.timestamps.append(message.timestamp()[1])
         chunk.bytes += len(value) if value else 0
-        if offset == end - 1:
+        left[key] = end - offset - 1
+        if not left[key]:
             self._positions[key] = ends.pop(key)
 
     def _assign(self, wanted: dict[_Key, Range]) -> list[Message]:

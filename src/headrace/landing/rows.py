@@ -34,7 +34,9 @@ def split_bad_rows(
     if not rows:
         return schema.empty_table(), bad, decoded.extras
     columns |= _coordinates(messages, rows, checkpoint_id=checkpoint_id)
-    return pa.table([columns[name] for name in schema.names], schema=schema), bad, decoded.extras
+    # A column that the schema no longer names stays in the table.
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(len(rows), field.type) for field in schema]
+    return pa.table(arrays, schema=schema), bad, decoded.extras
 
 
 def quarantine_rows(
@@ -99,7 +101,12 @@ def _with_event_time(
 
 
 def _moments(milliseconds: Sequence[int]) -> pa.Array:
-    return pc.multiply(pa.array(milliseconds, pa.int64()), 1_000).cast(_UTC)
+    """Gives back Kafka's timestamps; null where a message has none, or a number that is no time before the year 10000."""
+    array = pa.array(milliseconds, pa.int64())
+    bounds = pc.min_max(array)
+    if bounds["min"].is_valid and (bounds["min"].as_py() < 0 or bounds["max"].as_py() > LATEST // 1_000):
+        array = pa.array([value if 0 <= value <= LATEST // 1_000 else None for value in milliseconds], pa.int64())
+    return pc.multiply(array, 1_000).cast(_UTC)
 
 
 def _pick(values: list[_T], rows: Sequence[int]) -> list[_T]:

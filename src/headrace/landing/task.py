@@ -21,9 +21,9 @@ from headrace.landing.faults import reach
 from headrace.landing.read import reader_of_this_worker
 from headrace.landing.rows import quarantine_rows, split_bad_rows
 from headrace.spec.pipeline import Stream
-from headrace.tables.files import TableFiles
+from headrace.tables.files import TableFiles, TableFormat
 
-_NO_PARTITIONS = PartitionSpec()
+_NO_PARTITIONS = PartitionSpec().model_dump_json()
 
 
 def run_tasks(plans: Iterable[TaskPlan]) -> Iterator[StreamResult]:
@@ -54,9 +54,7 @@ def _run_task(plan: TaskPlan) -> list[StreamResult]:
     for topic, writer in writers.items():
         job = writer.job
         paths = [file.file_path for file in (*files[topic].files, *files[topic].quarantine_files)]
-        log_files(
-            job.commit_log, checkpoint_id=job.checkpoint_id, subtask=plan.subtask, batch=plan.batch, paths=paths, now=now
-        )
+        log_files(job.commit_log, checkpoint_id=job.checkpoint_id, subtask=plan.subtask, batch=plan.batch, paths=paths, now=now)
     reach("log", driver_pid=plan.driver_pid, attempt=attempt)
     return list(files.values())
 
@@ -76,10 +74,11 @@ class _StreamWriter:
 
     def __init__(self, job: StreamJob, *, name: str) -> None:
         self.job = job
-        schema, spec, quarantine_schema = _tables_of(job.schema_json, job.spec_json, job.quarantine_schema_json)
-        self._good = TableFiles(schema=schema, spec=spec, folder=job.output, name=name)
-        self._bad = TableFiles(schema=quarantine_schema, spec=_NO_PARTITIONS, folder=job.quarantine_output, name=name)
-        self._decoder = _decoder(job.stream, job.schema_json, job.spec_json, job.quarantine_schema_json)
+        self._format = _format(job.schema_json, job.spec_json)
+        self._bad_format = _format(job.quarantine_schema_json, _NO_PARTITIONS)
+        self._good = TableFiles(self._format, folder=job.output, name=name)
+        self._bad = TableFiles(self._bad_format, folder=job.quarantine_output, name=name)
+        self._decoder = _decoder(job.stream, job.schema_json, job.spec_json)
         self._quarantined_to = dict(job.quarantined_to)
         self._rows = 0
         self._bad_rows = 0
@@ -90,7 +89,7 @@ class _StreamWriter:
             messages,
             decoder=self._decoder,
             stream=self.job.stream,
-            schema=self._good.arrow_schema,
+            schema=self._format.arrow_schema,
             checkpoint_id=self.job.checkpoint_id,
         )
         reach("decode", driver_pid=driver_pid, attempt=attempt)
@@ -102,7 +101,11 @@ class _StreamWriter:
         if new:
             self._bad.write(
                 quarantine_rows(
-                    messages, new, label=self.job.label, schema=self._bad.arrow_schema, checkpoint_id=self.job.checkpoint_id
+                    messages,
+                    new,
+                    label=self.job.label,
+                    schema=self._bad_format.arrow_schema,
+                    checkpoint_id=self.job.checkpoint_id,
                 )
             )
             self._bad_rows += len(new)
@@ -122,16 +125,12 @@ class _StreamWriter:
 
 
 @lru_cache(maxsize=64)
-def _tables_of(schema_json: str, spec_json: str, quarantine_schema_json: str) -> tuple[Schema, PartitionSpec, Schema]:
-    return (
-        Schema.model_validate_json(schema_json),
-        PartitionSpec.model_validate_json(spec_json),
-        Schema.model_validate_json(quarantine_schema_json),
-    )
+def _format(schema_json: str, spec_json: str) -> TableFormat:
+    """A table's format is worked out once and kept by the worker."""
+    return TableFormat(Schema.model_validate_json(schema_json), PartitionSpec.model_validate_json(spec_json))
 
 
 @lru_cache(maxsize=64)
-def _decoder(stream: Stream, *tables: str) -> Decoder:
-    """A decoder is made once for a stream and a table's schema, and kept by the worker."""
-    schema, spec, _ = _tables_of(*tables)
-    return decoder_of(stream, TableFiles(schema=schema, spec=spec, folder="", name="").arrow_schema)
+def _decoder(stream: Stream, schema_json: str, spec_json: str) -> Decoder:
+    """A decoder is made once for a stream and its table's schema, and kept by the worker."""
+    return decoder_of(stream, _format(schema_json, spec_json).arrow_schema)

@@ -24,8 +24,8 @@ def append_checkpoint(catalog: Catalog, table: Table, *, files: Sequence[DataFil
     """Gives back the table with `files` and the ledger entry `new` in one snapshot.
 
     Idempotent by `new.writer`. The table's ledger must still be `planned`: if another application has moved it, a
-    TakenOverError is raised and nothing is changed. A conflict with someone who left the ledger alone (compaction) is tried
-    again.
+    TakenOverError is raised and nothing is changed; so it is if the table was rolled back. A conflict with someone who left
+    the ledger alone (compaction) is tried again.
     """
 
     def is_there(table: Table) -> bool:
@@ -37,6 +37,12 @@ def append_checkpoint(catalog: Catalog, table: Table, *, files: Sequence[DataFil
                 f"another application has landed checkpoint {found.checkpoint_id} since this one planned its batch",
                 where=".".join(table.name()),
                 next_step="Nothing was lost and nothing was written twice. Keep one of the two applications.",
+            )
+        if found.snapshot_id != planned.snapshot_id:
+            raise TakenOverError(
+                "the table was rolled back since this application planned its batch",
+                where=".".join(table.name()),
+                next_step="Nothing was committed. Start again: what the table no longer holds is landed again.",
             )
         return False
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
@@ -38,28 +38,40 @@ class _OpenFile:
     bytes: int = 0
 
 
+class TableFormat:
+    """How the files of one table are written, worked out once from its schema and partitioning."""
+
+    def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
+        self.schema = schema
+        self.spec = spec
+        self.arrow_schema = schema_to_pyarrow(schema)
+        self.statistics = columns_with_statistics(self.arrow_schema)
+        self.metrics = FileMetrics(schema, spec)
+        sources = [schema.find_field(field.source_id) for field in spec.fields]
+        self.partitioners = [
+            (source.name, field.transform.pyarrow_transform(source.field_type))
+            for source, field in zip(sources, spec.fields, strict=True)
+        ]
+
+
 class TableFiles:
-    """Writes Arrow tables of one Iceberg schema into Parquet files, a file for each partition.
+    """Writes Arrow tables of one format into Parquet files, a file for each partition.
 
     Files are named `<folder>/<partition>/part-<name>-<n>.parquet`. Memory is bounded by open files and row groups, not by
     how much is written.
     """
 
-    def __init__(self, *, schema: Schema, spec: PartitionSpec, folder: str, name: str) -> None:
-        self.arrow_schema = schema_to_pyarrow(schema)
-        self._schema = schema
-        self._spec = spec
+    def __init__(self, table: TableFormat, *, folder: str, name: str) -> None:
+        self._table = table
         self._folder = folder
         self._name = name
         self._open: OrderedDict[tuple[object, ...], _OpenFile] = OrderedDict()
         self._done: list[DataFile] = []
         self._count = 0
         self._dictionary: list[str] | None = None
-        self._statistics = columns_with_statistics(self.arrow_schema)
-        self._metrics = FileMetrics(schema, spec)
 
     def write(self, table: pa.Table) -> None:
-        """Takes rows; `table` has the columns of `arrow_schema`."""
+        """Takes rows; `table` has the columns of the format's `arrow_schema`."""
         for key, part in self._split(table):
             file = self._open.get(key)
             if file is None:
@@ -85,9 +97,9 @@ class TableFiles:
         self._open.clear()
 
     def _split(self, table: pa.Table) -> list[tuple[tuple[object, ...], pa.Table]]:
-        if not self._spec.fields:
+        if not self._table.partitioners:
             return [((), table)]
-        keys = [self._partition_values(table, partition_field) for partition_field in self._spec.fields]
+        keys = [transform(table.column(name).combine_chunks()) for name, transform in self._table.partitioners]
         if all(len(pc.unique(key)) == 1 for key in keys):
             return [(tuple(key[0].as_py() for key in keys), table)]
         names = [f"key_{index}" for index in range(len(keys))]
@@ -98,18 +110,15 @@ class TableFiles:
             for row in groups.to_pylist()
         ]
 
-    def _partition_values(self, table: pa.Table, partition_field: PartitionField) -> pa.Array:
-        source = self._schema.find_field(partition_field.source_id)
-        column = table.column(source.name).combine_chunks()
-        return partition_field.transform.pyarrow_transform(source.field_type)(column)
-
     def _start(self, key: tuple[object, ...], sample: pa.Table) -> _OpenFile:
         if len(self._open) >= _OPEN_FILES:
             self._finish(next(iter(self._open)))
         if self._dictionary is None:
             self._dictionary = columns_with_dictionary(sample)
         partition = Record(*key)
-        folder = "/".join(part for part in (self._folder, partition_path(self._spec, self._schema, partition)) if part)
+        folder = "/".join(
+            part for part in (self._folder, partition_path(self._table.spec, self._table.schema, partition)) if part
+        )
         uri = f"{folder}/part-{self._name}-{self._count}.parquet"
         self._count += 1
         context = new_file(uri)
@@ -117,11 +126,11 @@ class TableFiles:
         metadata: list[pq.FileMetaData] = []
         writer = pq.ParquetWriter(
             stream,
-            self.arrow_schema,
+            self._table.arrow_schema,
             compression="zstd",
             compression_level=1,
             use_dictionary=self._dictionary,
-            write_statistics=self._statistics,
+            write_statistics=self._table.statistics,
             store_schema=False,
             metadata_collector=metadata,
         )
@@ -140,4 +149,4 @@ class TableFiles:
         file.writer.close()
         size = file.stream.tell()
         file.context.__exit__(None, None, None)
-        self._done.append(self._metrics.describe(file.metadata[0], uri=file.uri, size=size, partition=file.partition))
+        self._done.append(self._table.metrics.describe(file.metadata[0], uri=file.uri, size=size, partition=file.partition))

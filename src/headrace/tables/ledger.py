@@ -14,6 +14,8 @@ from types import MappingProxyType
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from headrace.errors import LandingError
+
 KEY = "headrace.ledger"
 
 
@@ -80,7 +82,14 @@ def read_ledger(table: Table) -> Ledger:
     if not _was_rolled_back(table, newest, current):
         return newest
     held = _entry_of_ancestors(table, current)
-    return replace(held, checkpoint_id=newest.checkpoint_id, writer=newest.writer)
+    # What was refused up to there is in the quarantine, and what was refused later is read again.
+    return replace(
+        held,
+        checkpoint_id=newest.checkpoint_id,
+        writer=newest.writer,
+        quarantined=newest.quarantined,
+        quarantine_files=(),
+    )
 
 
 def was_rolled_back(table: Table) -> bool:
@@ -93,18 +102,27 @@ def was_rolled_back(table: Table) -> bool:
 def _was_rolled_back(table: Table, newest: Ledger, current: Snapshot | None) -> bool:
     if not newest.snapshot_id:
         return False
-    if current is None or (current.sequence_number or 0) < newest.sequence_number:
-        return True
-    if table.snapshot_by_id(newest.snapshot_id) is None:
-        return False
-    return all(snapshot.snapshot_id != newest.snapshot_id for snapshot in _ancestors(table, current))
+    for snapshot in _ancestors(table, current):
+        if snapshot.snapshot_id == newest.snapshot_id:
+            return False
+        if (snapshot.sequence_number or 0) <= newest.sequence_number:
+            return True
+    return current is None  # otherwise the way back ends above the entry, because snapshots were expired
 
 
 def _entry_of_ancestors(table: Table, current: Snapshot | None) -> Ledger:
-    for snapshot in _ancestors(table, current):
+    ancestors = _ancestors(table, current)
+    for snapshot in ancestors:
         text = snapshot.summary.additional_properties.get(KEY) if snapshot.summary else None
         if text:
             return Ledger.from_json(text)
+    if current is not None and ancestors[-1].sequence_number != 1:
+        raise LandingError(
+            f"the table was rolled back to snapshot {current.snapshot_id}, which does not say how far it was landed, and the "
+            "snapshots before it are gone",
+            where=".".join(table.name()),
+            next_step="Roll it back to a snapshot of Headrace's (its summary has headrace.ledger), or land into a new table.",
+        )
     return Ledger()
 
 

@@ -75,7 +75,7 @@ def moments(unit: EpochUnit, *, zoned: bool) -> Build:
 
 
 def dates() -> Build:
-    return lambda values: _in_calendar(pa.array(values, pa.string()).cast(pa.date32()))
+    return lambda values: in_calendar(pa.array(values, pa.string()).cast(pa.date32()))
 
 
 def _plain(values: Sequence[object], *, arrow_type: pa.DataType) -> pa.Array:
@@ -110,7 +110,7 @@ def _texts(texts: pa.Array, target: pa.DataType) -> pa.Array:
     """Casts ISO strings. Strings with and without an offset are told apart only where they are mixed."""
     zoned = pa.timestamp("us", "UTC")
     try:
-        return _in_calendar(texts.cast(zoned)).cast(target)
+        return in_calendar(texts.cast(zoned)).cast(target)
     except pa.ArrowInvalid:
         pass
     # Digits past the microsecond are cut off, and a time without an offset is UTC.
@@ -119,10 +119,10 @@ def _texts(texts: pa.Array, target: pa.DataType) -> pa.Array:
     has_time = pc.match_substring_regex(cut, r"\d{2}:\d{2}")
     marked = pc.if_else(pc.and_(has_time, pc.invert(has_offset)), pc.binary_join_element_wise(cut, "Z", ""), cut)
     with_time = pc.if_else(has_time, marked, pc.binary_join_element_wise(cut, "T00:00:00Z", ""))
-    return _in_calendar(with_time.cast(zoned)).cast(target)
+    return in_calendar(with_time.cast(zoned)).cast(target)
 
 
-def _in_calendar(array: pa.Array) -> pa.Array:
+def in_calendar(array: pa.Array) -> pa.Array:
     """Gives back the array; a time outside the years 1 to 9999, which few can read, raises."""
     bounds = pc.min_max(array.cast(pa.timestamp("us")).cast(pa.int64()))
     if bounds["min"].is_valid and not EARLIEST <= bounds["min"].as_py() <= bounds["max"].as_py() <= LATEST:

@@ -1,27 +1,29 @@
 """Avro messages become Arrow columns: many at once where that is provably right, one by one where it is not.
 
 The messages of a batch, joined, are one block of an Avro container file, which polars reads a hundred times faster than
-message by message. Joined messages have no borders, so a truncated one could borrow bytes from the next. Hence the proof: each
-decoded row is measured again. If every row's values need exactly as many bytes as its message had, every border was kept,
-because a decoder never consumes less than the shortest encoding of what it gives back.
+message by message. Joined messages have no borders, so a truncated one could borrow bytes from the next; `borders.py` has the
+proof that none did. What else polars is kind to is looked at too: an int past 32 bits (read as a long), a time outside the
+calendar.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import fastavro
 import polars as pl
 import pyarrow as pa
 
-from headrace.landing.decode.arrays import build_or_split, plain
+from headrace.landing.decode.arrays import Build, build_or_split, decimals, in_calendar, plain
+from headrace.landing.decode.borders import can_be_measured, keeps_borders, parts_of
 from headrace.landing.decode.decoded import Decoded
 
 _SYNC = bytes(range(16))
-_PLAIN_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+_TIME = re.compile(r'"logicalType":\s*"(local-)?(date|timestamp)')
 
 
 class AvroDecoder:
@@ -32,9 +34,11 @@ class AvroDecoder:
         self._names = [field["name"] for field in written["fields"]]
         self._schema = schema
         self._parsed = fastavro.parse_schema(_without_uuids(written))
-        self._bulk = all(_can_be_measured(field["type"]) for field in written["fields"])
-        self._sizes = [(field["name"], field["type"]) for field in written["fields"]]
-        self._header = _header(avro_schema)
+        self._has_times = bool(_TIME.search(avro_schema))
+        self._bulk = all(can_be_measured(field["type"]) for field in written["fields"])
+        fields = written["fields"] if self._bulk else ()
+        self._parts = [part for field in fields for part in parts_of(pl.col(field["name"]), field["type"])]
+        self._header = _header(json.dumps(_with_longs(written)))
 
     def decode(self, values: list[bytes | None]) -> Decoded:
         if self._bulk and all(values):
@@ -49,16 +53,12 @@ class AvroDecoder:
         block = b"".join((self._header, _long(len(values)), _long(len(body)), body, _SYNC))
         try:
             frame = pl.read_avro(io.BytesIO(block))
-        except (pl.exceptions.PolarsError, OverflowError, pl.exceptions.PanicException):
+            if frame.height != len(values) or not keeps_borders(frame, values, body, self._parts):
+                return None
+            table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+            return {name: _fit(table.column(name).combine_chunks(), self._schema.field(name).type) for name in self._names}
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, OverflowError, ValueError):
             return None
-        if frame.height != len(values):
-            return None
-        measured = frame.select(pl.sum_horizontal(*(_size(pl.col(name), kind) for name, kind in self._sizes)).alias("size"))
-        lengths = pl.Series("size", [len(value) for value in values], dtype=pl.Int64)
-        if not (measured["size"].cast(pl.Int64) == lengths).all():
-            return None
-        table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-        return {name: table.column(name).combine_chunks().cast(self._schema.field(name).type) for name in self._names}
 
     def _decode_each(self, values: list[bytes | None]) -> Decoded:
         rows: list[int] = []
@@ -80,7 +80,7 @@ class AvroDecoder:
             arrow_type = self._schema.field(name).type
             refused: list[int] = []
             values_of_name = [record[name] for record in records]
-            columns[name] = build_or_split(plain(arrow_type), values_of_name, first=0, bad=refused)
+            columns[name] = build_or_split(_build(arrow_type), values_of_name, first=0, bad=refused)
             late.update(dict.fromkeys(refused, f"overflow: not a value of {arrow_type} - at `{name}`"))
         if late:
             mask = pa.array([index not in late for index in range(len(rows))])
@@ -96,10 +96,14 @@ class AvroDecoder:
         try:
             record = fastavro.schemaless_reader(stream, self._parsed, None)
         except (EOFError, IndexError) as error:
+            if isinstance(error, IndexError) and stream.tell() < len(value):
+                raise _BadMessageError("malformed Avro: a union or an enum has no such branch") from error
             raise _BadMessageError("truncated Avro: the message ends before its last field") from error
         except UnicodeDecodeError as error:
             raise _BadMessageError(f"invalid UTF-8: {error.reason} at byte {error.start} of a string") from error
         except Exception as error:
+            if self._has_times and isinstance(error, (OverflowError, ValueError)):
+                raise _BadMessageError("bad timestamp: outside the years 1 to 9999") from error
             raise _BadMessageError(f"malformed Avro: {type(error).__name__}: {error}"[:300]) from error
         if stream.tell() != len(value):
             raise _BadMessageError(f"malformed Avro: {len(value) - stream.tell()} bytes are left after the last field")
@@ -112,15 +116,27 @@ class _BadMessageError(Exception):
 
 def _without_uuids(kind: Any) -> Any:
     """Gives back the schema with UUIDs as the strings that they are stored as: ids are strings."""
+    if isinstance(kind, dict) and kind.get("logicalType") == "uuid":
+        return kind["type"]
+    return _with_types(kind, _without_uuids)
+
+
+def _with_longs(kind: Any) -> Any:
+    """Gives back the schema with every int, which is encoded as a long is, as a long: polars cuts ints off at 32 bits."""
+    if kind == "int" or (isinstance(kind, dict) and kind["type"] == "int"):
+        return "long"
+    return _with_types(kind, _with_longs)
+
+
+def _with_types(kind: Any, change: Callable[[Any], Any]) -> Any:
+    """Gives back the type with the types in it changed."""
     if isinstance(kind, list):
-        return [_without_uuids(branch) for branch in kind]
+        return [change(branch) for branch in kind]
     if not isinstance(kind, dict):
         return kind
-    if kind.get("logicalType") == "uuid":
-        return kind["type"]
-    return {
-        key: _without_uuids(value) if key in ("type", "fields", "items", "values") else value for key, value in kind.items()
-    }
+    if kind["type"] == "record":
+        return {**kind, "fields": [{**field, "type": change(field["type"])} for field in kind["fields"]]}
+    return {key: change(value) if key in ("type", "items", "values") else value for key, value in kind.items()}
 
 
 def _header(avro_schema: str) -> bytes:
@@ -140,43 +156,19 @@ def _long(number: int) -> bytes:
     return bytes(out)
 
 
-def _can_be_measured(kind: Any) -> bool:
-    """Says whether a value's encoded size follows from the value, and polars reads its type as it is."""
-    if isinstance(kind, dict):
-        if kind["type"] == "record":
-            return all(_can_be_measured(field["type"]) for field in kind["fields"])
-        return kind["type"] in ("int", "long", "string") and kind.get("logicalType") in (
-            None,
-            "date",
-            "uuid",
-            "timestamp-millis",
-            "timestamp-micros",
-        )
-    if isinstance(kind, list):
-        return len(kind) == 2 and "null" in kind and all(_can_be_measured(branch) for branch in kind)
-    return kind in (*_PLAIN_SIZES, "int", "long", "string", "bytes")
+def _fit(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Gives back the array in the table's type; what does not fit raises. Fields of structs are found by their names."""
+    if pa.types.is_struct(wanted):
+        found = dict(zip((field.name for field in array.type), array.flatten()))
+        children = [
+            _fit(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type) for field in wanted
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+    if pa.types.is_date(wanted) and pa.types.is_integer(array.type):
+        array = array.cast(pa.int32())
+    array = array.cast(wanted)
+    return in_calendar(array) if pa.types.is_temporal(wanted) else array
 
 
-def _size(column: pl.Expr, kind: Any) -> pl.Expr:
-    """Gives back the number of bytes of the shortest encoding of each value."""
-    if isinstance(kind, list):
-        inner = next(branch for branch in kind if branch != "null")
-        return 1 + pl.when(column.is_null()).then(0).otherwise(_size(column, inner))
-    if isinstance(kind, dict) and kind["type"] == "record":
-        return pl.sum_horizontal(*(_size(column.struct.field(field["name"]), field["type"]) for field in kind["fields"]))
-    name = kind["type"] if isinstance(kind, dict) else kind
-    if name in _PLAIN_SIZES:
-        return pl.lit(_PLAIN_SIZES[name])
-    if name == "string":
-        return _varint(column.str.len_bytes().cast(pl.Int64)) + column.str.len_bytes().cast(pl.Int64)
-    if name == "bytes":
-        return _varint(column.bin.size().cast(pl.Int64)) + column.bin.size().cast(pl.Int64)
-    number = column.cast(pl.Int64)
-    if isinstance(kind, dict) and kind.get("logicalType") == "timestamp-millis":
-        number = column.dt.timestamp("ms")
-    return _varint(pl.when(number >= 0).then(number).otherwise(-(number + 1)))
-
-
-def _varint(magnitude: pl.Expr) -> pl.Expr:
-    """Gives back the length of the zigzag variable-length encoding of `magnitude` (for n < 0: of -n - 1)."""
-    return 1 + pl.sum_horizontal(*((magnitude >= (1 << (7 * extra - 1))).cast(pl.Int64) for extra in range(1, 10)))
+def _build(arrow_type: pa.DataType) -> Build:
+    return decimals(arrow_type) if pa.types.is_decimal(arrow_type) else plain(arrow_type)

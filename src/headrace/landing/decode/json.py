@@ -190,11 +190,15 @@ def _build_struct(
     present = [value is not None for value in values]
     of = _values_of(column_type.columns)
     nothing = (None,) * len(column_type.columns)
-    transposed = zip(*(of(value) if value is not None else nothing for value in values), strict=True)
-    children = [
-        _build(column.type, arrow_type.field(index).type, child, unit=unit, path=f"{path}.{column.name}", bad=bad)
-        for index, (column, child) in enumerate(zip(column_type.columns, transposed, strict=True))
-    ]
+    transposed = zip(*(of(value) if value is not None else nothing for value in values), strict=True) if values else nothing
+    built = {
+        column.name: _build(
+            column.type, arrow_type.field(column.name).type, child or (), unit=unit, path=f"{path}.{column.name}", bad=bad
+        )
+        for column, child in zip(column_type.columns, transposed, strict=True)
+    }
+    # The table may have the fields in another order, and more of them: what was added later stands at its end.
+    children = [built[field.name] if field.name in built else pa.nulls(len(values), field.type) for field in arrow_type]
     mask = None if all(present) else pa.array([not there for there in present])
     return pa.StructArray.from_arrays(children, fields=list(arrow_type), mask=mask)
 

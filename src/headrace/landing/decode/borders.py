@@ -1,0 +1,104 @@
+"""The proof that messages which were decoded as one block kept their borders.
+
+Each decoded row is measured again. If every row's values need exactly as many bytes as its message had, every border was kept,
+because a decoder never consumes less than the shortest encoding of what it gives back. Then it is also known where each byte
+stands that says which branch of a union follows, or whether something is true, and it is compared: polars reads any number as one
+of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+_PLAIN_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of an encoded message: its size in bytes, and for a union's start or a boolean the byte that must stand there."""
+
+    size: pl.Expr
+    byte: pl.Expr | None = None
+
+
+def can_be_measured(kind: Any) -> bool:
+    """Says whether a value's encoded size follows from the value, and polars reads its type as it is."""
+    if isinstance(kind, dict):
+        if kind["type"] == "record":
+            return all(can_be_measured(field["type"]) for field in kind["fields"])
+        return kind["type"] in ("int", "long", "string") and kind.get("logicalType") in (
+            None,
+            "date",
+            "uuid",
+            "timestamp-millis",
+            "timestamp-micros",
+        )
+    if isinstance(kind, list):
+        return len(kind) == 2 and "null" in kind and all(can_be_measured(branch) for branch in kind)
+    return kind in (*_PLAIN_SIZES, "int", "long", "string", "bytes")
+
+
+def parts_of(column: pl.Expr, kind: Any) -> list[Part]:
+    """Gives back the parts of a value in the order in which they are encoded."""
+    if isinstance(kind, list):
+        null_at = kind.index("null")
+        absent = column.is_null()
+        byte = pl.when(absent).then(2 * null_at).otherwise(2 * (1 - null_at))
+        inner = parts_of(column, kind[1 - null_at])
+        return [Part(pl.lit(1, dtype=pl.Int64), byte), *(_unless(absent, part) for part in inner)]
+    if isinstance(kind, dict) and kind["type"] == "record":
+        return [part for field in kind["fields"] for part in parts_of(column.struct.field(field["name"]), field["type"])]
+    if kind == "boolean":
+        return [Part(pl.lit(1, dtype=pl.Int64), column.cast(pl.Int64))]
+    return [Part(_size(column, kind).cast(pl.Int64))]
+
+
+def keeps_borders(frame: pl.DataFrame, values: Sequence[bytes], body: bytes, parts: Sequence[Part]) -> bool:
+    """Says whether each row of `frame` is what its message says; `body` are the messages, joined."""
+    lengths = pl.Series([len(value) for value in values], dtype=pl.Int64)
+    measured = frame.select(pl.sum_horizontal(*(part.size for part in parts)).alias("size"))
+    if not (measured["size"] == lengths).all():
+        return False
+    if all(part.byte is None for part in parts):
+        return True
+    there = pl.Series(pa.Array.from_buffers(pa.uint8(), len(body), [None, pa.py_buffer(body)]))
+    sizes = frame.select(part.size.alias(f"{index}") for index, part in enumerate(parts))
+    at = lengths.cum_sum() - lengths
+    for index, part in enumerate(parts):
+        if part.byte is not None:
+            wanted = frame.select(part.byte.cast(pl.Int64).alias("byte"))["byte"]
+            is_there = wanted.is_not_null()
+            if not (there.gather(at.filter(is_there)).cast(pl.Int64) == wanted.filter(is_there)).all():
+                return False
+        at = at + sizes[f"{index}"]
+    return True
+
+
+def _unless(absent: pl.Expr, part: Part) -> Part:
+    byte = None if part.byte is None else pl.when(absent).then(None).otherwise(part.byte)
+    return Part(pl.when(absent).then(0).otherwise(part.size), byte)
+
+
+def _size(column: pl.Expr, kind: Any) -> pl.Expr:
+    """Gives back the number of bytes of the shortest encoding of each value."""
+    name = kind["type"] if isinstance(kind, dict) else kind
+    if name in _PLAIN_SIZES:
+        return pl.lit(_PLAIN_SIZES[name])
+    if name == "string":
+        return _varint(column.str.len_bytes().cast(pl.Int64)) + column.str.len_bytes().cast(pl.Int64)
+    if name == "bytes":
+        return _varint(column.bin.size().cast(pl.Int64)) + column.bin.size().cast(pl.Int64)
+    number = column.cast(pl.Int64)
+    if isinstance(kind, dict) and kind.get("logicalType") == "timestamp-millis":
+        number = column.dt.timestamp("ms")
+    return _varint(pl.when(number >= 0).then(number).otherwise(-(number + 1)))
+
+
+def _varint(magnitude: pl.Expr) -> pl.Expr:
+    """Gives back the length of the zigzag variable-length encoding of `magnitude` (for n < 0: of -n - 1)."""
+    return 1 + pl.sum_horizontal(*((magnitude >= (1 << (7 * extra - 1))).cast(pl.Int64) for extra in range(1, 10)))
