@@ -32,7 +32,7 @@ def test_a_folder_becomes_a_value(pipeline: Path, tmp_path: Path) -> None:
     assert stream.table == TableName("raw", "charges")
     assert stream.event_time == EventTime("happened", "at", "s")
     assert stream.partition_by == (Transform("days", "created"), Transform("identity", "country"))
-    assert stream.generator == pipeline / "generators/charges.py"
+    assert (stream.generator, stream.every_seconds) == (pipeline / "generators/charges.py", 0.1)
     assert (stream.output, stream.commit_log, stream.avro_schema, stream.epoch_unit) == (None, None, None, "ms")
 
 
@@ -43,6 +43,16 @@ def test_a_trigger_is_a_length_of_time(check: Checker, written: str, seconds: fl
     found = check("trigger: 10s", f"trigger: {written}").pipeline
     assert found
     assert found.trigger_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("every", "seconds"), [("", 0.1), (", every: 500ms", 0.5), (", every: 2s", 2.0), (", every: 1m", 60.0)]
+)
+def test_a_generator_has_its_own_rate(check: Checker, pipeline: Path, every: str, seconds: float) -> None:
+    found = check("generator: generators/charges.py", f"generator: {{file: generators/charges.py{every}}}").pipeline
+    assert found
+    stream = found.streams[0]
+    assert (stream.generator, stream.every_seconds) == (pipeline / "generators/charges.py", seconds)
 
 
 @pytest.mark.parametrize(

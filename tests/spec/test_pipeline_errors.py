@@ -335,6 +335,48 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         'there is no file "generators/none.py" in the pipeline\'s folder',
         "Create it or fix the path",
     ),
+    "generator without a file": (
+        "generator: generators/charges.py",
+        "generator: {every: 500ms}",
+        13,
+        '"generator" has no "file"',
+        "Add a line such as file: generators/charges.py",
+    ),
+    "generator with an unknown key": (
+        "generator: generators/charges.py",
+        "generator: {file: generators/charges.py, evry: 500ms}",
+        13,
+        'unknown key "evry"',
+        'Did you mean "every"? Fix the key',
+    ),
+    "generator that is a number": (
+        "generator: generators/charges.py",
+        "generator: 5",
+        13,
+        '"generator" must be text, not the number 5',
+        'Write it as text (generator: "…")',
+    ),
+    "interval without unit": (
+        "generator: generators/charges.py",
+        "generator: {file: generators/charges.py, every: 500}",
+        13,
+        '"every" must be text, not the number 500',
+        "Write it as text (every: 500ms)",
+    ),
+    "interval that is no time": (
+        "generator: generators/charges.py",
+        "generator: {file: generators/charges.py, every: often}",
+        13,
+        '"often" is not a length of time',
+        "Write 500ms, 10s or 1m",
+    ),
+    "interval of nothing": (
+        "generator: generators/charges.py",
+        "generator: {file: generators/charges.py, every: 0s}",
+        13,
+        '"every" must be longer than 0',
+        "Write 500ms, 10s or 1m",
+    ),
 }
 SECOND_STREAM = """\
   refunds:
@@ -403,6 +445,27 @@ def test_a_generator_is_read_and_not_run(check: Checker, pipeline: Path, source:
     assert [str(error) for error in check().errors] == [
         f"pipelines/mine/generators/charges.py:{shown_line}: {what}\n{fix}, then run: headrace check mine"
     ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "what", "fix"),
+    [
+        ("random, now, problem", '"problem"', 'Did you mean "problems"?'),
+        ("random, now, *, pace=1", '"pace"', "Further parameters are: problems, start."),
+    ],
+)
+def test_a_generator_takes_only_what_it_is_given(check: Checker, pipeline: Path, parameters: str, what: str, fix: str) -> None:
+    (pipeline / "generators/charges.py").write_text(f"def events({parameters}): ...\n")
+    assert [str(error) for error in check().errors] == [
+        f"pipelines/mine/generators/charges.py:1: events takes {what}, which is never given\n"
+        f"{fix} Fix the name, then run: headrace check mine"
+    ]
+
+
+@pytest.mark.parametrize("parameters", ["random, now, problems, start", "random, now, *, start=0", "random, now, /, problems"])
+def test_a_generator_may_take_problems_and_a_start(check: Checker, pipeline: Path, parameters: str) -> None:
+    (pipeline / "generators/charges.py").write_text(f"def events({parameters}): ...\n")
+    assert check().errors == ()
 
 
 def test_a_generator_that_is_not_python_is_named_with_its_line(check: Checker, pipeline: Path) -> None:

@@ -44,6 +44,10 @@ class Value:
             raise self._wrong_type("text", fix=f"Write it as text ({self.key}: {example})")
         return self._fill(node)
 
+    def is_text(self) -> bool:
+        """Gives back whether one value stands here, rather than a list or keys with values."""
+        return isinstance(self.node, yaml.ScalarNode)
+
     def whole_number(self, *, at_least: int, at_most: int) -> int:
         """Gives back the number; a text that is one after its variables are filled in counts."""
         node = self.node

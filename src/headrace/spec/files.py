@@ -9,11 +9,12 @@ from pathlib import Path
 from headrace.spec.avro import parse_avro
 from headrace.spec.ddl import parse_ddl
 from headrace.spec.document import Value, read_text
-from headrace.spec.problems import Place, Problems, show_path
+from headrace.spec.problems import Place, Problems, show_path, suggest
 from headrace.spec.types import Column
 
 GENERATOR = "def events(random: Random, now: Callable[[], datetime]) -> Iterator[dict[str, object]]"
 GENERATOR_PARAMETERS = ["random", "now"]
+GENERATOR_MAY_TAKE = ("problems", "start")
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,18 @@ class Files:
             raise place.error(f"not valid Python: {error}", line=1, fix="Fix the file") from None
         for statement in module.body:
             if isinstance(statement, ast.FunctionDef) and statement.name == "events":
-                parameters = [each.arg for each in (*statement.args.posonlyargs, *statement.args.args)]
-                if parameters != GENERATOR_PARAMETERS:
-                    raise place.error(
-                        f"events takes ({', '.join(parameters)}), not (random, now)",
-                        line=statement.lineno,
-                        fix=f"Write {GENERATOR}",
-                    )
+                _check_parameters(statement, place=place)
                 return path
         raise place.error('a generator needs a function "events"', line=1, fix=f"Write {GENERATOR}")
+
+
+def _check_parameters(function: ast.FunctionDef, *, place: Place) -> None:
+    """Checks that `events` can be called: the first two by position, what it may take beside them by name."""
+    positional = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    if positional[:2] != GENERATOR_PARAMETERS or len(function.args.posonlyargs) > 2:
+        shown = ", ".join(positional)
+        raise place.error(f"events takes ({shown}), not (random, now)", line=function.lineno, fix=f"Write {GENERATOR}")
+    for name in (*positional[2:], *(each.arg for each in function.args.kwonlyargs)):
+        if name not in GENERATOR_MAY_TAKE:
+            hint = suggest(name, GENERATOR_MAY_TAKE, plural="Further parameters")
+            raise place.error(f'events takes "{name}", which is never given', line=function.lineno, fix=f"{hint} Fix the name")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headrace.errors import SpecError
 from headrace.spec.document import Section, Value, read_document
+from headrace.spec.durations import read_seconds
 from headrace.spec.files import Files
 from headrace.spec.folders import FILE, absolute, find_pipeline
 from headrace.spec.names import METADATA, read_identifier
@@ -16,8 +16,6 @@ from headrace.spec.problems import Problems
 from headrace.spec.streams import read_stream
 
 KEYS = ("name", "about", "trigger", "streams")
-DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
-SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def load_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> Pipeline:
@@ -62,12 +60,7 @@ def _read_name(section: Section, path: Path) -> str:
 
 def _read_trigger(section: Section) -> float:
     value = section.find("trigger")
-    if value is None:
-        return 0.0
-    match = DURATION.fullmatch(value.text(example="10s").strip())
-    if not match:
-        raise value.error(f'"{value.text()}" is not a length of time', fix="Write 500ms, 10s or 1m")
-    return float(match[1]) * SECONDS[match[2]]
+    return 0.0 if value is None else read_seconds(value, example="10s")
 
 
 def _read_streams(section: Section, *, files: Files, problems: Problems) -> tuple[Stream, ...]:

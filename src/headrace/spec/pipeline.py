@@ -55,7 +55,8 @@ class Stream:
     """One topic and the raw table that it lands in.
 
     `output` and `commit_log` are where data files and the write-ahead commit log go; None means the place that Headrace
-    chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro.
+    chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro. `every_seconds` is how often its
+    generator sends an event, unless a command says otherwise.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Stream:
     output: str | None = None
     commit_log: str | None = None
     generator: Path | None = None
+    every_seconds: float = 0.1
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Renames:
     def apply_to_file(self, path: Path) -> None:
         """Changes the names in a file of the copy: in Markdown's code, in SQL, and the topics of expected rows."""
         if path.suffix == ".md":
-            names = {**self.tables, **self.topics, **self.others, self.old: self.new}
+            names = {**self.others, **self.tables, **self.topics, self.old: self.new}
             _rewrite(path, lambda text: CODE.sub(lambda code: _replace_words(code[0], names), text))
         elif path.suffix == ".sql":
             _rewrite(path, lambda text: _replace_words(text, self.tables))
@@ -72,6 +72,7 @@ def find_renames(document: Value, *, old: str, new: str) -> Renames:
         for key, rule, names in rules:
             for node in _scalars(stream, key):
                 edits.append((node, _rename(node.value, rule, names=names, variables=others, old=old, new=new)))
+        others[f"{old}.{stream.key}"] = f"{new}.{stream.key}"
     return Renames(old, new, tuple(edits), tables, topics, others)
 
 

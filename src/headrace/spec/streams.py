@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 from headrace.spec.columns import COORDINATES, name_problem
 from headrace.spec.document import Section, Value
+from headrace.spec.durations import read_seconds
 from headrace.spec.files import Files, Schema
 from headrace.spec.names import IDENTIFIER_RULE, is_identifier, read_table_name, read_topic
 from headrace.spec.partitioning import read_partitioning
@@ -93,6 +95,24 @@ class StreamReader:
             types[event_time.column] = Primitive("timestamp")
         return read_partitioning(value, types=types)
 
+    def generator(self) -> tuple[Path | None, float]:
+        """Gives back the generator's file and the seconds between two of its events: `file.py`, or `{file: …, every: …}`."""
+        value = self.section.find("generator")
+        if value is None:
+            return None, Stream.every_seconds
+        if value.is_text():
+            return self.files.find_generator(value), Stream.every_seconds
+        inner = value.section(("file", "every"), problems=self.problems)
+        path = self.files.find_generator(inner.need("file", example=f"generators/{self.section.value.key}.py"))
+        every = inner.find("every")
+        return path, Stream.every_seconds if every is None else self.interval(every)
+
+    def interval(self, value: Value) -> float:
+        seconds = read_seconds(value, example="500ms")
+        if seconds == 0:
+            raise value.error(f'"{value.key}" must be longer than 0', fix="Write 500ms, 10s or 1m")
+        return seconds
+
     def number(self, key: str, *, default: int, at_most: int) -> int:
         value = self.section.find(key)
         return default if value is None else value.whole_number(at_least=1, at_most=at_most)
@@ -122,8 +142,7 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
     epoch_unit = attempt(reader.epoch_unit, section.find("epoch_unit"))
     output = attempt(reader.location, "output")
     commit_log = attempt(reader.location, "commit_log")
-    generator_value = section.find("generator")
-    generator = attempt(files.find_generator, generator_value) if generator_value else None
+    generator = attempt(reader.generator)
     if schema is None:
         return None
     avro_schema = attempt(reader.avro_schema, message_format, schema)
@@ -132,7 +151,7 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
         return None
     partition_by = attempt(reader.partition_by, schema.columns, event_time)
     if len(problems.errors) > before or not (
-        topic and partitions and max_record_bytes and message_format and table and epoch_unit
+        topic and partitions and max_record_bytes and message_format and table and epoch_unit and generator
     ):
         return None
     return Stream(
@@ -149,7 +168,8 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
         avro_schema=avro_schema,
         output=output,
         commit_log=commit_log,
-        generator=generator,
+        generator=generator[0],
+        every_seconds=generator[1],
     )
 
 
