@@ -58,7 +58,7 @@ def _options(
 @app.command()
 def demo(
     pipeline: Annotated[str, typer.Argument(help="the pipeline to show")] = "lineage",
-    events: Annotated[int, typer.Option(min=1, help="events to start with, for each stream")] = 1_000,
+    events: Annotated[int, typer.Option(min=1, help="events to start with, of the stream that sends most often")] = 1_000,
     leave: Annotated[bool, typer.Option("--exit", help="end when the results are shown")] = False,
 ) -> None:
     """Show a pipeline at work: services, events, landing, queries, then live until Ctrl-C."""
@@ -75,7 +75,7 @@ def demo(
         if leave or not out.is_terminal:
             return
         with (
-            generators(session, per_second=10.0),
+            generators(session),
             live_board(out, title=f"{loaded.name}, live") as live,
             stop_on_signals() as stop,
         ):
@@ -119,10 +119,16 @@ def up() -> None:
 
 @app.command()
 def down() -> None:
-    """Stop the services."""
+    """Stop the services, and the generators in the background."""
+    from headrace.runs.background import stop_background
     from headrace.services.kafka import stop_kafka
 
-    _say("Kafka is stopped" if stop_kafka(_settings(), report=_say) else "nothing was running")
+    settings = _settings()
+    generators = stop_background(settings, target="", report=_say)
+    if stop_kafka(settings, report=_say):
+        _say("Kafka is stopped")
+    elif not generators:
+        _say("nothing was running")
 
 
 @app.command()
@@ -158,27 +164,43 @@ def logs(
 
 @app.command()
 def generate(
-    target: Annotated[str, typer.Argument(metavar="PIPELINE[.STREAM]", help="which generators to run")],
-    rate: Annotated[float, typer.Option(min=0, help="events per second and stream; 0: as fast as it can")] = 10.0,
-    count: Annotated[Optional[int], typer.Option(min=1, help="events per stream; without end, if left out")] = None,
+    target: Annotated[
+        Optional[str], typer.Argument(metavar="PIPELINE[.STREAM]", help="which generators to run, or with --stop to stop")
+    ] = None,
+    rate: Annotated[
+        Optional[float],
+        typer.Option(min=0, help="events per second; 0: as fast as it can; left out: each stream's own", show_default=False),
+    ] = None,
+    count: Annotated[Optional[int], typer.Option(min=1, help="how many events; without end, if left out")] = None,
     seed: Annotated[Optional[int], typer.Option(help="the same seed gives the same events")] = None,
+    problem: Annotated[
+        Optional[list[str]], typer.Option(metavar="NAME=RATE", help="how often a data-quality problem strikes, from 0 to 1")
+    ] = None,
+    background: Annotated[bool, typer.Option("--background", help="go on in the background until --stop")] = False,
+    stop_them: Annotated[bool, typer.Option("--stop", help="stop generators in the background, all if none is named")] = False,
 ) -> None:
-    """Send made-up events to a pipeline's topics."""
+    """Send made-up events to a pipeline's topics. Rate and count are of the stream that sends most often; the others keep
+    their proportion to it."""
+    from headrace.runs.background import start_background, stop_background
     from headrace.runs.generating import generate_all
     from headrace.runs.landing import stop_on_signals
-    from headrace.sources.generate import Rate
+    from headrace.sources.generators import Rate, read_problems
 
+    settings = _settings()
+    if stop_them:
+        if not stop_background(settings, target=target or "", report=_say):
+            _say("no generator was running in the background")
+        return
+    if target is None:
+        raise typer.BadParameter("name a pipeline, such as: headrace generate lineage")
     name, _, stream = target.partition(".")
+    asked = Rate("own" if rate is None else rate or None, count, seed, read_problems(problem or []))
+    loaded = _pipeline(name)
+    if background:
+        start_background(settings, loaded, stream=stream, rate=asked, report=_say)
+        return
     with stop_on_signals() as stop:
-        sent = generate_all(
-            _settings(),
-            _pipeline(name),
-            stream=stream,
-            rate=Rate(rate or None, count, seed),
-            stop=stop,
-            report=_say,
-            console=out,
-        )
+        sent = generate_all(settings, loaded, stream=stream, rate=asked, stop=stop, report=_say, console=out)
     _say(f"{sent:,} events are acknowledged by Kafka")
 
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 
 from headrace.errors import SettingsError
+from headrace.runs.background import stop_background
 from headrace.services.kafka import stop_kafka
 from headrace.settings import Settings
 
@@ -26,6 +27,7 @@ def remove_state(settings: Settings, *, report: Callable[[str], None]) -> None:
             where=str(settings.home),
             next_step="Check HEADRACE_HOME, or remove the folder yourself.",
         )
+    stop_background(settings, target="", report=report)
     stop_kafka(settings, report=report)
     shutil.rmtree(settings.home)
     report(f"{settings.home} is removed")

@@ -14,7 +14,8 @@ from headrace.landing.verify import Verified
 from headrace.runs.inspection import verify
 from headrace.runs.landing import Session, land
 from headrace.serving.query import run_query
-from headrace.sources.generate import Rate, generate
+from headrace.sources.generate import generate
+from headrace.sources.generators import Rate
 from headrace.spec.pipeline import Pipeline
 from headrace.tables.catalog import open_catalog
 
@@ -52,13 +53,12 @@ def queries_of(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
 
 
 def land_events(session: Session, *, count: int, landed: Callable[[Batch], None], report: Callable[[str], None]) -> None:
-    """Generates `count` events for each stream that has a generator, and lands all there is."""
-    for stream in session.pipeline.streams:
-        if stream.generator is not None:
-            sent = generate(
-                stream, Rate(per_second=None, count=count), bootstrap_servers=session.bootstrap_servers, stop=Event()
-            )
-            report(f"{sent:,} events are in topic {stream.topic}")
+    """Generates `count` events of the stream that sends most often, as many of the others as go with it, and lands them."""
+    able = [stream for stream in session.pipeline.streams if stream.generator is not None]
+    for stream in able:
+        rate = Rate(per_second=None, count=count).in_proportion(stream, among=able)
+        sent = generate(stream, rate, bootstrap_servers=session.bootstrap_servers, stop=Event())
+        report(f"{sent:,} events are in topic {stream.topic}")
     land(session, once=True, stop=Event(), landed=landed, report=report)
 
 
@@ -70,13 +70,13 @@ def show_results(session: Session) -> tuple[tuple[Shown, ...], tuple[Verified, .
 
 
 @contextmanager
-def generators(session: Session, *, per_second: float) -> Iterator[None]:
-    """Keeps the pipeline's generators running while the block does."""
+def generators(session: Session) -> Iterator[None]:
+    """Keeps the pipeline's generators running, each at its own rate, while the block does."""
     stop = Event()
     threads = [
         Thread(
             target=generate,
-            args=(stream, Rate(per_second=per_second)),
+            args=(stream, Rate()),
             kwargs={"bootstrap_servers": session.bootstrap_servers, "stop": stop},
             daemon=True,
         )

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from threading import Event
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from headrace.errors import SpecError
+from headrace.errors import LockedError, SpecError
 from headrace.services.kafka import kafka
+from headrace.services.locks import try_lock, unlock
+from headrace.services.status import GENERATOR
 from headrace.services.topics import admin_client, ensure_topics
 from headrace.settings import Settings
-from headrace.sources.generate import Rate, generate
+from headrace.sources.generate import generate
+from headrace.sources.generators import Rate, check_problems, load_generator
 from headrace.spec.pipeline import Pipeline, Stream
+
+SENDING = "Sending to topic"
+"""How the line begins that says that all is ready and events follow."""
 
 
 def generate_all(
@@ -27,12 +34,19 @@ def generate_all(
     report: Callable[[str], None],
     console: Console,
 ) -> int:
-    """Runs the generators of one stream, or of all that have one if `stream` is empty; gives back how many events were sent."""
-    chosen = _choose(pipeline, stream)
-    with kafka(settings, report=report) as servers:
+    """Runs the generators of one stream, or of all that have one if `stream` is empty; gives back how many events were sent.
+
+    Of several streams, `rate` is that of the one that sends most often; the others keep their proportion to it.
+    """
+    chosen = choose_streams(pipeline, stream)
+    check_problems(chosen, rate.problems)
+    with ExitStack() as held:
+        for one in chosen:
+            held.enter_context(_one_at_a_time(settings, pipeline, one))
+        servers = held.enter_context(kafka(settings, report=report))
         ensure_topics(admin_client(servers), {one.topic: one.partitions for one in chosen})
         for one in chosen:
-            report(f"Sending to topic {one.topic}" + ("" if rate.count else " until Ctrl-C"))
+            report(f"{SENDING} {one.topic}" + ("" if rate.count else " until Ctrl-C"))
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -45,21 +59,45 @@ def generate_all(
         ):
             futures = []
             for one in chosen:
-                bar = bars.add_task(one.topic, total=rate.count)
+                own = rate.in_proportion(one, among=chosen)
+                bar = bars.add_task(one.topic, total=own.count)
                 futures.append(
                     pool.submit(
                         generate,
                         one,
-                        rate,
+                        own,
                         bootstrap_servers=servers,
                         stop=stop,
                         progress=lambda count, bar=bar: bars.update(bar, completed=count),  # type: ignore[misc]
                     )
                 )
+            for future in futures:
+                future.add_done_callback(lambda done: stop.set() if done.exception() else None)
             return sum(future.result() for future in futures)
 
 
-def _choose(pipeline: Pipeline, stream: str) -> tuple[Stream, ...]:
+@contextmanager
+def _one_at_a_time(settings: Settings, pipeline: Pipeline, stream: Stream) -> Iterator[None]:
+    """Holds a numbered generator's lock: two of them would count from the same number and make everything twice."""
+    if not load_generator(stream).numbered:
+        yield
+        return
+    label = f"{pipeline.name}.{stream.name}"
+    held = try_lock(settings.home / "locks" / f"{GENERATOR}{label}.lock")
+    if held is None:
+        raise LockedError(
+            "another generator sends to this stream already",
+            where=label,
+            next_step=f"Stop it first. If it runs in the background: headrace generate {label} --stop",
+        )
+    try:
+        yield
+    finally:
+        unlock(held)
+
+
+def choose_streams(pipeline: Pipeline, stream: str) -> tuple[Stream, ...]:
+    """Gives back the stream of that name, or all that have a generator if it is empty."""
     able = [one for one in pipeline.streams if one.generator is not None]
     chosen = tuple(one for one in able if stream in ("", one.name))
     if not chosen:

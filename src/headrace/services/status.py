@@ -16,6 +16,8 @@ from headrace.services.ports import HOST
 from headrace.settings import Settings
 
 NAMES = (KAFKA,)
+GENERATOR = "generate-"
+"""How the names of generators in the background begin; their pipeline and stream follow."""
 LOGS = (*NAMES, "spark")
 _BLOCK = 64 * 1024
 
@@ -35,14 +37,21 @@ class ServiceStatus:
 
 
 def list_services(settings: Settings) -> tuple[ServiceStatus, ...]:
-    """Gives back every server that Headrace can start in this home, also those that don't run."""
-    return tuple(_look_at(settings.home, name) for name in NAMES)
+    """Gives back every server that Headrace can start in this home, also those that don't run, and generators that were."""
+    return tuple(_look_at(settings.home, name) for name in (*NAMES, *list_background(settings)))
+
+
+def list_background(settings: Settings) -> tuple[str, ...]:
+    """Gives back the names of the generators that were started in the background and not stopped."""
+    return tuple(sorted(path.stem for path in (settings.home / "services").glob(f"{GENERATOR}*.json")))
 
 
 def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     """Gives back the last lines of a server's log, the oldest first."""
-    if name not in NAMES:
-        raise ServiceError(f'there is no service "{name}"', next_step=f"Services are: {', '.join(NAMES)}. Run: headrace status")
+    logs = sorted(path.stem for path in settings.logs.glob(f"{GENERATOR}*.log"))
+    if name not in (*NAMES, *logs):
+        known = ", ".join((*NAMES, *logs))
+        raise ServiceError(f'there is no service "{name}"', next_step=f"Services are: {known}. Run: headrace status")
     path = process.log_path(settings.home, name)
     if not path.exists():
         raise ServiceError(f"{name} has no log: it was never started here", where=str(path), next_step="Run: headrace up")
@@ -61,7 +70,7 @@ def _look_at(home: Path, name: str) -> ServiceStatus:
         name,
         "running" if state.ready else "starting",
         pid=state.pid,
-        address=f"{HOST}:{state.port}",
+        address=f"{HOST}:{state.port}" if state.port else None,
         log=Path(state.log),
         memory_bytes=_measure_memory(found),
         since=state.since,

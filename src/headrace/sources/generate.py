@@ -1,54 +1,35 @@
-"""Generators: a pipeline's own functions, run at any rate and for any count, into its topics."""
+"""Made-up events: a pipeline's generators, run at any rate and for any count, into its topics."""
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from random import Random
 from threading import Event as Flag
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from headrace.errors import SpecError, UnavailableError
+from headrace.errors import UnavailableError
+from headrace.services.topics import admin_client, list_bounds
 from headrace.sources.encode import Event, encoder_of
+from headrace.sources.generators import Generator, Rate, load_generator
 from headrace.spec.pipeline import Stream
 
+__all__ = ["FIRST_MOMENT", "Rate", "events_of", "generate"]
+
 FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
+_NO_SEED = 0
+_LEADER_SECONDS = 15.0
 _FLUSH_SECONDS = 30.0
 _AT_ONCE = 1_000
 
 
-@dataclass(frozen=True)
-class Rate:
-    """How much to generate: `per_second` events (None: as fast as it can), `count` of them (None: without end).
-
-    With a seed the events are the same each time: their clock starts at 2026-01-01 and moves 1 / `per_second` for each event
-    (a tenth of a second if there is no rate).
-    """
-
-    per_second: float | None = 10.0
-    count: int | None = None
-    seed: int | None = None
-
-
-def events_of(stream: Stream, rate: Rate) -> Iterator[Event]:
-    """Gives back the events of a stream's generator."""
-    make = _load_generator(stream)
-    if rate.seed is None:
-        return make(Random(), lambda: datetime.now(timezone.utc))
-    step = timedelta(seconds=1 / (rate.per_second or 10.0))
-    moment = FIRST_MOMENT - step
-
-    def now() -> datetime:
-        nonlocal moment
-        moment += step
-        return moment
-
-    return make(Random(rate.seed), now)
+def events_of(stream: Stream, rate: Rate, *, start: int = 0) -> Iterator[Event]:
+    """Gives back the events of a stream's generator; `start` is the number of the first, where they are numbered."""
+    return _events(load_generator(stream), stream, rate, start=start)
 
 
 def generate(
@@ -61,7 +42,8 @@ def generate(
 ) -> int:
     """Sends events until the count is reached or `stop` is set; gives back how many Kafka has acknowledged.
 
-    Event `i` goes to partition `i` modulo the number of partitions, so that a seed fixes every offset of a new topic.
+    Event `i` goes to partition `i` modulo the number of partitions, so that a seed fixes every offset of a new topic. Without a
+    seed a numbered generator goes on after the events that its topic already holds: the topic is the counter.
     """
     producer = Producer(
         {
@@ -79,20 +61,20 @@ def generate(
             failed.append(str(error))
 
     encode = encoder_of(stream)
+    generator = load_generator(stream)
+    first = _count_events(stream, bootstrap_servers) if generator.numbered and rate.seed is None else 0
+    pause = None if rate.per_second is None else rate.seconds_between(stream)
     started = time.monotonic()
+    events = _events(generator, stream, rate, start=first)
     sent = 0
-    for event in events_of(stream, rate):
-        if stop.is_set() or failed or (rate.count is not None and sent >= rate.count):
-            break
-        _produce(producer, stream, encode(event), partition=sent % stream.partitions, acknowledged=acknowledged)
+    for event in islice(_paced(events, pause, started=started, stop=stop), rate.count):
+        _produce(producer, stream, encode(event), partition=(first + sent) % stream.partitions, acknowledged=acknowledged)
         sent += 1
-        if rate.per_second is not None:
+        if pause is not None or sent % _AT_ONCE == 0:
             producer.poll(0)
             progress(sent)
-            stop.wait(max(0.0, started + sent / rate.per_second - time.monotonic()))
-        elif sent % _AT_ONCE == 0:
-            producer.poll(0)
-            progress(sent)
+        if failed:
+            break
     left = producer.flush(_FLUSH_SECONDS)
     progress(sent)
     if failed or left:
@@ -102,6 +84,67 @@ def generate(
             next_step="Check that the broker runs: headrace status",
         )
     return sent
+
+
+def _events(generator: Generator, stream: Stream, rate: Rate, *, start: int) -> Iterator[Event]:
+    given: dict[str, object] = {}
+    if "problems" in generator.parameters:
+        given["problems"] = {name: rate.problems[name] for name in generator.problems if name in rate.problems}
+    if generator.numbered:
+        given["start"] = start
+    # Numbered generators agree with one another without a seed too, so they are given the same one.
+    seed = _NO_SEED if rate.seed is None and generator.numbered else rate.seed
+    return generator.make(Random(seed), _clock(generator, stream, rate), **given)
+
+
+def _clock(generator: Generator, stream: Stream, rate: Rate) -> Callable[[], datetime]:
+    """Gives back the clock that events take their time from.
+
+    With a seed it is one of its own. Events that are numbered and sent as fast as they can be were made at their stream's own
+    rate, the last of them now: in one moment, what refers to what came before could not be told from it.
+    """
+    step = timedelta(seconds=rate.seconds_between(stream))
+    if rate.seed is not None:
+        moment = FIRST_MOMENT
+    elif generator.numbered and rate.per_second is None and rate.count is not None:
+        moment = datetime.now(timezone.utc) - rate.count * step
+    else:
+        return lambda: datetime.now(timezone.utc)
+
+    def now() -> datetime:
+        nonlocal moment
+        moment += step
+        return moment
+
+    return now
+
+
+def _paced(events: Iterator[Event], pause: float | None, *, started: float, stop: Flag) -> Iterator[Event]:
+    """Gives back each event when it is due, the first after one pause, until `stop` is set. An event is made when it is due."""
+    sent = 0
+    while not stop.is_set():
+        if pause is not None:
+            sent += 1
+            if stop.wait(max(0.0, started + sent * pause - time.monotonic())):
+                return
+        try:
+            yield next(events)
+        except StopIteration:
+            return
+
+
+def _count_events(stream: Stream, bootstrap_servers: str) -> int:
+    """Gives back how many events the topic holds or has held; a topic that was just made has no leader for a moment."""
+    admin = admin_client(bootstrap_servers)
+    partitions = [(stream.topic, partition) for partition in range(stream.partitions)]
+    deadline = time.monotonic() + _LEADER_SECONDS
+    while True:
+        try:
+            return sum(end for _, end in list_bounds(admin, partitions).values())
+        except UnavailableError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def _produce(producer: Producer, stream: Stream, value: bytes, *, partition: int, acknowledged: Any) -> None:
@@ -117,27 +160,3 @@ def _produce(producer: Producer, stream: Stream, value: bytes, *, partition: int
                 where=f"topic {stream.topic}, partition {partition}",
                 next_step="Check that the topic has the partitions that the pipeline says: headrace status",
             ) from error
-
-
-def _load_generator(stream: Stream) -> Callable[[Random, Callable[[], datetime]], Iterator[Event]]:
-    if stream.generator is None:
-        raise SpecError(
-            f'stream "{stream.name}" has no generator',
-            where=f"stream {stream.name}",
-            next_step="Name one in pipeline.yml, such as `generator: generators/events.py`, or send events to "
-            f"{stream.topic} yourself.",
-        )
-    spec = importlib.util.spec_from_file_location(f"headrace_generator_{stream.name}", stream.generator)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-        make: Callable[[Random, Callable[[], datetime]], Iterator[Event]] = module.events
-    except Exception as error:
-        raise SpecError(
-            f"the generator can't be loaded: {type(error).__name__}: {error}",
-            where=str(stream.generator),
-            next_step="Fix the file; it must define events(random, now).",
-        ) from error
-    return make
