@@ -6,10 +6,12 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin
 
-.PHONY: help setup demo test check bench soak fresh lock clean
+STREAMS := charges refunds disputes subscriptions
+
+.PHONY: help setup demo test check bench soak fresh lock clean generate-all generate-stop $(STREAMS:%=generate-%)
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## install Python packages, Java and the jars, once
 
@@ -25,6 +27,19 @@ $(STAMP): requirements.lock pyproject.toml
 
 demo: $(STAMP) ## events from Kafka to Iceberg, live, until Ctrl-C
 	@$(RUN)/headrace demo lineage
+
+generate-charges: ## charges to Kafka, two a second, in the background
+generate-refunds: ## refunds, one every 2 seconds, in the background
+generate-disputes: ## disputes, one every 5 seconds, in the background
+generate-subscriptions: ## subscriptions, one every 3 seconds, in the background
+$(STREAMS:%=generate-%): generate-%: $(STAMP)
+	@$(RUN)/headrace generate payments.$* --background
+
+generate-all: $(STAMP) ## all four of them
+	@$(RUN)/headrace generate payments --background
+
+generate-stop: $(STAMP) ## stop the generators in the background, by their pids
+	@$(RUN)/headrace generate --stop
 
 test: check ## all that CI runs: check and every test
 	@$(RUN)/pytest

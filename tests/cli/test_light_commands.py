@@ -69,7 +69,9 @@ def test_check_names_file_line_and_fix(tmp_path: Path) -> None:
 def test_an_unknown_pipeline(tmp_path: Path) -> None:
     said = headrace("land", "nope", folder=tmp_path)
     assert said.returncode == 2
-    assert said.stderr == 'there is no pipeline "nope"\nPipelines are: lineage. Or start your own: headrace new nope\n'
+    assert (
+        said.stderr == 'there is no pipeline "nope"\nPipelines are: lineage, payments. Or start your own: headrace new nope\n'
+    )
 
 
 def test_a_query_before_anything_is_landed(tmp_path: Path) -> None:
@@ -122,6 +124,31 @@ def test_a_generator_that_is_not_there(tmp_path: Path) -> None:
     said = headrace("generate", "lineage.nope", folder=tmp_path)
     assert said.returncode == 2
     assert "Streams with a generator are: events." in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["payments.charges", "--problem", "lat=0.1"],
+            'no generator makes the problem "lat"\nProblems are: charges: duplicate, ',
+        ),
+        (["lineage", "--problem", "late=0.1"], "These generators make none: leave --problem out."),
+        (["payments", "--problem", "late"], '"late" is not a problem and its rate\nWrite it as --problem late=0.05'),
+        (["payments", "--problem", "late=2"], '"late=2" is not a problem and its rate'),
+    ],
+)
+def test_a_problem_that_is_not_there(arguments: list[str], says: str, tmp_path: Path) -> None:
+    said = headrace("generate", *arguments, folder=tmp_path)
+    assert said.returncode == 2
+    assert says in said.stderr
+
+
+def test_generate_needs_a_pipeline(tmp_path: Path) -> None:
+    said = headrace("generate", folder=tmp_path)
+    assert said.returncode == 2
+    assert "name a pipeline" in said.stderr
+    assert headrace("generate", "--stop", folder=tmp_path).stdout == "no generator was running in the background\n"
 
 
 def test_doctor_says_where_each_setting_came_from(tmp_path: Path) -> None:

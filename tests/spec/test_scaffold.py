@@ -39,6 +39,19 @@ def test_a_copy_of_lineage_has_its_own_names_everywhere(tmp_path: Path) -> None:
     assert '"kafka_topic": "mine-input"' in (copy / "expected/events.jsonl").read_text()
 
 
+def test_a_copy_of_payments_has_its_own_names_and_generators(tmp_path: Path) -> None:
+    copy = copy_pipeline("payments", target_name="mine", folder=tmp_path)
+    yaml = (copy / "pipeline.yml").read_text()
+    assert "topic: mine-payment_charges\n" in yaml
+    assert "table: mine_payments_db.payment_refunds\n" in yaml
+    readme = (copy / "README.md").read_text()
+    assert readme.startswith("# mine\n")
+    assert "headrace generate mine.charges" in readme
+    assert "payments." not in readme
+    assert "FROM mine_payments_db.payment_charges" in readme
+    assert (copy / "generators/world.py").exists()
+
+
 def test_a_copy_of_a_copy(tmp_path: Path) -> None:
     copy_pipeline("lineage", target_name="mine", folder=tmp_path)
     copy = copy_pipeline("mine", target_name="yours", folder=tmp_path)
