@@ -10,12 +10,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 
-from headrace.errors import SpecError
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column
 from headrace.tables.schema import iceberg_schema, partition_spec
+from headrace.tables.widening import widen_table
 
 CATALOG_NAME = "headrace"
 
@@ -61,8 +62,8 @@ def ensure_table(
     """
     try:
         catalog.create_namespace(name.namespace)
-    except NamespaceAlreadyExistsError:
-        pass
+    except (NamespaceAlreadyExistsError, IntegrityError):
+        pass  # IntegrityError: another application makes it at this moment
     schema = iceberg_schema(columns)
     try:
         table = catalog.load_table(str(name))
@@ -77,7 +78,7 @@ def ensure_table(
             )
         except TableAlreadyExistsError:
             table = catalog.load_table(str(name))
-    return _widen(table, name, columns)
+    return widen_table(table, columns)
 
 
 def load_table(catalog: Catalog, name: TableName) -> Table | None:
@@ -85,26 +86,3 @@ def load_table(catalog: Catalog, name: TableName) -> Table | None:
         return catalog.load_table(str(name))
     except NoSuchTableError:
         return None
-
-
-def _widen(table: Table, name: TableName, columns: tuple[Column, ...]) -> Table:
-    wanted = iceberg_schema(columns)
-    present = {field.name for field in table.schema().fields}
-    changed = [
-        field.name
-        for field in wanted.fields
-        if field.name in present and str(table.schema().find_type(field.name)) != str(field.field_type)
-    ]
-    if not changed and all(field.name in present for field in wanted.fields):
-        return table
-    try:
-        with table.update_schema() as update:
-            update.union_by_name(wanted)
-    except Exception as error:
-        raise SpecError(
-            f"table {name} can't become what the schema says: {error}",
-            where=str(name),
-            next_step="A column's type can only widen (int to long, float to double, a larger decimal). Give the new form a "
-            "column of its own, or land into a new table.",
-        ) from error
-    return table
