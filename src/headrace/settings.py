@@ -46,9 +46,10 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of one command, each with where it came from."""
+    """The values of one command, each with where it came from. `folder` is the one that it was typed in."""
 
     profile: str
+    folder: Path
     home: Path
     kafka_bootstrap_servers: str | None
     kafka_port: int
@@ -82,6 +83,7 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
     home = (folder / values["home"]).resolve()
     return Settings(
         profile=profile,
+        folder=folder.resolve(),
         home=home,
         kafka_bootstrap_servers=values["kafka.bootstrap_servers"] or None,
         kafka_port=_whole_number("kafka.port", values, origins),

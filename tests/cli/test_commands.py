@@ -182,7 +182,6 @@ def test_status_down_and_logs_where_nothing_runs(tmp_path: Path) -> None:
     assert headrace(tmp_path, "logs", "hbase")[0] == 1
 
 
-@pytest.mark.xfail(strict=True, reason="services/status.py names spark in LOGS, but read_log still asks NAMES")
 def test_the_log_of_spark(tmp_path: Path) -> None:
     (tmp_path / ".headrace" / "logs").mkdir(parents=True)
     (tmp_path / ".headrace" / "logs" / "spark.log").write_text("one\ntwo\n")

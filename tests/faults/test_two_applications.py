@@ -31,6 +31,9 @@ def test_a_second_run_is_refused_and_the_first_ends_in_order(lake: Lake) -> None
     assert second.wait(seconds=30) == 3
     assert f"another application runs this pipeline already (process {first.pid})" in second.said()
     assert "--take-over" in second.said()
+    cleaner = lake.start("clean", "--yes")
+    assert cleaner.wait(seconds=30) == 3
+    assert lake.home.exists()
     first.wait_to_say("checkpoint 1")
     more, more_good = send_lineage(lake, 500, seed=2, partitions=10, bad_every=100)
     first.wait_to_say("checkpoint 2")

@@ -278,6 +278,30 @@ def test_a_partition_that_was_empty_has_gaps_like_any_other(lake: Lake, spark: S
         lake.land(spark)
 
 
+def test_offsets_that_kafka_deletes_between_plan_and_read(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks fail, the batch is worth trying again, and the next plan names the gap."""
+    admin = make_topic(lake.servers, lake.topic)
+    produce(lake.servers, lake.topic, lineage_values(10, seed=1))
+    lander = lake.lander()
+    lander.land_batch(spark.sparkContext)
+    produce(lake.servers, lake.topic, lineage_values(10, seed=2))
+    run = lander._run
+
+    def run_too_late(*arguments: Any) -> Any:
+        delete_records(admin, lake.topic, {0: 15})
+        return run(*arguments)
+
+    monkeypatch.setattr(lander, "_run", run_too_late)
+    lander._consumer = (("client.id", "new"), *lander._consumer)  # a reader that has not fetched them already
+    with pytest.raises(UnavailableError, match="a task could not read from Kafka"):
+        lander.land_batch(spark.sparkContext)
+    assert lander.land_batch(spark.sparkContext) is None
+    assert "offsets 10 to 14" in str(lander.stopped["lineage.events"])
+    assert isinstance(lander.stopped["lineage.events"], GapError)
+
+
 class Away:
     """A catalog that is away for tables of one name: commits fail, and with `done` every second is done without an answer."""
 

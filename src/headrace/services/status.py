@@ -40,9 +40,9 @@ def list_services(settings: Settings) -> tuple[ServiceStatus, ...]:
 
 
 def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
-    """Gives back the last lines of a server's log, the oldest first."""
-    if name not in NAMES:
-        raise ServiceError(f'there is no service "{name}"', next_step=f"Services are: {', '.join(NAMES)}. Run: headrace status")
+    """Gives back the last lines of a log, the oldest first."""
+    if name not in LOGS:
+        raise ServiceError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(LOGS)}.")
     path = process.log_path(settings.home, name)
     if not path.exists():
         raise ServiceError(f"{name} has no log: it was never started here", where=str(path), next_step="Run: headrace up")

@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName, Transform
@@ -19,6 +19,7 @@ from headrace.tables.schema import iceberg_schema, partition_spec
 from headrace.tables.widening import widen_table
 
 CATALOG_NAME = "headrace"
+_TRIES = 2
 
 _PROPERTIES = {
     "format-version": "2",
@@ -35,11 +36,21 @@ def open_catalog(settings: Settings) -> SqlCatalog:
     if uri.startswith("sqlite:///"):
         Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         uri = f"{uri}?timeout=30"
-    catalog = SqlCatalog(CATALOG_NAME, uri=uri, warehouse=settings.warehouse)
+    catalog = _make_catalog(uri, settings.warehouse)
     if uri.startswith("sqlite:"):
         with catalog.engine.connect() as connection:
             connection.execute(text("PRAGMA journal_mode=WAL"))
     return catalog
+
+
+def _make_catalog(uri: str, warehouse: str) -> SqlCatalog:
+    """Gives back the catalog; two applications that make its tables at once both find them made at the second try."""
+    for _ in range(_TRIES):
+        try:
+            return SqlCatalog(CATALOG_NAME, uri=uri, warehouse=warehouse)
+        except OperationalError:
+            continue
+    return SqlCatalog(CATALOG_NAME, uri=uri, warehouse=warehouse)
 
 
 def table_location(settings: Settings, name: TableName) -> str:
