@@ -58,6 +58,11 @@ class Competitor:
         self._send(order.to_json())
         self._expect("following")
 
+    def check(self) -> None:
+        """Raises if the side has ended."""
+        if self._process.poll() is not None:
+            raise RuntimeError(f"the {self.start.side} side ended: see {self.start.home}/side.log")
+
     def end_following(self) -> None:
         self._send("")
         self._expect("done")
@@ -69,6 +74,11 @@ class Competitor:
         """Gives back how many rows the table has, as its current snapshot says."""
         snapshot = self.table(name).current_snapshot()
         return int(snapshot.summary["total-records"] or 0) if snapshot and snapshot.summary else 0
+
+    def count_quarantined(self, label: str) -> int:
+        """Gives back how many refused rows of one stream the quarantine has."""
+        quarantine = open_catalog(self.start.settings).load_table("metadata.quarantine")
+        return int(quarantine.scan(row_filter=f"stream = '{label}'", selected_fields=("offset",)).count())
 
     def drop_data(self, name: str) -> None:
         """Frees the disk. The catalog still names the table, and nobody reads it again."""

@@ -56,8 +56,8 @@ def lineage_events(count: int, *, seed: int) -> Iterator[bytes]:
     for first in range(0, count, _BLOCK):
         ids = random.randbytes(_BLOCK * 16).hex()
         for index in range(min(_BLOCK, count - first)):
-            at = index * 32
-            text = f"{ids[at : at + 8]}-{ids[at + 8 : at + 12]}-{ids[at + 12 : at + 16]}-{ids[at + 16 : at + 20]}-{ids[at + 20 : at + 32]}"
+            at = ids[index * 32 : index * 32 + 32]
+            text = f"{at[:8]}-{at[8:12]}-{at[12:16]}-{at[16:20]}-{at[20:]}"
             yield b"\x48" + text.encode() + _long(_START_MS + first + index)
 
 
@@ -107,10 +107,8 @@ def _second(since_start: int, *, cache: dict[int, str] = {}) -> str:  # noqa: B0
 
 
 def _shops(random: Random) -> list[str]:
-    return [
-        f'"merchant_id":"merch_{random.getrandbits(64):016x}","merchant_name":"{random.choice(_PLACES)} {random.choice(_GOODS)} {number}"'
-        for number in range(_SHOPS)
-    ]
+    names = [f"{random.choice(_PLACES)} {random.choice(_GOODS)} {number}" for number in range(_SHOPS)]
+    return [f'"merchant_id":"merch_{random.getrandbits(64):016x}","merchant_name":"{name}"' for name in names]
 
 
 def _cards(random: Random) -> list[str]:

@@ -33,8 +33,8 @@ class HeadraceSide:
 
     def land(self, order: Order) -> None:
         lander = self._lander(order)
-        while batch := lander.land_batch(self._spark.sparkContext):
-            print(order.topics, batch, file=sys.stderr)
+        while lander.land_batch(self._spark.sparkContext):
+            pass
 
     def follow(self, order: Order) -> None:
         lander = self._lander(order)

@@ -30,7 +30,11 @@ class Start:
     @property
     def settings(self) -> Settings:
         flags = {"home": self.home, "kafka.bootstrap_servers": self.bootstrap_servers, "spark.master": "local[2]"}
-        return load_settings(flags=flags, environ={k: v for k, v in os.environ.items() if k == "HEADRACE_BATCH_MAX_RECORDS"}, folder=Path(self.home).parent)
+        return load_settings(
+            flags=flags,
+            environ={},
+            folder=Path(self.home).parent,
+        )
 
 
 @dataclass(frozen=True)

@@ -40,15 +40,16 @@ KNOWN = (
     Known("warehouse", "HEADRACE_WAREHOUSE", "", "where tables live; empty: a folder in home"),
     Known("spark.master", "HEADRACE_SPARK_MASTER", "local[*]", "where Spark runs"),
     Known("spark.driver_memory", "HEADRACE_SPARK_DRIVER_MEMORY", "1g", "heap of Spark's driver"),
-    Known("batch.max_records", "HEADRACE_BATCH_MAX_RECORDS", "500000", "records that one landing batch takes at most"),
+    Known("batch.max_records", "HEADRACE_BATCH_MAX_RECORDS", "1000000", "records that one landing batch takes at most"),
 )
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of one command, each with where it came from."""
+    """The values of one command, each with where it came from. `folder` is the one that it was typed in."""
 
     profile: str
+    folder: Path
     home: Path
     kafka_bootstrap_servers: str | None
     kafka_port: int
@@ -82,6 +83,7 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
     home = (folder / values["home"]).resolve()
     return Settings(
         profile=profile,
+        folder=folder.resolve(),
         home=home,
         kafka_bootstrap_servers=values["kafka.bootstrap_servers"] or None,
         kafka_port=_whole_number("kafka.port", values, origins),

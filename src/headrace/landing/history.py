@@ -40,9 +40,10 @@ def list_commits(
 
 def files_of(table: Table) -> frozenset[str]:
     """Gives back the data files that any snapshot of the table refers to."""
-    if table.current_snapshot() is None:
-        return frozenset()
-    return frozenset(table.inspect.all_data_files().column("file_path").to_pylist())
+    manifests = {manifest.manifest_path: manifest for at in table.snapshots() for manifest in at.manifests(table.io)}
+    return frozenset(
+        entry.data_file.file_path for manifest in manifests.values() for entry in manifest.fetch_manifest_entry(table.io)
+    )
 
 
 def _look_at(entry: LogEntry, *, landed: frozenset[str], refused: frozenset[str], table: str, quarantine: str) -> LoggedFile:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _PARTITIONS_EVERY_SECONDS = 5.0
+_COMMITS_AT_ONCE = 2  # a commit is mostly Python's own work: with more at once none ends sooner, and the first ends later
 
 
 @dataclass
@@ -227,7 +228,7 @@ class Lander:
         self, active: Sequence[LandingStream], ranges: Sequence[Range], results: Mapping[str, Sequence[StreamResult]]
     ) -> tuple[Landed, ...]:
         """Step 6, tables side by side; then the refused rows of all of them."""
-        with ThreadPoolExecutor(max_workers=8) as pool:
+        with ThreadPoolExecutor(max_workers=_COMMITS_AT_ONCE) as pool:
             futures = [pool.submit(self._commit_stream, stream, ranges, results[stream.label]) for stream in active]
         errors = [error for future in futures if (error := future.exception())]
         reach("committing")
@@ -266,7 +267,7 @@ class Lander:
         stream.ledger = read_ledger(stream.table)
 
     def _finish_commits(self) -> None:
-        """Before a new batch: a commit whose answer never came may have come through, and refused rows may be left to settle."""
+        """Before a new batch: a commit whose answer never came may have come through, and refused rows may be unsettled."""
         for stream in self.streams:
             if stream.unsure:
                 try:

@@ -21,7 +21,7 @@ class Places:
 
 def places_of(stream: Stream, settings: Settings) -> Places:
     location = table_location(settings, stream.table)
-    folder = settings.home.parent
+    folder = settings.folder
     return Places(
         table=location,
         output=as_uri(stream.output, folder=folder) if stream.output else f"{location}/output",

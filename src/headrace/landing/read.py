@@ -18,6 +18,7 @@ from headrace.landing.batch import Messages, Range
 CHUNK_BYTES = 8 * 1024 * 1024
 _CONSUME_ROWS = 1_000
 _WAIT_SECONDS = 0.05
+_EARLY_ROWS = 2_000
 _PATIENCE_SECONDS = 60.0
 _PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT)
 _Key = tuple[str, int]
@@ -120,7 +121,7 @@ class RangeReader:
         if end is None or offset >= end:
             if end is not None:
                 self._positions[key] = ends.pop(key)
-            self._early.setdefault(key, []).append(message)
+            self._keep_for_next(key, message)
             return
         chunk = chunks[topic]
         value = message.value()
@@ -132,6 +133,16 @@ class RangeReader:
         left[key] = end - offset - 1
         if not left[key]:
             self._positions[key] = ends.pop(key)
+
+    def _keep_for_next(self, key: _Key, message: Message) -> None:
+        """Keeps a message past the end of its range; a partition that runs far ahead of the others is let go of."""
+        if key not in self._positions:
+            return
+        early = self._early.setdefault(key, [])
+        early.append(message)
+        if len(early) > _EARLY_ROWS:
+            self._consumer.incremental_unassign([TopicPartition(*key)])
+            del self._positions[key], self._early[key]
 
     def _assign(self, wanted: dict[_Key, Range]) -> list[Message]:
         """Points the consumer at the ranges' starts; gives back their messages that an earlier batch was handed too early."""

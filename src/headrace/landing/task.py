@@ -77,7 +77,7 @@ class _StreamWriter:
         self._format = _format(job.schema_json, job.spec_json)
         self._bad_format = _format(job.quarantine_schema_json, _NO_PARTITIONS)
         self._good = TableFiles(self._format, folder=job.output, name=name)
-        self._bad = TableFiles(self._bad_format, folder=job.quarantine_output, name=name)
+        self._bad = TableFiles(self._bad_format, folder=job.quarantine_output, name=f"{job.label}-{name}")
         self._decoder = _decoder(job.stream, job.schema_json, job.spec_json)
         self._quarantined_to = dict(job.quarantined_to)
         self._rows = 0

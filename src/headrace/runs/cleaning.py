@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from headrace.errors import SettingsError
 from headrace.runs.background import stop_background
+from headrace.runs.lock import pipeline_lock
 from headrace.services.kafka import stop_kafka
 from headrace.settings import Settings
 
@@ -19,7 +20,10 @@ def state_size(settings: Settings) -> int:
 
 
 def remove_state(settings: Settings, *, report: Callable[[str], None]) -> None:
-    """Stops the services and removes the home. A folder that does not look like one is left alone."""
+    """Stops the services and removes the home.
+
+    A folder that does not look like a home, or in which a pipeline runs, is left alone.
+    """
     names = {path.name for path in settings.home.iterdir()}
     if names and not names & _OURS:
         raise SettingsError(
@@ -28,6 +32,9 @@ def remove_state(settings: Settings, *, report: Callable[[str], None]) -> None:
             next_step="Check HEADRACE_HOME, or remove the folder yourself.",
         )
     stop_background(settings, target="", report=report)
+    for lock in (settings.home / "locks").glob("*.lock"):
+        with pipeline_lock(settings, lock.stem, take_over=False):
+            pass
     stop_kafka(settings, report=report)
     shutil.rmtree(settings.home)
     report(f"{settings.home} is removed")

@@ -47,11 +47,10 @@ def list_background(settings: Settings) -> tuple[str, ...]:
 
 
 def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
-    """Gives back the last lines of a server's log, the oldest first."""
-    logs = sorted(path.stem for path in settings.logs.glob(f"{GENERATOR}*.log"))
-    if name not in (*NAMES, *logs):
-        known = ", ".join((*NAMES, *logs))
-        raise ServiceError(f'there is no service "{name}"', next_step=f"Services are: {known}. Run: headrace status")
+    """Gives back the last lines of a log, the oldest first."""
+    known = (*LOGS, *sorted(path.stem for path in settings.logs.glob(f"{GENERATOR}*.log")))
+    if name not in known:
+        raise ServiceError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
     path = process.log_path(settings.home, name)
     if not path.exists():
         raise ServiceError(f"{name} has no log: it was never started here", where=str(path), next_step="Run: headrace up")

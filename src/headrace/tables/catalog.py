@@ -10,14 +10,16 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError, OperationalError
 
-from headrace.errors import SpecError
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column
 from headrace.tables.schema import iceberg_schema, partition_spec
+from headrace.tables.widening import widen_table
 
 CATALOG_NAME = "headrace"
+_TRIES = 2
 
 _PROPERTIES = {
     "format-version": "2",
@@ -34,11 +36,21 @@ def open_catalog(settings: Settings) -> SqlCatalog:
     if uri.startswith("sqlite:///"):
         Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         uri = f"{uri}?timeout=30"
-    catalog = SqlCatalog(CATALOG_NAME, uri=uri, warehouse=settings.warehouse)
+    catalog = _make_catalog(uri, settings.warehouse)
     if uri.startswith("sqlite:"):
         with catalog.engine.connect() as connection:
             connection.execute(text("PRAGMA journal_mode=WAL"))
     return catalog
+
+
+def _make_catalog(uri: str, warehouse: str) -> SqlCatalog:
+    """Gives back the catalog; two applications that make its tables at once both find them made at the second try."""
+    for _ in range(_TRIES):
+        try:
+            return SqlCatalog(CATALOG_NAME, uri=uri, warehouse=warehouse)
+        except OperationalError:
+            continue
+    return SqlCatalog(CATALOG_NAME, uri=uri, warehouse=warehouse)
 
 
 def table_location(settings: Settings, name: TableName) -> str:
@@ -61,8 +73,8 @@ def ensure_table(
     """
     try:
         catalog.create_namespace(name.namespace)
-    except NamespaceAlreadyExistsError:
-        pass
+    except (NamespaceAlreadyExistsError, IntegrityError):
+        pass  # IntegrityError: another application makes it at this moment
     schema = iceberg_schema(columns)
     try:
         table = catalog.load_table(str(name))
@@ -77,7 +89,7 @@ def ensure_table(
             )
         except TableAlreadyExistsError:
             table = catalog.load_table(str(name))
-    return _widen(table, name, columns)
+    return widen_table(table, columns)
 
 
 def load_table(catalog: Catalog, name: TableName) -> Table | None:
@@ -85,26 +97,3 @@ def load_table(catalog: Catalog, name: TableName) -> Table | None:
         return catalog.load_table(str(name))
     except NoSuchTableError:
         return None
-
-
-def _widen(table: Table, name: TableName, columns: tuple[Column, ...]) -> Table:
-    wanted = iceberg_schema(columns)
-    present = {field.name for field in table.schema().fields}
-    changed = [
-        field.name
-        for field in wanted.fields
-        if field.name in present and str(table.schema().find_type(field.name)) != str(field.field_type)
-    ]
-    if not changed and all(field.name in present for field in wanted.fields):
-        return table
-    try:
-        with table.update_schema() as update:
-            update.union_by_name(wanted)
-    except Exception as error:
-        raise SpecError(
-            f"table {name} can't become what the schema says: {error}",
-            where=str(name),
-            next_step="A column's type can only widen (int to long, float to double, a larger decimal). Give the new form a "
-            "column of its own, or land into a new table.",
-        ) from error
-    return table

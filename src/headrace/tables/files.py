@@ -92,6 +92,7 @@ class TableFiles:
     def abort(self) -> None:
         """Throws away the files that are still open."""
         for file in self._open.values():
+            file.writer.close()
             error = InterruptedError("the batch was given up")
             file.context.__exit__(type(error), error, None)
         self._open.clear()

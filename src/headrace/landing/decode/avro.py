@@ -18,7 +18,7 @@ import fastavro
 import polars as pl
 import pyarrow as pa
 
-from headrace.landing.decode.arrays import Build, build_or_split, decimals, in_calendar, plain
+from headrace.landing.decode.arrays import Builder, decimals, in_calendar, plain
 from headrace.landing.decode.borders import can_be_measured, keeps_borders, parts_of
 from headrace.landing.decode.decoded import Decoded
 
@@ -80,7 +80,7 @@ class AvroDecoder:
             arrow_type = self._schema.field(name).type
             refused: list[int] = []
             values_of_name = [record[name] for record in records]
-            columns[name] = build_or_split(_build(arrow_type), values_of_name, first=0, bad=refused)
+            columns[name] = _builder(arrow_type)(values_of_name, refused)
             late.update(dict.fromkeys(refused, f"overflow: not a value of {arrow_type} - at `{name}`"))
         if late:
             mask = pa.array([index not in late for index in range(len(rows))])
@@ -159,7 +159,7 @@ def _long(number: int) -> bytes:
 def _fit(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Gives back the array in the table's type; what does not fit raises. Fields of structs are found by their names."""
     if pa.types.is_struct(wanted):
-        found = dict(zip((field.name for field in array.type), array.flatten()))
+        found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
         children = [
             _fit(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type) for field in wanted
         ]
@@ -170,5 +170,5 @@ def _fit(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return in_calendar(array) if pa.types.is_temporal(wanted) else array
 
 
-def _build(arrow_type: pa.DataType) -> Build:
+def _builder(arrow_type: pa.DataType) -> Builder:
     return decimals(arrow_type) if pa.types.is_decimal(arrow_type) else plain(arrow_type)

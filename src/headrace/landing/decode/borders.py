@@ -2,8 +2,8 @@
 
 Each decoded row is measured again. If every row's values need exactly as many bytes as its message had, every border was kept,
 because a decoder never consumes less than the shortest encoding of what it gives back. Then it is also known where each byte
-stands that says which branch of a union follows, or whether something is true, and it is compared: polars reads any number as one
-of two.
+stands that says which branch of a union follows, or whether something is true, and it is compared: polars reads any number
+as one of two.
 """
 
 from __future__ import annotations

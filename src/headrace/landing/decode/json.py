@@ -16,7 +16,7 @@ from typing import Annotated, Any, Optional, Union
 import msgspec
 import pyarrow as pa
 
-from headrace.landing.decode.arrays import Build, build_or_split, dates, decimals, floats, moments, plain
+from headrace.landing.decode.arrays import Builder, dates, decimals, floats, moments, plain
 from headrace.landing.decode.decoded import Decoded
 from headrace.landing.decode.extra import find_extra
 from headrace.spec.pipeline import EpochUnit
@@ -51,28 +51,28 @@ class JsonDecoder:
         self._values = _values_of(columns)
 
     def decode(self, values: list[bytes | None]) -> Decoded:
-        decode = self._strict.decode
-        rows: list[int] = []
         objects: list[object] = []
         bad: dict[int, str] = {}
         extra: dict[int, str] = {}
         names: Counter[str] = Counter()
-        for index, value in enumerate(values):
+        left = iter(values)
+        while len(objects) + len(bad) < len(values):
             try:
-                objects.append(decode(value))  # type: ignore[arg-type]
+                objects.extend(map(self._strict.decode, left))  # type: ignore[arg-type]
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
+                # What came before is in the list: the one that failed is next, and the rest is still in `left`.
+                index = len(objects) + len(bad)
                 try:
-                    struct, text, found = self._decode_with_extra(value, error)
+                    struct, extra[index], found = self._decode_with_extra(values[index], error)
                 except _BadValueError as refusal:
                     bad[index] = refusal.reason
-                    continue
-                objects.append(struct)
-                extra[index] = text
-                names.update(found)
-            rows.append(index)
+                else:
+                    objects.append(struct)
+                    names.update(found)
+        rows = [index for index in range(len(values)) if index not in bad]
         if not rows:
             return Decoded({}, [], bad)
-        columns = {"_extra": pa.array([extra.get(index) for index in rows], pa.large_string())}
+        columns = {"_extra": _extras(extra, rows)}
         late: dict[int, str] = {}
         transposed = zip(*map(self._values, objects), strict=True)
         for column, column_values in zip(self._columns, transposed, strict=True):
@@ -146,6 +146,12 @@ def _python_type(column_type: ColumnType, *, strict: bool) -> Any:
     return _TYPES[column_type.name]
 
 
+def _extras(extra: dict[int, str], rows: list[int]) -> pa.Array:
+    if not extra:
+        return pa.nulls(len(rows), pa.large_string())
+    return pa.array([extra.get(index) for index in rows], pa.large_string())
+
+
 def _values_of(columns: tuple[Column, ...]) -> Any:
     """Gives back a function from a struct to the tuple of its columns' values."""
     getter = attrgetter(*(f"f{index}" for index in range(len(columns))))
@@ -168,12 +174,12 @@ def _build(
         return _build_nested(column_type, arrow_type, values, unit=unit, path=path, bad=bad)
     build, refusal = _leaf(column_type, arrow_type, unit)
     refused: list[int] = []
-    array = build_or_split(build, values, first=0, bad=refused)
+    array = build(values, refused)
     bad.update(dict.fromkeys(refused, f"{refusal} - at `$.{path}`"))
     return array
 
 
-def _leaf(column_type: ColumnType, arrow_type: pa.DataType, unit: EpochUnit) -> tuple[Build, str]:
+def _leaf(column_type: ColumnType, arrow_type: pa.DataType, unit: EpochUnit) -> tuple[Builder, str]:
     if isinstance(column_type, Decimal):
         return decimals(arrow_type), f"overflow: not a value of {column_type}"
     name = str(column_type)
@@ -187,19 +193,23 @@ def _leaf(column_type: ColumnType, arrow_type: pa.DataType, unit: EpochUnit) -> 
 def _build_struct(
     column_type: Struct, arrow_type: pa.DataType, values: Sequence[object], *, unit: EpochUnit, path: str, bad: dict[int, str]
 ) -> pa.Array:
-    present = [value is not None for value in values]
     of = _values_of(column_type.columns)
     nothing = (None,) * len(column_type.columns)
-    transposed = zip(*(of(value) if value is not None else nothing for value in values), strict=True) if values else nothing
+    mask = None
+    try:
+        rows = list(map(of, values))
+    except AttributeError:  # some are null
+        mask = pa.array([value is None for value in values])
+        rows = [nothing if value is None else of(value) for value in values]
+    transposed = zip(*rows, strict=True) if rows else (() for _ in nothing)
     built = {
         column.name: _build(
-            column.type, arrow_type.field(column.name).type, child or (), unit=unit, path=f"{path}.{column.name}", bad=bad
+            column.type, arrow_type.field(column.name).type, child, unit=unit, path=f"{path}.{column.name}", bad=bad
         )
         for column, child in zip(column_type.columns, transposed, strict=True)
     }
     # The table may have the fields in another order, and more of them: what was added later stands at its end.
     children = [built[field.name] if field.name in built else pa.nulls(len(values), field.type) for field in arrow_type]
-    mask = None if all(present) else pa.array([not there for there in present])
     return pa.StructArray.from_arrays(children, fields=list(arrow_type), mask=mask)
 
 

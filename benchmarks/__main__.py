@@ -1,0 +1,80 @@
+"""`python -m benchmarks [speed|freshness|memory] [--quick]`: Headrace against plain Spark on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+
+from rich.console import Console
+
+from benchmarks.bench import Bench, open_bench
+from benchmarks.freshness import compare_freshness
+from benchmarks.memory import measure_growth
+from benchmarks.results import Bar, save_results, show_bars, show_table
+from benchmarks.speed import CASES, compare
+
+Rows = Sequence[Mapping[str, object]]
+
+
+def measure_speed(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
+    comparisons = [compare(bench, case) for case in CASES]
+    rows = [
+        {
+            "case": each.case.name,
+            "side": side,
+            "records_per_second": round(each.per_second(side)),
+            "records_per_cpu_second": round(each.per_cpu_second(side)),
+            "peak_mb": round(each.peak_mb(side)),
+            "turns": [
+                {"seconds": round(turn.seconds, 2), "cpu_seconds": round(turn.cpu_seconds, 2), "rows": turn.rows}
+                for turn in each.turns
+                if turn.side == side
+            ],
+        }
+        for each in comparisons
+        for side in ("headrace", "plain")
+    ]
+    return rows, tuple(bar for each in comparisons for bar in each.bars())
+
+
+def measure_freshness(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
+    measured, bars = compare_freshness(bench)
+    return [asdict(each) for each in measured], bars
+
+
+def measure_memory(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
+    peaks, bars = measure_growth(bench)
+    return [asdict(each) for each in peaks], bars
+
+
+BENCHMARKS = {"speed": measure_speed, "freshness": measure_freshness, "memory": measure_memory}
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="speed|freshness|memory", help="which to run (all)")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the events, to see that it works; results are not saved"
+    )
+    options = parser.parse_args(arguments)
+    unknown = set(options.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}. Benchmarks are: {', '.join(BENCHMARKS)}")
+    console = Console()
+    missed = 0
+    with open_bench(quick=options.quick, say=console.print) as bench:
+        for name in options.names or BENCHMARKS:
+            rows, bars = BENCHMARKS[name](bench)
+            show_table(console, name.capitalize(), rows)
+            show_bars(console, bars)
+            if not options.quick:
+                console.print(f"Saved to {save_results(name, rows, bars, now=datetime.now(timezone.utc))}")
+            missed += sum(not bar.met for bar in bars)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

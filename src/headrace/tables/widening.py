@@ -1,0 +1,115 @@
+"""A table follows its pipeline's schema as far as Iceberg can: columns come, types widen, nothing goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyiceberg.exceptions import ResolveError, ValidationError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StructType,
+)
+
+from headrace.errors import SpecError
+from headrace.spec.types import Array, Column, ColumnType, Map, Struct
+from headrace.tables.schema import iceberg_schema
+
+
+def widen_table(table: Table, columns: tuple[Column, ...]) -> Table:
+    """Gives back the table with a place for every value of `columns`; nothing is committed where nothing changes.
+
+    A column that comes later is optional, because rows are there that lack it; one that is no longer named, or no longer
+    required, becomes optional. A type that the table's can't hold is a SpecError.
+    """
+    have = table.schema()
+    required = _required_paths(have)
+    wanted = iceberg_schema(_relax(columns, required=required))
+    loose = sorted(required - _required_paths(wanted))
+    if loose or not _holds(have.as_struct(), wanted.as_struct()):
+        try:
+            with table.update_schema() as update:
+                update.union_by_name(wanted)
+                for path in loose:
+                    update.make_column_optional(path)
+        except (ResolveError, ValidationError, ValueError) as error:
+            raise _refuse(table, str(error)) from error
+    if not _holds(table.schema().as_struct(), wanted.as_struct()):
+        raise _refuse(table, "a type would have to be narrowed")
+    return table
+
+
+def _relax(columns: tuple[Column, ...], *, required: set[str], path: str = "") -> tuple[Column, ...]:
+    """Gives back the columns, required only where the table's are."""
+    return tuple(
+        replace(
+            column,
+            required=column.required and path + column.name in required,
+            type=_relax_type(column.type, required=required, path=path + column.name),
+        )
+        for column in columns
+    )
+
+
+def _relax_type(column_type: ColumnType, *, required: set[str], path: str) -> ColumnType:
+    if isinstance(column_type, Struct):
+        return Struct(_relax(column_type.columns, required=required, path=f"{path}."))
+    if isinstance(column_type, Array):
+        return Array(_relax_type(column_type.element, required=required, path=f"{path}.element"))
+    if isinstance(column_type, Map):
+        return Map(_relax_type(column_type.value, required=required, path=f"{path}.value"))
+    return column_type
+
+
+def _required_paths(schema: Schema) -> set[str]:
+    """Gives back the full names of the required columns at every depth; a map's keys always are."""
+    found: set[str] = set()
+
+    def walk(kind: IcebergType, path: str) -> None:
+        if isinstance(kind, StructType):
+            for field in kind.fields:
+                if field.required:
+                    found.add(path + field.name)
+                walk(field.field_type, f"{path}{field.name}.")
+        elif isinstance(kind, ListType):
+            walk(kind.element_type, f"{path}element.")
+        elif isinstance(kind, MapType):
+            walk(kind.value_type, f"{path}value.")
+
+    walk(schema.as_struct(), "")
+    return found
+
+
+def _holds(have: IcebergType, wanted: IcebergType) -> bool:
+    """Says whether every value of `wanted` has its place in `have`."""
+    if isinstance(have, StructType) and isinstance(wanted, StructType):
+        fields = {field.name: field.field_type for field in have.fields}
+        return all(field.name in fields and _holds(fields[field.name], field.field_type) for field in wanted.fields)
+    if isinstance(have, ListType) and isinstance(wanted, ListType):
+        return _holds(have.element_type, wanted.element_type)
+    if isinstance(have, MapType) and isinstance(wanted, MapType):
+        return _holds(have.value_type, wanted.value_type)
+    if isinstance(have, DecimalType) and isinstance(wanted, DecimalType):
+        return have.scale == wanted.scale and have.precision >= wanted.precision
+    wider = (isinstance(have, LongType) and isinstance(wanted, IntegerType)) or (
+        isinstance(have, DoubleType) and isinstance(wanted, FloatType)
+    )
+    return wider or have == wanted
+
+
+def _refuse(table: Table, why: str) -> SpecError:
+    name = ".".join(table.name())
+    return SpecError(
+        f"table {name} can't become what the schema says: {why}",
+        where=name,
+        next_step="A column's type can only widen (int to long, float to double, a larger decimal). Give the new form a "
+        "column of its own, or land into a new table.",
+    )

@@ -1,0 +1,95 @@
+"""The first ten minutes, end to end, and whether `verify` sees what is done to a lake behind its back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.lake import Lake
+
+pytestmark = [pytest.mark.services, pytest.mark.spark]
+EVENTS = 200
+
+
+@pytest.fixture(scope="module")
+def shown(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake, str]]:
+    """A lake that `headrace demo` has made, and what it said."""
+    lake = Lake(tmp_path_factory.mktemp("demo"), broker, "test-demo")
+    yield lake, lake.run("demo", "lineage", "--events", str(EVENTS), "--exit")
+    for application in lake.applications:
+        application.end()
+
+
+def test_the_demo_shows_what_it_did(shown: tuple[Lake, str]) -> None:
+    _, said = shown
+    assert f"{EVENTS} events are in topic test-demo" in said
+    assert f"lineage.events  checkpoint 1  {EVENTS} rows  0 bad" in said
+    assert "The lake against the topic, offset by offset" in said
+    assert "Next: headrace commits lineage" in said
+    assert not [line for line in said.splitlines() if "WARN" in line or "ERROR" in line], "Spark's noise goes to a file"
+    assert (shown[0].home / "logs" / "spark.log").exists()
+
+
+def test_queries(shown: tuple[Lake, str]) -> None:
+    lake, _ = shown
+    sql = "SELECT count(*) AS n, count(DISTINCT kafka_partition) AS partitions, max(checkpoint_id) AS c FROM lineage.events"
+    assert json.loads(lake.run("query", sql, "--json")) == [{"n": EVENTS, "partitions": 10, "c": 1}]
+    text = lake.run("query", "SELECT uuid, event_time FROM lineage.events ORDER BY uuid LIMIT 3", "--csv")
+    rows = list(csv.DictReader(text.splitlines()))
+    assert [row["uuid"] for row in rows] == sorted(row["uuid"] for row in lake.rows("lineage.events", "uuid"))[:3]
+    assert "3 rows" in lake.run("query", "SELECT uuid FROM lineage.events LIMIT 3")
+
+
+def test_commits(shown: tuple[Lake, str]) -> None:
+    lake, _ = shown
+    files = json.loads(lake.run("commits", "lineage", "--checkpoint", "1", "--json"))
+    assert files
+    assert {(file["state"], file["checkpoint_id"], file["table"]) for file in files} == {("committed", 1, "lineage.events")}
+    assert sum(file["rows"] for file in files) == EVENTS
+    offsets = {partition: span for file in files for partition, span in file["offsets"].items()}
+    assert offsets == {str(partition): [0, EVENTS // 10 - 1] for partition in range(10)}
+    assert json.loads(lake.run("commits", "lineage", "--checkpoint", "5", "--json")) == []
+    assert f"{len(files)} files: {len(files)} committed, 0 orphan or gone" in lake.run("commits", "lineage")
+
+
+def verify(lake: Lake) -> tuple[int, dict[str, int], str]:
+    application = lake.start("verify", "lineage", "--json")
+    code = application.wait()
+    (found,) = json.loads(application.said())
+    plain = lake.start("verify", "lineage")
+    assert plain.wait() == code
+    return code, found, plain.said()
+
+
+def test_verify_sees_what_was_done_to_the_lake(shown: tuple[Lake, str]) -> None:
+    """In this order, because each is done to the same lake: nothing, a file twice, rows gone, a log gone."""
+    lake, _ = shown
+    code, found, _ = verify(lake)
+    assert (code, found["in_topic"], found["landed"], found["missing"], found["doubled"]) == (0, EVENTS, EVENTS, 0, 0)
+    table = lake.table("lineage.events")
+    (*_, victim) = table.scan().to_arrow().to_pylist()
+    table.append(pa.Table.from_pylist([victim], schema=table.scan().to_arrow().schema))
+    code, found, said = verify(lake)
+    assert (code, found["doubled"], found["missing"], found["unlogged"]) == (1, 1, 0, 1)
+    where = f"test-demo[{victim['kafka_partition']}] offset {victim['kafka_offset']}"
+    assert f"doubled: {where}" in said
+    assert "not in the commit log: " in said
+    lake.table("lineage.events").delete(f"uuid = '{victim['uuid']}'")
+    code, found, said = verify(lake)
+    assert (code, found["doubled"], found["missing"]) == (1, 0, 1)
+    assert f"missing: {where}" in said
+    count = f"SELECT count(*) AS n FROM lineage.events WHERE uuid = '{victim['uuid']}'"
+    assert json.loads(lake.run("query", count, "--json")) == [{"n": 0}], "a query respects deletes"
+
+
+def test_status(shown: tuple[Lake, str], tmp_path: Path) -> None:
+    lake, _ = shown
+    (stream,) = json.loads(lake.run("status", "lineage", "--json"))["streams"]
+    assert (stream["label"], stream["topic"], stream["table"]) == ("lineage.events", "test-demo", "lineage.events")
+    assert (stream["checkpoint_id"], stream["lag"], stream["quarantined"], stream["gaps"]) == (1, 0, 0, [])
+    assert "lineage.events" in lake.run("status")

@@ -1,0 +1,37 @@
+"""Data-quality problems that are asked for by name and rate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.application import start_headrace
+
+
+def generate(*arguments: str, folder: Path) -> tuple[int, str]:
+    application = start_headrace("generate", *arguments, environ={"HEADRACE_HOME": str(folder / ".headrace")}, folder=folder)
+    return application.wait(), application.said()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["payments.charges", "--problem", "lat=0.1"],
+            'no generator makes the problem "lat"\nProblems are: charges: duplicate, ',
+        ),
+        (["lineage", "--problem", "late=0.1"], "These generators make none: leave --problem out."),
+        (["payments", "--problem", "late"], '"late" is not a problem and its rate\nWrite it as --problem late=0.05'),
+        (["payments", "--problem", "late=2"], '"late=2" is not a problem and its rate'),
+        ([], "name a pipeline"),
+    ],
+)
+def test_a_problem_that_is_not_there(arguments: list[str], says: str, tmp_path: Path) -> None:
+    code, said = generate(*arguments, folder=tmp_path)
+    assert code == 2
+    assert says in said
+
+
+def test_nothing_to_stop(tmp_path: Path) -> None:
+    assert generate("--stop", folder=tmp_path) == (0, "no generator was running in the background\n")

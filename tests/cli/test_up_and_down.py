@@ -1,0 +1,33 @@
+"""Services that one command starts and others use, until they are told to stop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.application import start_headrace
+
+pytestmark = pytest.mark.services
+
+
+def test_up_is_used_by_others_until_down(tmp_path: Path) -> None:
+    environ = {"HEADRACE_HOME": str(tmp_path / ".headrace")}
+
+    def run(*arguments: str) -> str:
+        application = start_headrace(*arguments, environ=environ, folder=tmp_path)
+        assert application.wait() == 0, application.said()
+        return application.said()
+
+    assert "Kafka is ready on 127.0.0.1:" in run("up")
+    try:
+        said = run("generate", "lineage", "--rate", "0", "--count", "300")
+        assert "300 events are acknowledged by Kafka" in said
+        assert "Kafka is starting" not in said
+        status = json.loads(run("status", "lineage", "--json"))
+        assert (status["services"][0]["state"], status["streams"][0]["lag"]) == ("running", 300)
+        assert "Kafka" in run("logs", "kafka", "--lines", "500")
+    finally:
+        assert run("down") == "Kafka is stopped\n"
+    assert run("down") == "nothing was running\n"

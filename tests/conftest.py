@@ -1,0 +1,72 @@
+"""One broker and one Spark session for the whole test run; a lake for each test."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+from headrace.services.jars import resolve_jars
+from headrace.services.java import find_java_home
+from headrace.services.kafka import start_kafka, stop_kafka
+from headrace.services.spark import start_spark
+from headrace.settings import load_settings
+from tests.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+hypothesis_settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("headrace")
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap servers of the broker that all tests share."""
+    folder = tmp_path_factory.mktemp("broker")
+    settings = load_settings(flags={}, environ={}, folder=folder)
+    yield start_kafka(settings, detached=False, report=lambda sentence: None).bootstrap_servers
+    stop_kafka(settings)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The Spark session that all tests share which land in this process."""
+    folder = tmp_path_factory.mktemp("spark")
+    settings = load_settings(flags={"spark.master": "local[2]"}, environ={}, folder=folder)
+    session = start_spark(
+        settings,
+        java_home=find_java_home(os.environ, cache=settings.home / "java"),
+        jars=resolve_jars("spark", report=lambda sentence: None),
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def make_lake(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Lake]]:
+    """Makes this test's lake on a broker; processes that were started for it end with the test."""
+    made: list[Lake] = []
+
+    def make(servers: str) -> Lake:
+        topic = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")
+        made.append(Lake(tmp_path / "work", servers, topic))
+        made[-1].folder.mkdir(exist_ok=True)
+        return made[-1]
+
+    yield make
+    for lake in made:
+        for application in lake.applications:
+            application.end()
+
+
+@pytest.fixture
+def lake(make_lake: Callable[[str], Lake], broker: str) -> Lake:
+    """This test's lake, on the broker that all share."""
+    return make_lake(broker)

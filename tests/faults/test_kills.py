@@ -1,0 +1,80 @@
+"""The application, or a worker of it, dies at any point of a batch: the next run goes on, exactly once."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.runs.inspection import commits_of
+from tests.lake import Lake, check_exactly_once, send_lineage
+from tests.topics import Sent, make_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.services, pytest.mark.spark]
+
+PARTITIONS = 10
+FIRST, SECOND = 300, 12_000
+
+
+Landed = tuple[Lake, list[Sent], dict[tuple[int, int], dict[str, object]]]
+
+
+@pytest.fixture
+def landed(lake: Lake, spark: SparkSession) -> Landed:
+    """A lake with one checkpoint, and messages for a second one waiting."""
+    make_topic(lake.servers, lake.topic, partitions=PARTITIONS)
+    sent, good = send_lineage(lake, FIRST, seed=1, partitions=PARTITIONS)
+    lake.land(spark)
+    more, more_good = send_lineage(lake, SECOND, seed=2, partitions=PARTITIONS)
+    return lake, sent + more, good | more_good
+
+
+def checkpoints(lake: Lake) -> set[int]:
+    return {row["checkpoint_id"] for row in lake.rows("lineage.events", "checkpoint_id")}
+
+
+@pytest.mark.parametrize("place", ["plan", "read", "decode", "write", "log", "committing", "commit"])
+def test_the_application_is_killed(landed: Landed, place: str) -> None:
+    lake, sent, good = landed
+    died = lake.start("land", "lineage", "--once", HEADRACE_FAULT=f"kill-application@{place}")
+    assert died.wait() == -signal.SIGKILL, died.said()
+    committed = place in ("committing", "commit")
+    assert checkpoints(lake) == ({1, 2} if committed else {1})
+    orphans = names_logged(lake, "orphan")
+    assert bool(orphans) == (place in ("log", "committing")), "what was logged and not committed"
+    lake.run("land", "lineage", "--once")
+    check_exactly_once(lake, sent, good=good)
+    assert checkpoints(lake) == {1, 2}
+    if place == "log":
+        assert names_logged(lake, "orphan") >= orphans, "the log still names what the dead application wrote"
+    else:
+        assert not names_logged(lake, "orphan"), "its successor has committed the quarantine"
+
+
+def test_a_worker_is_killed_while_it_writes(landed: Landed) -> None:
+    lake, sent, good = landed
+    lake.run("land", "lineage", "--once", HEADRACE_FAULT="kill-worker@writing")
+    assert "Python worker exited unexpectedly" in spark_log(lake)
+    check_exactly_once(lake, sent, good=good)
+
+
+@pytest.mark.parametrize("place", ["write", "log"])
+def test_a_task_that_fails_is_tried_again(landed: Landed, place: str) -> None:
+    lake, sent, good = landed
+    lake.run("land", "lineage", "--once", HEADRACE_FAULT=f"fail-task@{place}")
+    assert f"a drill asked this task to fail at {place}" in spark_log(lake)
+    check_exactly_once(lake, sent, good=good)
+    assert not names_logged(lake, "orphan", "gone"), "the second attempt replaces the log of the first"
+
+
+def spark_log(lake: Lake) -> str:
+    return (lake.home / "logs" / "spark.log").read_text(encoding="utf-8", errors="replace")
+
+
+def names_logged(lake: Lake, *states: str) -> set[str]:
+    files = commits_of(lake.settings(), lake.pipeline(), checkpoint_id=None)
+    return {file.entry.s3_key for file in files if file.state in states}

@@ -1,0 +1,86 @@
+"""Refused rows reach the quarantine once, whoever settles them and however often."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from headrace.landing.columns import QUARANTINE, QUARANTINE_COLUMNS
+from headrace.landing.quarantine import read_settled, settle_quarantine
+from headrace.settings import load_settings
+from headrace.tables.catalog import ensure_table, open_catalog
+from headrace.tables.files import TableFiles, TableFormat
+from headrace.tables.ledger import Ledger
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> SqlCatalog:
+    return open_catalog(load_settings(flags={}, environ={}, folder=tmp_path))
+
+
+@pytest.fixture
+def quarantine(catalog: SqlCatalog, tmp_path: Path) -> Table:
+    return ensure_table(catalog, QUARANTINE, columns=QUARANTINE_COLUMNS, location=f"file://{tmp_path}/quarantine")
+
+
+def refuse(quarantine: Table, label: str, *offsets: int) -> str:
+    """Writes a file of refused rows; gives back where."""
+    table_format = TableFormat(quarantine.schema(), quarantine.spec())
+    files = TableFiles(table_format, folder=quarantine.location(), name=str(uuid.uuid4()))
+    rows = [{"stream": label, "offset": offset, "original_bytes": b"x"} for offset in offsets]
+    files.write(pa.Table.from_pylist(rows, schema=table_format.arrow_schema))
+    (file,) = files.close()
+    return file.file_path
+
+
+def held(catalog: SqlCatalog) -> list[tuple[str, int]]:
+    rows = catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
+    return sorted((row["stream"], row["offset"]) for row in rows)
+
+
+def test_files_of_several_streams_are_settled_in_one_snapshot(catalog: SqlCatalog, quarantine: Table) -> None:
+    ledgers = {
+        "p.a": Ledger(3, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1, 2), refuse(quarantine, "p.a", 7))),
+        "p.b": Ledger(1, {0: 5, 1: 6}, quarantine_files=(refuse(quarantine, "p.b", 4),)),
+        "p.c": Ledger(9, {0: 1}),
+    }
+    found = settle_quarantine(catalog, quarantine, ledgers)
+    assert held(catalog) == [("p.a", 1), ("p.a", 2), ("p.a", 7), ("p.b", 4)]
+    assert len(found.snapshots()) == 1
+    assert (read_settled(found, "p.b").checkpoint_id, read_settled(found, "p.b").offsets) == (1, {0: 5, 1: 6})
+    assert read_settled(found, "p.c").checkpoint_id == 0
+    assert len(settle_quarantine(catalog, found, ledgers).snapshots()) == 1
+
+
+def test_an_old_application_settles_what_its_successor_has_settled(catalog: SqlCatalog, quarantine: Table) -> None:
+    """It was stopped between its commit and its settling; the successor settled for it and has since refused more."""
+    stale = catalog.load_table(quarantine.name())
+    old = Ledger(3, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1),))
+    new = Ledger(4, {0: 20}, quarantine_files=(refuse(quarantine, "p.a", 15),))
+    quarantine = settle_quarantine(catalog, quarantine, {"p.a": old})
+    settle_quarantine(catalog, quarantine, {"p.a": new})
+    found = settle_quarantine(catalog, stale, {"p.a": old})
+    assert held(catalog) == [("p.a", 1), ("p.a", 15)]
+    assert read_settled(found, "p.a").checkpoint_id == 4
+
+
+def test_only_what_the_other_has_not_settled_is_added(catalog: SqlCatalog, quarantine: Table) -> None:
+    stale = catalog.load_table(quarantine.name())
+    a = Ledger(1, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1),))
+    b = Ledger(1, {0: 10}, quarantine_files=(refuse(quarantine, "p.b", 2),))
+    settle_quarantine(catalog, quarantine, {"p.a": a})
+    settle_quarantine(catalog, stale, {"p.a": a, "p.b": b})
+    assert held(catalog) == [("p.a", 1), ("p.b", 2)]
+
+
+def test_two_pipelines_settle_at_once(catalog: SqlCatalog, quarantine: Table) -> None:
+    stale = catalog.load_table(quarantine.name())
+    settle_quarantine(catalog, quarantine, {"p.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "p.a", 0),))})
+    found = settle_quarantine(catalog, stale, {"q.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "q.a", 0),))})
+    assert held(catalog) == [("p.a", 0), ("q.a", 0)]
+    assert (read_settled(found, "p.a").checkpoint_id, read_settled(found, "q.a").checkpoint_id) == (1, 1)

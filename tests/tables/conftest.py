@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from headrace.settings import load_settings
+from headrace.spec import Column, Primitive, TableName
+from headrace.tables.catalog import ensure_table, open_catalog
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> SqlCatalog:
+    """A real SQLite catalog of this test's own."""
+    return open_catalog(load_settings(flags={}, environ={}, folder=tmp_path))
+
+
+@pytest.fixture
+def table(catalog: SqlCatalog, tmp_path: Path) -> Table:
+    """An empty table with a column `n`."""
+    columns = (Column("n", Primitive("long")),)
+    return ensure_table(catalog, TableName("raw", "numbers"), columns=columns, location=f"file://{tmp_path}/numbers")

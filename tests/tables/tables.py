@@ -1,0 +1,37 @@
+"""Small Iceberg tables, and what others do to them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from headrace.tables.files import TableFiles, TableFormat
+
+
+def write_files(table: Table, *, rows: int, first: int = 0) -> Sequence[DataFile]:
+    """Writes a data file of `n = first, first + 1, …` that no snapshot refers to yet."""
+    table_format = TableFormat(table.schema(), table.spec())
+    files = TableFiles(table_format, folder=f"{table.location()}/output", name=str(uuid.uuid4()))
+    files.write(pa.table({"n": pa.array(range(first, first + rows), pa.int64())}, schema=table_format.arrow_schema))
+    return files.close()
+
+
+def add_files(table: Table, *, rows: int = 2) -> Table:
+    """Appends rows as someone would who knows nothing of ledgers, such as a compaction."""
+    table.append(pa.table({"n": pa.array([-1] * rows, pa.int64())}))
+    return table
+
+
+def roll_back(catalog: SqlCatalog, table: Table, snapshot_id: int) -> Table:
+    fresh = catalog.load_table(table.name())
+    fresh.manage_snapshots().set_current_snapshot(snapshot_id).commit()
+    return catalog.load_table(table.name())
+
+
+def numbers(catalog: SqlCatalog, table: Table) -> list[int]:
+    return sorted(catalog.load_table(table.name()).scan().to_arrow()["n"].to_pylist())

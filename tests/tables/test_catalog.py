@@ -1,0 +1,95 @@
+"""Tables are made, and widened when their pipeline's schema grows."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from headrace.errors import SpecError
+from headrace.settings import load_settings
+from headrace.spec import TableName
+from headrace.tables.catalog import ensure_table, load_table, open_catalog
+from tests.landing.streams import json_stream
+
+NAME = TableName("raw", "things")
+
+
+def ensure(catalog: SqlCatalog, folder: Path, ddl: str) -> Table:
+    return ensure_table(catalog, NAME, columns=json_stream(ddl).columns, location=f"file://{folder}/things")
+
+
+def test_a_table_is_made_once(catalog: SqlCatalog, tmp_path: Path) -> None:
+    assert load_table(catalog, NAME) is None
+    made = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<a: STRING>")
+    again = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<a: STRING>")
+    assert made.metadata.table_uuid == again.metadata.table_uuid
+    assert made.metadata_location == again.metadata_location, "nothing is committed where nothing changes"
+    assert made.properties["write.parquet.compression-codec"] == "zstd"
+    assert made.metadata.format_version == 2
+
+
+def test_columns_are_added_at_the_end_and_nothing_is_dropped(catalog: SqlCatalog, tmp_path: Path) -> None:
+    ensure(catalog, tmp_path, "id INT, old STRING, s STRUCT<a: STRING>")
+    table = ensure(catalog, tmp_path, "new DATE, id BIGINT, s STRUCT<b: INT, a: STRING>")
+    types = {field.name: str(field.field_type) for field in table.schema().fields}
+    assert list(types) == ["id", "old", "s", "new"]
+    assert (types["id"], types["new"], types["old"]) == ("long", "date", "string")
+    assert str(types["s"]).index(" a: ") < str(types["s"]).index(" b: ")
+
+
+def test_a_column_that_is_no_longer_named_becomes_optional(catalog: SqlCatalog, tmp_path: Path) -> None:
+    ensure(catalog, tmp_path, "id INT NOT NULL, gone STRING NOT NULL, s STRUCT<a: INT NOT NULL, b: INT>")
+    table = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<b: INT>")
+    schema = table.schema()
+    assert [schema.find_field(name).required for name in ("id", "gone", "s.a")] == [True, False, False]
+
+
+def test_a_column_that_was_required_and_may_now_be_absent(catalog: SqlCatalog, tmp_path: Path) -> None:
+    ensure(catalog, tmp_path, "id INT NOT NULL")
+    assert not ensure(catalog, tmp_path, "id INT").schema().find_field("id").required
+
+
+def test_a_required_column_that_comes_later_is_optional_in_the_table(catalog: SqlCatalog, tmp_path: Path) -> None:
+    """Rows that are there already have no value for it."""
+    ensure(catalog, tmp_path, "id INT")
+    assert not ensure(catalog, tmp_path, "id INT, later STRING NOT NULL").schema().find_field("later").required
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("v BIGINT", "v INT"), ("v DOUBLE", "v FLOAT"), ("v DECIMAL(9,2)", "v DECIMAL(5,2)")]
+)
+def test_a_type_is_never_narrowed(catalog: SqlCatalog, tmp_path: Path, before: str, after: str) -> None:
+    made = ensure(catalog, tmp_path, before)
+    assert ensure(catalog, tmp_path, after).metadata_location == made.metadata_location
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("id INT", "id STRING"),
+        ("v DECIMAL(9,2)", "v DECIMAL(9,3)"),
+        ("s STRING", "s ARRAY<STRING>"),
+        ("s STRUCT<a: INT>", "s INT"),
+    ],
+)
+def test_a_type_that_can_not_be_widened_is_an_error(catalog: SqlCatalog, tmp_path: Path, before: str, after: str) -> None:
+    made = ensure(catalog, tmp_path, before)
+    with pytest.raises(SpecError, match=r"raw\.things can't become what the schema says") as raised:
+        ensure(catalog, tmp_path, after)
+    assert "can only widen" in raised.value.next_step
+    assert catalog.load_table(str(NAME)).metadata_location == made.metadata_location
+
+
+def test_two_applications_that_start_at_once(tmp_path: Path) -> None:
+    """Each has its own catalog on one database; both find the same table."""
+
+    def start(number: int) -> str:
+        catalog = open_catalog(load_settings(flags={}, environ={}, folder=tmp_path))
+        return str(ensure(catalog, tmp_path, "id INT").metadata.table_uuid)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(start, range(4)))) == 1
