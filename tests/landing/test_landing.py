@@ -19,7 +19,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from headrace.errors import GapError, SpecError, UnavailableError
 from headrace.landing.commit_log import read_log
 from headrace.runs.inspection import list_streams
-from headrace.sources.encode import encoder_of
 from headrace.tables import append
 from headrace.tables.ledger import read_ledger
 from headrace.tables.storage import local_path
