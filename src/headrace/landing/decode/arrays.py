@@ -20,7 +20,10 @@ MICROSECONDS: dict[EpochUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 EARLIEST = (datetime(1, 1, 1, tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 _UTC = pa.timestamp("us", "UTC")
-_ISO = re.compile(r"[+-]?\d{4,6}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
+_ISO = re.compile(
+    r"[+-]?\d{4,6}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])"
+    r"(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
 _DOES_NOT_FIT = (pa.ArrowException, OverflowError, ValueError, TypeError)
 LATEST = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 
@@ -69,24 +72,28 @@ def dates() -> Builder:
 def moments(unit: EpochUnit, *, zoned: bool) -> Builder:
     """Builds timestamps from ISO 8601 strings and epoch numbers, in UTC and to the microsecond. No offset means UTC."""
     target = pa.timestamp("us", "UTC") if zoned else pa.timestamp("us")
-    slowly = _splitting(partial(_moments, factor=MICROSECONDS[unit], target=target))
+    cast = partial(_with_offsets, target=target)
+    cast_or_split = _splitting(cast)
+    convert_or_split = _splitting(partial(_moments, factor=MICROSECONDS[unit], target=target))
 
     def build(values: Sequence[object], bad: list[int]) -> pa.Array:
         try:
-            return _with_offsets(pa.array(values, pa.string()), target)
+            return cast(values)
         except _DOES_NOT_FIT:
             pass
-        # What is no time at all is left out first: the way that is kind to every spelling of a time is twenty times slower.
+        # What is no time at all is left out first: the ways that are kind to every spelling of a time are many times slower.
         odd = [index for index, value in enumerate(values) if isinstance(value, str) and not _ISO.fullmatch(value)]
         if odd:
             bad += odd
             out = set(odd)
             values = [None if index in out else value for index, value in enumerate(values)]
             try:
-                return _with_offsets(pa.array(values, pa.string()), target)
+                return cast(values)
             except _DOES_NOT_FIT:
                 pass
-        return slowly(values, bad)
+        if all(value is None or isinstance(value, str) for value in values):
+            return cast_or_split(_spelled_alike(pa.array(values, pa.string())), bad)
+        return convert_or_split(values, bad)
 
     return build
 
@@ -112,8 +119,6 @@ def _splitting(build: _Build) -> Builder:
 
 
 def _moments(values: Sequence[object], *, factor: int, target: pa.DataType) -> pa.Array:
-    if all(value is None or isinstance(value, str) for value in values):
-        return _texts(pa.array(values, pa.string()), target)
     return pa.array([_moment(value, factor=factor) for value in values], pa.int64()).cast(target)
 
 
@@ -122,7 +127,7 @@ def _moment(value: object, *, factor: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, str):
-        micros = _texts(pa.array([value], pa.string()), _UTC).cast(pa.int64())[0].as_py()
+        micros = _with_offsets(_spelled_alike(pa.array([value], pa.string())), _UTC).cast(pa.int64())[0].as_py()
     elif isinstance(value, int):
         micros = value * factor
     else:
@@ -132,18 +137,18 @@ def _moment(value: object, *, factor: int) -> int | None:
     return int(micros)
 
 
-def _with_offsets(texts: pa.Array, target: pa.DataType) -> pa.Array:
+def _with_offsets(texts: Sequence[object] | pa.Array, target: pa.DataType) -> pa.Array:
     """Casts ISO strings that all say their offset, in one go."""
-    return in_calendar(texts.cast(_UTC)).cast(target)
+    return in_calendar(pa.array(texts, pa.string()).cast(_UTC)).cast(target)
 
 
-def _texts(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """Casts ISO strings of every kind: digits past the microsecond are cut off, and a time without an offset is UTC."""
+def _spelled_alike(texts: pa.Array) -> pa.Array:
+    """Gives every ISO string its offset: digits past the microsecond are cut off, and a time without an offset is UTC."""
     cut = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     has_offset = pc.match_substring_regex(cut, r"(Z|[+-]\d{2}(:?\d{2})?)$")
     has_time = pc.match_substring_regex(cut, r"\d{2}:\d{2}")
     marked = pc.if_else(pc.and_(has_time, pc.invert(has_offset)), pc.binary_join_element_wise(cut, "Z", ""), cut)
-    return _with_offsets(pc.if_else(has_time, marked, pc.binary_join_element_wise(cut, "T00:00:00Z", "")), target)
+    return pc.if_else(has_time, marked, pc.binary_join_element_wise(cut, "T00:00:00Z", ""))
 
 
 def in_calendar(array: pa.Array) -> pa.Array:
