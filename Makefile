@@ -18,7 +18,7 @@ setup: $(STAMP) ## install Python packages, Java and the jars, once
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
 	  || { echo "Headrace needs Python 3.10 to 3.13, and $(PYTHON) is $$($(PYTHON) --version). Try: make setup PYTHON=python3.12"; exit 1; }
-	@echo "Setting up $(VENV) (once, 1 to 2 minutes)"
+	@echo "Setting up $(VENV) (once, 2 to 3 minutes)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(RUN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .

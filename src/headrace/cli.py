@@ -207,7 +207,7 @@ def generate(
 @app.command()
 def land(
     pipeline: PipelineName,
-    once: Annotated[bool, typer.Option("--once", help="land all there is, then stop")] = False,
+    once: Annotated[bool, typer.Option("--once", help="land all there is now, then stop")] = False,
     accept_gaps: Annotated[bool, typer.Option("--accept-gaps", help="go on past offsets that Kafka has deleted")] = False,
     take_over: TakeOver = False,
 ) -> None:
@@ -301,7 +301,7 @@ def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool) -> None:
     with (
         landing_session(settings, pipeline, report=_say, take_over=take_over) as session,
         stop_on_signals() as stop,
-        live_board(out, title=f"{pipeline.name}, live") as board,
+        live_board(out, title=pipeline.name if once else f"{pipeline.name}, live") as board,
     ):
         for label, (partition, start, end) in session.lander.accept_gaps() if accept_gaps else ():
             board.report(f"{label}: gap accepted and recorded: partition {partition}, offsets {start} to {end - 1}")

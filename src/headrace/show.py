@@ -107,7 +107,8 @@ def show_commits(console: Console, files: Sequence[LoggedFile], *, as_json: bool
         )
     console.print(table)
     committed = sum(file.state == "committed" for file in files)
-    console.print(f"{len(files)} files: {committed} committed, {len(files) - committed} orphan or gone", highlight=False)
+    noun = "file" if len(files) == 1 else "files"
+    console.print(f"{len(files)} {noun}: {committed} committed, {len(files) - committed} orphan or gone", highlight=False)
 
 
 def show_status(console: Console, services: Sequence[ServiceStatus], streams: Sequence[StreamStatus], *, as_json: bool) -> None:

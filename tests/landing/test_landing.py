@@ -353,3 +353,16 @@ def test_spark_sql_reads_the_tables(lake: Lake, spark: SparkSession) -> None:
     assert sorted(base64.b64decode(row[0]) for row in refused) == sorted(
         value for value in values if value and len(value) == 20
     )
+
+
+def test_once_ends_although_more_keeps_coming(lake: Lake, spark: SparkSession) -> None:
+    make_topic(lake.servers, lake.topic, partitions=10)
+    produce(lake.servers, lake.topic, lineage_values(100, seed=1), partitions=10)
+    lander = lake.lander()
+    ends = lander.ends()
+    produce(lake.servers, lake.topic, lineage_values(50, seed=2), partitions=10)
+    batch = lander.land_batch(spark.sparkContext, until=ends)
+    assert batch is not None
+    assert [(part.rows, part.bad) for part in batch.landed] == [(100, 0)]
+    assert lander.land_batch(spark.sparkContext, until=ends) is None
+    assert lake.verify()[0].waiting == 50

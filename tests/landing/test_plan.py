@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import GapError, TopicResetError
 from headrace.landing.batch import Range
-from headrace.landing.plan import Bounds, accept_gaps, limit_ranges, pack_ranges, ranges_to_land
+from headrace.landing.plan import Bounds, accept_gaps, end_at, limit_ranges, pack_ranges, ranges_to_land
 from headrace.tables.ledger import Ledger
 
 ranges = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5) | st.integers(0, 20)), max_size=30).map(
@@ -97,3 +97,10 @@ def test_deleted_offsets_are_a_gap_that_is_named_and_can_be_accepted() -> None:
 def test_a_topic_that_is_shorter_than_what_was_landed_stops() -> None:
     with pytest.raises(TopicResetError, match="partition 1 ends at offset 3, but offsets up to 4 were landed"):
         ranges_to_land("t", Ledger(offsets={1: 5}), {1: Bounds(0, 3)})
+
+
+def test_ranges_end_where_they_are_told_to() -> None:
+    ranges = (Range("t", 0, 5, 20), Range("t", 1, 5, 20), Range("t", 2, 5, 20), Range("u", 0, 5, 20))
+    until = {("t", 0): 10, ("t", 1): 3, ("t", 2): 99}
+    assert end_at(ranges, until) == (Range("t", 0, 5, 10), Range("t", 1, 5, 5), Range("t", 2, 5, 20), Range("u", 0, 5, 5))
+    assert end_at(ranges, None) == ranges

@@ -28,7 +28,7 @@ from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
 from headrace.landing.columns import QUARANTINE, QUARANTINE_COLUMNS, landed_columns
 from headrace.landing.faults import reach
 from headrace.landing.places import Places, places_of
-from headrace.landing.plan import Bounds, accept_gaps, limit_ranges, pack_ranges, ranges_to_land
+from headrace.landing.plan import Bounds, accept_gaps, end_at, limit_ranges, pack_ranges, ranges_to_land
 from headrace.landing.quarantine import paths_of, read_settled, settle_quarantine
 from headrace.landing.task import run_tasks
 from headrace.landing.task_errors import explain_failure
@@ -120,11 +120,22 @@ class Lander:
             accepted += [(stream.label, gap) for gap in gaps]
         return tuple(accepted)
 
-    def land_batch(self, spark: SparkContext) -> Batch | None:
-        """Lands what has arrived, up to the batch's limit; gives back None if there is nothing to land."""
+    def ends(self) -> Mapping[tuple[str, int], int]:
+        """Gives back how far each partition reaches now."""
+        return {
+            (stream.stream.topic, partition): there.high
+            for stream, bounds in self._bounds()
+            for partition, there in bounds.items()
+        }
+
+    def land_batch(self, spark: SparkContext, *, until: Mapping[tuple[str, int], int] | None = None) -> Batch | None:
+        """Lands what has arrived, up to the batch's limit; gives back None if there is nothing to land.
+
+        With `until`, what came after those ends is left for later.
+        """
         started = time.monotonic()
         self._finish_commits()
-        ranges, behind = self._plan()
+        ranges, behind = self._plan(until)
         if not ranges:
             return None
         reach("plan")
@@ -151,12 +162,13 @@ class Lander:
         )
         return LandingStream(stream, f"{pipeline.name}.{stream.name}", table, places, read_ledger(table))
 
-    def _plan(self) -> tuple[tuple[Range, ...], int]:
+    def _plan(self, until: Mapping[tuple[str, int], int] | None) -> tuple[tuple[Range, ...], int]:
         """Step 1. A stream that can't go on is stopped, and the others go on without it."""
         ranges: list[Range] = []
         for stream, bounds in self._bounds():
             try:
-                ranges += [part for part in ranges_to_land(stream.stream.topic, stream.ledger, bounds) if part.size]
+                parts = ranges_to_land(stream.stream.topic, stream.ledger, bounds)
+                ranges += [part for part in end_at(parts, until) if part.size]
                 stream.stopped = None
                 # An empty partition is in the ledger too: what Kafka deletes of it before it is landed is a gap like any other.
                 first = {partition: there.low for partition, there in bounds.items()}

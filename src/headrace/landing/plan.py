@@ -57,6 +57,14 @@ def accept_gaps(ledger: Ledger, bounds: Mapping[int, Bounds]) -> Ledger:
     return replace(ledger, offsets=moved, gaps=(*ledger.gaps, *gaps))
 
 
+def end_at(ranges: Sequence[Range], until: Mapping[tuple[str, int], int] | None) -> tuple[Range, ...]:
+    """Gives back the ranges up to `until`, which has an end for each topic and partition; None has no end."""
+    if until is None:
+        return tuple(ranges)
+    ends = [until.get((part.topic, part.partition), part.start) for part in ranges]
+    return tuple(replace(part, end=max(part.start, min(part.end, end))) for part, end in zip(ranges, ends, strict=True))
+
+
 def limit_ranges(ranges: Sequence[Range], *, most: int) -> tuple[Range, ...]:
     """Gives back the ranges cut to `most` messages in all, each topic and partition keeping its share."""
     total = sum(part.size for part in ranges)

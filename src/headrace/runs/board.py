@@ -63,11 +63,14 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
         live.update(_draw(rows, behind, title))
 
     with Live(_draw(rows, behind, title), console=console, refresh_per_second=4) as live:
-        yield Board(
-            report=lambda sentence: console.print(sentence, highlight=False, markup=False),
-            landed=landed,
-            idle=lambda: live.update(_draw(rows, behind, title)),
-        )
+        try:
+            yield Board(
+                report=lambda sentence: console.print(sentence, highlight=False, markup=False),
+                landed=landed,
+                idle=lambda: live.update(_draw(rows, behind, title)),
+            )
+        finally:
+            live.update(_draw(rows, behind, title, running=False))
 
 
 def lines(console: Console) -> Board:
@@ -88,8 +91,8 @@ def lines(console: Console) -> Board:
     )
 
 
-def _draw(rows: dict[str, _Row], behind: int, title: str) -> Table:
-    table = Table(title=title, title_justify="left", caption="Ctrl-C stops it", caption_justify="left")
+def _draw(rows: dict[str, _Row], behind: int, title: str, *, running: bool = True) -> Table:
+    table = Table(title=title, title_justify="left", caption="Ctrl-C stops it" if running else None, caption_justify="left")
     table.add_column("stream")
     for column in ("rows", "rows/s", "bad", "checkpoint", "last batch"):
         table.add_column(column, justify="right")
@@ -99,7 +102,7 @@ def _draw(rows: dict[str, _Row], behind: int, title: str) -> Table:
             label, f"{row.rows:,}", f"{row.rate(now):,.0f}", f"{row.bad:,}", str(row.checkpoint_id), f"{row.seconds:.2f} s"
         )
     if not rows:
-        table.add_row("waiting for events", "", "", "", "", "")
-    elif behind:
+        table.add_row("nothing landed yet" if running else "nothing to land", "", "", "", "", "")
+    elif behind and running:
         table.caption = f"{behind:,} messages behind; Ctrl-C stops it"
     return table

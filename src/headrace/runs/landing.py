@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
@@ -86,17 +86,20 @@ def land(
     report: Report,
     idle: Callable[[], None] = lambda: None,
 ) -> None:
-    """Lands batch after batch until `stop` is set, or with `once` until nothing is left.
+    """Lands batch after batch until `stop` is set, or with `once` until all is landed that was there at its start.
 
     A stream that can't go on stops alone; its error is raised when the others are done. When Kafka or the catalog is away,
     landing waits and says so; with `once` it gives up after a minute.
     """
     waited = 0.0
+    until: Mapping[tuple[str, int], int] | None = None
     told: set[str] = set()
     while not stop.is_set():
         started = time.monotonic()
         try:
-            batch = session.lander.land_batch(session.spark.sparkContext)
+            if once and until is None:
+                until = session.lander.ends()
+            batch = session.lander.land_batch(session.spark.sparkContext, until=until)
         except RetryableError as error:
             if once and waited >= _PATIENCE_ONCE_SECONDS:
                 raise
