@@ -62,5 +62,5 @@ def test_end_of_a_log(settings: Settings, lines: int) -> None:
 def test_log_that_is_not_there(settings: Settings) -> None:
     with pytest.raises(ServiceError, match="never started here"):
         read_log(settings, "kafka", 10)
-    with pytest.raises(ServiceError, match="Services are: kafka"):
+    with pytest.raises(ServiceError, match="Logs are: kafka, spark"):
         read_log(settings, "postgres", 10)
