@@ -54,7 +54,8 @@ def test_commits(shown: tuple[Lake, str]) -> None:
     offsets = {partition: span for file in files for partition, span in file["offsets"].items()}
     assert offsets == {str(partition): [0, EVENTS // 10 - 1] for partition in range(10)}
     assert json.loads(lake.run("commits", "lineage", "--checkpoint", "5", "--json")) == []
-    assert f"{len(files)} files: {len(files)} committed, 0 orphan or gone" in lake.run("commits", "lineage")
+    noun = "file" if len(files) == 1 else "files"
+    assert f"{len(files)} {noun}: {len(files)} committed, 0 orphan or gone" in lake.run("commits", "lineage")
 
 
 def verify(lake: Lake) -> tuple[int, dict[str, int], str]:
