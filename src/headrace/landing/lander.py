@@ -13,7 +13,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -79,7 +79,6 @@ class Batch:
     landed: tuple[Landed, ...]
     seconds: float
     behind: int
-    stopped: Mapping[str, LandingError] = field(default_factory=dict)
 
 
 class Lander:
@@ -144,7 +143,7 @@ class Lander:
         results = self._run(spark, active, ranges)
         landed = self._commit(active, ranges, results)
         reach("commit")
-        return Batch(landed, time.monotonic() - started, behind, self.stopped)
+        return Batch(landed, time.monotonic() - started, behind)
 
     @property
     def stopped(self) -> Mapping[str, LandingError]:
