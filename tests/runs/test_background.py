@@ -15,6 +15,7 @@ from headrace.services.status import list_services, read_log
 from headrace.settings import Settings, load_settings
 from headrace.sources.generators import Rate
 from headrace.spec import Pipeline, load_pipeline
+from tests.waiting import wait_until
 
 PIPELINE = """\
 name: mine
@@ -69,7 +70,8 @@ def test_each_is_a_process_with_its_share_of_the_rate(settings: Settings, pipeli
     start(settings, pipeline, rate=Rate(8.0, count=100, seed=7))
     pids = running(settings)
     assert set(pids) == {"generate-mine.fast", "generate-mine.slow"}
-    told = {name: psutil.Process(pid).cmdline()[4:] for name, pid in pids.items()}
+    # A process that was just started has no arguments for a moment.
+    told = {name: wait_until(psutil.Process(pid).cmdline, what=f"the arguments of {name}")[4:] for name, pid in pids.items()}
     assert told["generate-mine.fast"] == ["mine.fast", "--rate", "8.0", "--count", "100", "--seed", "7"]
     assert told["generate-mine.slow"] == ["mine.slow", "--rate", "2.0", "--count", "25", "--seed", "7"]
     assert [one.address for one in list_services(settings) if one.name in pids] == [None, None]
