@@ -8,14 +8,15 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from headrace.landing.batch import Messages
-from headrace.landing.columns import landed_columns
-from headrace.landing.decode import Decoded, Decoder, decoder_of
+from headrace.landing.decode import Block, Decoded, Decoder, decoder_of
+from headrace.landing.records import Messages, RecordBatch, Records, split_messages
 from headrace.spec.avro import parse_avro
+from headrace.spec.columns import landed_columns
 from headrace.spec.ddl import parse_ddl
 from headrace.spec.pipeline import EpochUnit, EventTime, Stream, TableName
 from headrace.spec.problems import Place, Problems
 from headrace.tables.schema import iceberg_schema
+from tests.landing.stored import MOMENT, Stored, batch_of
 
 NAME = TableName("raw", "things")
 
@@ -48,20 +49,38 @@ def rows_of(decoded: Decoded) -> list[dict[str, Any]]:
 
 
 def decode(stream: Stream, values: Sequence[bytes | None]) -> tuple[list[dict[str, Any]], dict[int, str]]:
-    """Gives back the rows and the reasons, and checks that no message got lost on the way."""
-    decoded = decoder_for(stream).decode(list(values))
+    """Gives back the rows and the reasons.
+
+    Checks that no message got lost on the way, and that stored records are decoded to the same, or not at once.
+    """
+    decoder = decoder_for(stream)
+    decoded = decoder.decode(list(values))
     assert sorted([*decoded.rows, *decoded.bad]) == list(range(len(values)))
     assert all(len(column) == len(decoded.rows) for column in decoded.columns.values())
+    for key in (None, b"key"):
+        block = decode_stored(decoder, values, key=key) if values else None
+        if block is not None:
+            assert not decoded.bad
+            assert block.places["offset"].to_pylist() == list(range(len(values)))
+            assert rows_of(Decoded(block.columns, decoded.rows, {})) == rows_of(decoded)
     return rows_of(decoded), dict(decoded.bad)
 
 
+def decode_stored(decoder: Decoder, values: Sequence[bytes | None], *, key: bytes | None = None) -> Block | None:
+    """Gives back what becomes of the values if they are stored records of one batch."""
+    return decoder.decode_block([batch_of([Stored(value, offset, key=key) for offset, value in enumerate(values)])])
+
+
 def messages_of(values: Sequence[bytes | None], *, timestamps: Sequence[int] | None = None) -> Messages:
-    count = len(values)
-    return Messages(
-        topic="things",
-        values=list(values),
-        partitions=[0] * count,
-        offsets=list(range(count)),
-        timestamps=list(timestamps or [1_771_963_198_501] * count),
-        bytes=sum(len(value or b"") for value in values),
-    )
+    """Gives back the values as messages of one batch."""
+    times = timestamps or [MOMENT] * len(values)
+    stored = [Stored(value, offset, time) for offset, (value, time) in enumerate(zip(values, times, strict=True))]
+    (messages,) = split_messages(records_of_topic(batch_of(stored, times=0)), rows=len(values))
+    return messages
+
+
+def records_of_topic(*batches: RecordBatch) -> Records:
+    records = Records("things")
+    for batch in batches:
+        records.add(batch)
+    return records

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from headrace.landing.decode import decoder_of
 from headrace.landing.decode.avro import AvroDecoder
 from headrace.spec.pipeline import Stream
-from tests.landing.streams import avro_stream, decode, decoder_for, rows_of, schema_of
+from tests.landing.stored import Stored, encode_record
+from tests.landing.streams import avro_stream, decode, decode_stored, decoder_for, rows_of, schema_of
 
 UTC = timezone.utc
 
@@ -115,6 +116,21 @@ def test_a_message_that_lacks_what_the_next_has_too_much() -> None:
     rows, bad = decode(avro_stream(LINEAGE), values)
     assert sorted(bad) == [1, 2]
     assert len(rows) == 2
+    assert decode_stored(decoder_for(avro_stream(LINEAGE)), values) is None
+
+
+def test_a_message_that_borrows_from_the_frame_of_the_next() -> None:
+    """A string that is longer than its message takes in the frame of the next record, and its own missing number is in there.
+
+    The first row reads well, and so do all that follow if the last record gives back what was taken.
+    """
+    decoder = decoder_for(avro_stream(LINEAGE))
+    frame = encode_record(Stored(b"", 1))
+    for taken in range(1, 40):
+        first = zigzag(taken) + b"a"
+        last = b"a" * 40 + zigzag(1)
+        assert decode_stored(decoder, [first, last, event(1)]) is None, taken
+        assert decode_stored(decoder, [first, frame + last]) is None, taken
 
 
 def test_numbers_that_are_longer_than_they_must_be_are_the_same_numbers() -> None:
@@ -264,7 +280,10 @@ def test_many_at_once_is_taken_for_good_messages(wanted: list[dict[str, Any]]) -
     """Else every batch would go the slow way, and the tests that compare both ways would compare one with itself."""
     decoder = decoder_for(avro_stream(FLAT))
     assert isinstance(decoder, AvroDecoder)
-    assert decoder._decode_block([encode(FLAT, one) for one in wanted]) is not None
+    values = [encode(FLAT, one) for one in wanted]
+    assert decoder._decode_values(values) is not None
+    assert decode_stored(decoder, values) is not None
+    assert decode_stored(decoder, values, key=b"key") is not None
 
 
 def read_strictly(avsc: str, value: bytes) -> dict[str, Any] | None:
@@ -311,6 +330,7 @@ def test_damage_never_becomes_a_wrong_row(wanted: list[dict[str, Any]], hits: li
         index = message % len(values)
         at %= len(values[index]) + 1
         values[index] = values[index][:at] + instead + values[index][at + cut :]
+    decode(avro_stream(PLAIN), values)
     decoded = decoder_for(avro_stream(PLAIN)).decode(list(values))
     assert sorted([*decoded.rows, *decoded.bad]) == list(range(len(values)))
     found = dict(zip(decoded.rows, rows_of(decoded), strict=True))

@@ -19,7 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from headrace.errors import GapError, SpecError, UnavailableError
 from headrace.landing.commit_log import read_log
 from headrace.runs.inspection import list_streams
-from headrace.tables import append
+from headrace.tables import commit as commit_module
 from headrace.tables.ledger import read_ledger
 from headrace.tables.storage import local_path
 from tests.lake import Lake, check_exactly_once, check_verified
@@ -310,7 +310,7 @@ def test_a_catalog_that_goes_away_and_comes_back(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str, done: bool
 ) -> None:
     """With `done`, the last try came through and only its answer was lost: the same application finds out and goes on."""
-    monkeypatch.setattr(append, "_TRIES", 2)
+    monkeypatch.setattr(commit_module, "_TRIES", 2)
     make_topic(lake.servers, lake.topic)
     sent = produce(lake.servers, lake.topic, lineage_values(100, seed=1, bad_every=10))
     lander = lake.lander()

@@ -10,12 +10,11 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from headrace.landing.columns import QUARANTINE, QUARANTINE_COLUMNS
-from headrace.landing.quarantine import read_settled, settle_quarantine
 from headrace.settings import load_settings
 from headrace.tables.catalog import ensure_table, open_catalog
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.ledger import Ledger
+from headrace.tables.quarantine import QUARANTINE, QUARANTINE_COLUMNS, read_settled, settle_quarantine
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from headrace.landing.columns import QUARANTINE_COLUMNS
 from headrace.landing.rows import quarantine_rows, split_bad_rows
 from headrace.spec.pipeline import EventTime, Stream
+from headrace.tables.quarantine import QUARANTINE_COLUMNS
 from headrace.tables.schema import iceberg_schema
 from tests.landing.streams import avro_stream, decoder_for, json_stream, messages_of, schema_of
 from tests.landing.test_avro_decoder import LINEAGE, encode

@@ -11,7 +11,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table import Table
 
 from headrace.errors import TakenOverError, UnavailableError
-from headrace.tables import append
+from headrace.tables import commit as commit_module
 from headrace.tables.append import append_checkpoint
 from headrace.tables.ledger import Ledger, read_ledger
 from tests.tables.tables import add_files, numbers, roll_back, write_files
@@ -19,7 +19,7 @@ from tests.tables.tables import add_files, numbers, roll_back, write_files
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append, "_FIRST_WAIT_SECONDS", 0.0001)
+    monkeypatch.setattr(commit_module, "_FIRST_WAIT_SECONDS", 0.0001)
 
 
 def commit(catalog: SqlCatalog, table: Table, *, rows: int = 3, first: int = 0, writer: str = "me") -> Table:

@@ -65,22 +65,3 @@ class StreamResult:
     files: Sequence[DataFile]
     quarantine_files: Sequence[DataFile]
     extras: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass
-class Messages:
-    """Messages of one topic, as columns: `values[i]` is what stood at `offsets[i]` of `partitions[i]`."""
-
-    topic: str
-    values: list[bytes | None]
-    partitions: list[int]
-    offsets: list[int]
-    timestamps: list[int]
-    bytes: int = 0
-
-    @staticmethod
-    def empty(topic: str) -> Messages:
-        return Messages(topic, [], [], [], [])
-
-    def __len__(self) -> int:
-        return len(self.values)

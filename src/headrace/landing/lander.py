@@ -25,19 +25,19 @@ from pyiceberg.table import Table
 
 from headrace.errors import LandingError, UnavailableError
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
-from headrace.landing.columns import QUARANTINE, QUARANTINE_COLUMNS, landed_columns
-from headrace.landing.faults import reach
 from headrace.landing.places import Places, places_of
 from headrace.landing.plan import Bounds, accept_gaps, end_at, limit_ranges, pack_ranges, ranges_to_land
-from headrace.landing.quarantine import paths_of, read_settled, settle_quarantine
 from headrace.landing.task import run_tasks
 from headrace.landing.task_errors import explain_failure
+from headrace.services.faults import reach
 from headrace.services.topics import ensure_topics, list_bounds, list_partitions
 from headrace.settings import Settings
+from headrace.spec.columns import landed_columns
 from headrace.spec.pipeline import Pipeline, Stream
 from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.ledger import Ledger, read_ledger, was_rolled_back
+from headrace.tables.quarantine import QUARANTINE, open_quarantine, paths_of, read_settled, settle_quarantine
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -92,9 +92,7 @@ class Lander:
         self._admin = admin
         self._consumer = tuple(sorted(consumer.items()))
         ensure_topics(admin, {stream.topic: stream.partitions for stream in pipeline.streams})
-        self._quarantine = ensure_table(
-            catalog, QUARANTINE, columns=QUARANTINE_COLUMNS, location=table_location(settings, QUARANTINE)
-        )
+        self._quarantine = open_quarantine(catalog, settings)
         self.streams = tuple(self._open(pipeline, stream) for stream in pipeline.streams)
         self._settle()
         self._partitions: Mapping[str, Sequence[int]] = {}

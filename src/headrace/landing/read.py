@@ -1,165 +1,96 @@
-"""Step 2, read: the messages of some ranges, from Kafka, in chunks.
+"""Step 2, read: the records of some ranges, from Kafka, in chunks.
 
-The consumer lives as long as the Python worker that holds it. It keeps its partitions between batches, so that what the next
-batch will ask for is often already here.
+The reader lives as long as the Python worker that holds it, with its connections.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-
 from headrace.errors import UnavailableError
-from headrace.landing.batch import Messages, Range
+from headrace.landing.batch import Range
+from headrace.landing.records import AwayError, FetchClient, Fetched, Position, Records, next_offset, split_batches
 
-CHUNK_BYTES = 8 * 1024 * 1024
-_CONSUME_ROWS = 1_000
-_WAIT_SECONDS = 0.05
-_EARLY_ROWS = 2_000
+CHUNK_BYTES = 4 * 1024 * 1024
 _PATIENCE_SECONDS = 60.0
-_PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT)
-_Key = tuple[str, int]
-
-_READER = {
-    "group.id": "headrace",
-    "enable.auto.commit": "false",
-    "enable.auto.offset.store": "false",
-    "auto.offset.reset": "error",
-    "enable.partition.eof": "true",
-    "isolation.level": "read_committed",
-    "check.crcs": "true",
-    "fetch.wait.max.ms": "20",
-    "fetch.error.backoff.ms": "5",
-    "fetch.queue.backoff.ms": "5",
-    "queued.max.messages.kbytes": "4096",
-    "fetch.message.max.bytes": "1048576",
-    "message.max.bytes": "67108864",
-    "receive.message.max.bytes": "134217728",
-    "fetch.max.bytes": "67108864",
-    "log_level": "0",
-}
+_PAUSE_SECONDS = 0.1
+_Open = dict[tuple[str, int], Position]
 
 
 class RangeReader:
-    """A consumer that reads ranges. A range ends by position, so gaps and transaction markers never hang it."""
+    """Reads ranges. A range ends by position, so gaps and transaction markers never hang it."""
 
     def __init__(self, consumer: tuple[tuple[str, str], ...]) -> None:
-        self._consumer = Consumer({**_READER, **dict(consumer)})
-        self._positions: dict[_Key, int] = {}
-        self._early: dict[_Key, list[Message]] = {}
+        self._client = FetchClient(consumer)
 
-    def read(self, ranges: Sequence[Range], *, chunk_rows: Mapping[str, int]) -> Iterator[Messages]:
-        """Yields the ranges' messages, each topic's in chunks of about its `chunk_rows`, or of CHUNK_BYTES.
+    def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
+        """Yields the ranges' records, committed ones only, each topic's in chunks of about CHUNK_BYTES.
 
-        A range that is given up half-way leaves the reader usable: the next read seeks.
+        While a chunk is worked on, what comes next is under way. A range that is given up half-way leaves the reader usable.
         """
-        wanted = {(part.topic, part.partition): part for part in ranges if part.size > 0}
-        ends = {key: part.end for key, part in wanted.items()}
-        left = {key: part.size for key, part in wanted.items()}
-        chunks = {part.topic: Messages.empty(part.topic) for part in ranges}
-        messages = self._assign(wanted)
+        places = [Position(part.topic, part.partition, part.start, part.end) for part in ranges if part.size > 0]
+        left: _Open = {(place.topic, place.partition): place for place in places}
+        chunks: dict[str, Records] = {}
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while ends:
-            # Asked for more than there is, the consumer would wait for it; gaps in the offsets are what the time-out is for.
-            most = min(_CONSUME_ROWS, sum(left[key] for key in ends))
-            messages = messages or self._consumer.consume(most, timeout=_WAIT_SECONDS)
-            if messages:
-                deadline = time.monotonic() + _PATIENCE_SECONDS
-            elif time.monotonic() > deadline:
-                raise UnavailableError(
-                    f"Kafka gave no message for {_PATIENCE_SECONDS:.0f} s",
-                    where=", ".join(f"{topic}[{partition}]" for topic, partition in sorted(ends)),
-                    next_step="Check that the broker answers: headrace status",
-                )
-            if len(chunks) > 1 or not self._take_all(messages, ends, left, next(iter(chunks.values()))):
-                for message in messages:
-                    self._take(message, ends, left, chunks)
-            messages = []
-            for topic, chunk in chunks.items():
-                if len(chunk) >= chunk_rows[topic] or chunk.bytes >= CHUNK_BYTES:
-                    yield chunk
-                    chunks[topic] = Messages.empty(topic)
-        yield from (chunk for chunk in chunks.values() if len(chunk))
+        try:
+            while left:
+                answers = [(left[one.topic, one.partition], one) for one in self._fetch(left)]
+                moved = [_move(left, place, fetched) for place, fetched in answers]
+                if any(moved):
+                    deadline = time.monotonic() + _PATIENCE_SECONDS
+                elif time.monotonic() > deadline:
+                    raise UnavailableError(
+                        f"Kafka gave no message for {_PATIENCE_SECONDS:.0f} s",
+                        where=", ".join(f"{topic}[{partition}]" for topic, partition in sorted(left)),
+                        next_step="Check that the broker answers: headrace status",
+                    )
+                self._ask(left)
+                for place, fetched in answers:
+                    for batch in split_batches(fetched.data, place, fetched.aborted):
+                        chunk = chunks.setdefault(place.topic, Records(place.topic))
+                        chunk.add(batch)
+                        if chunk.bytes >= CHUNK_BYTES:
+                            yield chunks.pop(place.topic)
+            yield from chunks.values()
+        finally:
+            self._client.give_up()
 
-    def _take_all(self, messages: list[Message], ends: dict[_Key, int], left: dict[_Key, int], chunk: Messages) -> bool:
-        """Takes messages of one topic that are all inside their ranges; says False, and takes none, if any is not."""
-        if any(message.error() is not None for message in messages):
+    def _ask(self, left: _Open) -> bool:
+        try:
+            self._client.ask(left.values())
+            return True
+        except AwayError:
+            self._client.reset()
             return False
-        partitions: list[int] = [message.partition() for message in messages]  # type: ignore[misc]
-        offsets: list[int] = [message.offset() for message in messages]  # type: ignore[misc]
-        # A partition's messages come in order, so the last of each is enough to know that none is past its end.
-        lasts = dict(zip(partitions, offsets, strict=True))
-        if any(last >= ends.get((chunk.topic, partition), 0) - 1 for partition, last in lasts.items()):
-            return False
-        for partition, last in lasts.items():
-            left[chunk.topic, partition] = ends[chunk.topic, partition] - last - 1
-        values = [message.value() for message in messages]
-        chunk.values += values
-        chunk.partitions += partitions
-        chunk.offsets += offsets
-        chunk.timestamps += [message.timestamp()[1] for message in messages]
-        chunk.bytes += sum(map(len, filter(None, values)))
-        return True
 
-    def _take(self, message: Message, ends: dict[_Key, int], left: dict[_Key, int], chunks: dict[str, Messages]) -> None:
-        topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
-        key = (topic, partition)
-        error = message.error()
-        if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                if key not in ends:
-                    self._early.setdefault(key, []).append(message)  # it comes once, and the next range may end by it
-                elif offset >= ends[key]:
-                    self._positions[key] = ends.pop(key)
-            elif not error.retriable() and error.code() not in _PASSING:
-                raise KafkaException(error)
-            return
-        end = ends.get(key)
-        if end is None or offset >= end:
-            if end is not None:
-                self._positions[key] = ends.pop(key)
-            self._keep_for_next(key, message)
-            return
-        chunk = chunks[topic]
-        value = message.value()
-        chunk.values.append(value)
-        chunk.partitions.append(partition)
-        chunk.offsets.append(offset)
-        chunk.timestamps.append(message.timestamp()[1])
-        chunk.bytes += len(value) if value else 0
-        left[key] = end - offset - 1
-        if not left[key]:
-            self._positions[key] = ends.pop(key)
+    def _fetch(self, left: _Open) -> list[Fetched]:
+        """Gives back an answer; nothing, after a pause, if Kafka is away."""
+        if self._ask(left):
+            try:
+                return self._client.answer()
+            except AwayError:
+                self._client.reset()
+        time.sleep(_PAUSE_SECONDS)
+        return []
 
-    def _keep_for_next(self, key: _Key, message: Message) -> None:
-        """Keeps a message past the end of its range; a partition that runs far ahead of the others is let go of."""
-        if key not in self._positions:
-            return
-        early = self._early.setdefault(key, [])
-        early.append(message)
-        if len(early) > _EARLY_ROWS:
-            self._consumer.incremental_unassign([TopicPartition(*key)])
-            del self._positions[key], self._early[key]
 
-    def _assign(self, wanted: dict[_Key, Range]) -> list[Message]:
-        """Points the consumer at the ranges' starts; gives back their messages that an earlier batch was handed too early."""
-        held = {key for key, position in self._positions.items() if key in wanted and wanted[key].start == position}
-        gone = [key for key in self._positions if key not in held]
-        if gone:
-            self._consumer.incremental_unassign([TopicPartition(*key) for key in gone])
-        fresh = [key for key in wanted if key not in held]
-        early = [message for key in held for message in self._early.get(key, [])]
-        self._early = {}
-        for key in gone:
-            del self._positions[key]
-        if fresh:
-            self._consumer.incremental_assign([TopicPartition(*key, wanted[key].start) for key in fresh])
-        # Until its range is read to the end, a partition's position is unknown: a failure on the way must lead to a seek.
-        self._positions.update(dict.fromkeys(wanted, -1))
-        return early
+def _move(left: _Open, place: Position, fetched: Fetched) -> bool:
+    """Moves a position past what was fetched, and drops it at its end; says whether there was anything."""
+    if fetched.refusal:
+        raise UnavailableError(
+            f"Kafka refuses to give the messages from offset {place.next} on: {fetched.refusal}",
+            where=f"{place.topic}[{place.partition}]",
+            next_step="The offsets are looked at again before the next try.",
+        )
+    offset = next_offset(fetched.data, place)
+    if offset >= place.end:
+        del left[place.topic, place.partition]
+    else:
+        left[place.topic, place.partition] = replace(place, next=offset)
+    return offset > place.next
 
 
 @lru_cache(maxsize=4)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import lru_cache
 
+import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyspark import TaskContext
 
-from headrace.landing.batch import Messages, StreamJob, StreamResult, TaskPlan
+from headrace.landing.batch import StreamJob, StreamResult, TaskPlan
 from headrace.landing.commit_log import log_files
 from headrace.landing.decode import CHUNK_ROWS, Decoder, decoder_of
-from headrace.landing.faults import reach
 from headrace.landing.read import reader_of_this_worker
-from headrace.landing.rows import quarantine_rows, split_bad_rows
+from headrace.landing.records import Messages, Records, split_messages
+from headrace.landing.rows import quarantine_rows, rows_of_block, split_bad_rows
+from headrace.services.faults import reach
 from headrace.spec.pipeline import Stream
 from headrace.tables.files import TableFiles, TableFormat
 
@@ -39,11 +41,10 @@ def _run_task(plan: TaskPlan) -> list[StreamResult]:
     attempt = context.attemptNumber() if context else 0
     name = f"{plan.subtask}-{plan.batch}-{attempt}"
     writers = {job.stream.topic: _StreamWriter(job, name=f"{job.checkpoint_id}-{name}") for job in plan.jobs}
-    rows_at_once = {job.stream.topic: CHUNK_ROWS[job.stream.format] for job in plan.jobs}
     try:
-        for messages in reader_of_this_worker(plan.consumer).read(plan.ranges, chunk_rows=rows_at_once):
+        for records in reader_of_this_worker(plan.consumer).read(plan.ranges):
             reach("read", driver_pid=plan.driver_pid, attempt=attempt)
-            writers[messages.topic].take(messages, driver_pid=plan.driver_pid, attempt=attempt)
+            writers[records.topic].take(records, driver_pid=plan.driver_pid, attempt=attempt)
         files = {topic: writer.close() for topic, writer in writers.items()}
     except BaseException:
         for writer in writers.values():
@@ -84,7 +85,24 @@ class _StreamWriter:
         self._bad_rows = 0
         self._extras: Counter[str] = Counter()
 
-    def take(self, messages: Messages, *, driver_pid: int, attempt: int) -> None:
+    def take(self, records: Records, *, driver_pid: int, attempt: int) -> None:
+        """Writes the records: at once if all of them are good and their format allows it, else by messages."""
+        table = rows_of_block(
+            records,
+            decoder=self._decoder,
+            stream=self.job.stream,
+            schema=self._format.arrow_schema,
+            checkpoint_id=self.job.checkpoint_id,
+        )
+        if table is not None:
+            reach("decode", driver_pid=driver_pid, attempt=attempt)
+            self._write(table)
+        else:
+            for messages in split_messages(records, rows=CHUNK_ROWS[self.job.stream.format]):
+                self._take_messages(messages, driver_pid=driver_pid, attempt=attempt)
+        reach("writing", driver_pid=driver_pid, attempt=attempt)
+
+    def _take_messages(self, messages: Messages, *, driver_pid: int, attempt: int) -> None:
         table, bad, extras = split_bad_rows(
             messages,
             decoder=self._decoder,
@@ -94,10 +112,8 @@ class _StreamWriter:
         )
         reach("decode", driver_pid=driver_pid, attempt=attempt)
         self._extras.update(extras)
-        if table.num_rows:
-            self._good.write(table)
-            self._rows += table.num_rows
-        new = {row: reason for row, reason in bad.items() if self._is_new(messages, row)}
+        self._write(table)
+        new = self._new(messages, bad)
         if new:
             self._bad.write(
                 quarantine_rows(
@@ -109,7 +125,11 @@ class _StreamWriter:
                 )
             )
             self._bad_rows += len(new)
-        reach("writing", driver_pid=driver_pid, attempt=attempt)
+
+    def _write(self, table: pa.Table) -> None:
+        if table.num_rows:
+            self._good.write(table)
+            self._rows += table.num_rows
 
     def close(self) -> StreamResult:
         good: list[DataFile] = list(self._good.close())
@@ -120,8 +140,12 @@ class _StreamWriter:
         self._good.abort()
         self._bad.abort()
 
-    def _is_new(self, messages: Messages, row: int) -> bool:
-        return messages.offsets[row] >= self._quarantined_to.get(messages.partitions[row], 0)
+    def _new(self, messages: Messages, bad: Mapping[int, str]) -> Mapping[int, str]:
+        """Gives back those of the bad messages that are not in the quarantine already."""
+        if not bad:
+            return bad
+        partitions, offsets = (messages.places[name].to_pylist() for name in ("partition", "offset"))
+        return {row: why for row, why in bad.items() if offsets[row] >= self._quarantined_to.get(partitions[row], 0)}
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from headrace.errors import HeadraceError, LandingError, ServiceError, UnavailableError
 
 _LAST_LINE = re.compile(r"^(?P<name>[\w.]+(?:Error|Exception)): (?P<says>.*)$", re.MULTILINE)
-_KAFKA = ("KafkaException", "UnavailableError")
 
 
 def explain_failure(error: Py4JError, *, logs: Path) -> HeadraceError:
@@ -21,7 +20,7 @@ def explain_failure(error: Py4JError, *, logs: Path) -> HeadraceError:
             "Spark has died", where=str(log), next_step="Read the end of its log with: headrace logs spark   Then start again."
         )
     name, says = _python_error(str(error.java_exception))
-    if name.rpartition(".")[2] in _KAFKA:
+    if name.rpartition(".")[2] == UnavailableError.__name__:
         return UnavailableError(
             f"a task could not read from Kafka: {says}", where=str(log), next_step="Check the broker with: headrace status"
         )

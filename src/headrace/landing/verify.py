@@ -16,6 +16,7 @@ from headrace.landing.batch import Range
 from headrace.landing.commit_log import read_log
 from headrace.landing.history import files_of
 from headrace.landing.read import RangeReader
+from headrace.landing.records import split_messages
 from headrace.services.topics import list_bounds, list_partitions
 from headrace.tables.ledger import read_ledger
 
@@ -90,13 +91,14 @@ def _offsets_in_topic(
     topic: str, bounds: Mapping[tuple[str, int], tuple[int, int]], consumer: Mapping[str, str]
 ) -> pl.DataFrame:
     ranges = [Range(topic, partition, low, high) for (_, partition), (low, high) in bounds.items()]
-    return pl.concat([_frame(None), *_read_offsets(ranges, topic, consumer)])
+    return pl.concat([_frame(None), *_read_offsets(ranges, consumer)])
 
 
-def _read_offsets(ranges: list[Range], topic: str, consumer: Mapping[str, str]) -> Iterator[pl.DataFrame]:
+def _read_offsets(ranges: list[Range], consumer: Mapping[str, str]) -> Iterator[pl.DataFrame]:
     reader = RangeReader(tuple(sorted(consumer.items())))
-    for messages in reader.read(ranges, chunk_rows={topic: _ROWS_AT_ONCE}):
-        yield _frame(pa.table([pa.array(messages.partitions, pa.int32()), pa.array(messages.offsets, pa.int64())], names=_KEYS))
+    for records in reader.read(ranges):
+        for messages in split_messages(records, rows=_ROWS_AT_ONCE):
+            yield _frame(messages.places.select(_KEYS))
 
 
 def _frame(table: pa.Table | None) -> pl.DataFrame:

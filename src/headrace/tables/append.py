@@ -12,12 +12,10 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
 
-from headrace.errors import TakenOverError, UnavailableError
+from headrace.errors import TakenOverError
+from headrace.tables.commit import commit_once
 from headrace.tables.history import snapshots_to_drop
 from headrace.tables.ledger import KEY, Ledger, read_ledger
-
-_TRIES = 8
-_FIRST_WAIT_SECONDS = 0.05
 
 
 def append_checkpoint(catalog: Catalog, table: Table, *, files: Sequence[DataFile], planned: Ledger, new: Ledger) -> Table:
@@ -68,25 +66,14 @@ def append_once(
     After a conflict or a lost answer the table is read again, and `is_there` says whether the commit came through; only if it
     did not is it tried again. `is_there` may raise to give up.
     """
-    doubt: Exception | None = None
-    for attempt in range(_TRIES):
-        if attempt:
-            time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
-        try:
-            if doubt is not None:
-                table = catalog.load_table(table.name())
-                if is_there(table):
-                    return table
-            return _commit(catalog, table, files=files, entry=entry)
-        except TakenOverError:
-            raise
-        except Exception as error:
-            doubt = error
-    raise UnavailableError(
-        f"the catalog did not take a commit in {_TRIES} tries: {doubt}",
-        where=".".join(table.name()),
-        next_step="Check that the catalog and the warehouse answer; landing goes on by itself when they do.",
-    ) from doubt
+    held = table
+
+    def find() -> Table | None:
+        nonlocal held
+        held = catalog.load_table(table.name())
+        return held if is_there(held) else None
+
+    return commit_once(lambda: _commit(catalog, held, files=files, entry=entry), find=find, where=".".join(table.name()))
 
 
 def _commit(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-
-from pyiceberg.table.snapshots import Snapshot
+from dataclasses import dataclass
+from typing import Protocol
 
 RECENT = 50
 _AT_ONCE = 50
@@ -13,7 +13,23 @@ _DAY_MS = 24 * _HOUR_MS
 _KEPT = ((_HOUR_MS, 24), (_DAY_MS, 30))
 
 
-def snapshots_to_drop(snapshots: Sequence[Snapshot], *, protected: Collection[int], now_ms: int) -> list[int]:
+class Dated(Protocol):
+    """A snapshot, whichever library it comes from."""
+
+    @property
+    def snapshot_id(self) -> int: ...
+
+    @property
+    def timestamp_ms(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class DatedSnapshot:
+    snapshot_id: int
+    timestamp_ms: int
+
+
+def snapshots_to_drop(snapshots: Sequence[Dated], *, protected: Collection[int], now_ms: int) -> list[int]:
     """Gives back the ids of snapshots to leave out of the history.
 
     Kept are the newest 50, for a day the last of every hour, for a month the last of every day, and those in `protected`

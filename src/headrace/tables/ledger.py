@@ -24,7 +24,8 @@ class Ledger:
     """The next offset of every partition after checkpoint `checkpoint_id`.
 
     `writer` is unique to the attempt that wrote the entry, so that an attempt whose answer was lost finds out whether it
-    came through. `quarantine_files` are the files of rejected rows that belong to this checkpoint.
+    came through. `quarantine_files` are the files of rejected rows that belong to this checkpoint. `rollbacks` counts how often
+    the table was rolled back, for those who read it.
     """
 
     checkpoint_id: int = 0
@@ -36,6 +37,7 @@ class Ledger:
     quarantine_files: tuple[str, ...] = ()
     snapshot_id: int = 0
     sequence_number: int = 0
+    rollbacks: int = 0
 
     def to_json(self) -> str:
         return json.dumps(
@@ -49,6 +51,7 @@ class Ledger:
                 "quarantine_files": list(self.quarantine_files),
                 "snapshot_id": self.snapshot_id,
                 "sequence_number": self.sequence_number,
+                "rollbacks": self.rollbacks,
             },
             separators=(",", ":"),
         )
@@ -66,6 +69,7 @@ class Ledger:
             quarantine_files=tuple(entry["quarantine_files"]),
             snapshot_id=entry["snapshot_id"],
             sequence_number=entry["sequence_number"],
+            rollbacks=entry.get("rollbacks", 0),
         )
 
 
@@ -78,17 +82,17 @@ def read_ledger(table: Table) -> Ledger:
     if KEY not in table.properties:
         return Ledger()
     newest = Ledger.from_json(table.properties[KEY])
-    current = table.current_snapshot()
-    if not _was_rolled_back(table, newest, current):
+    if not is_rolled_back(table, snapshot_id=newest.snapshot_id, sequence_number=newest.sequence_number):
         return newest
-    held = _entry_of_ancestors(table, current)
+    held = find_held(table, KEY)
     # What was refused up to there is in the quarantine, and what was refused later is read again.
     return replace(
-        held,
+        Ledger.from_json(held[1]) if held else Ledger(),
         checkpoint_id=newest.checkpoint_id,
         writer=newest.writer,
         quarantined=newest.quarantined,
         quarantine_files=(),
+        rollbacks=newest.rollbacks + 1,
     )
 
 
@@ -96,34 +100,42 @@ def was_rolled_back(table: Table) -> bool:
     """Says whether the table's current snapshot is older than its newest entry."""
     if KEY not in table.properties:
         return False
-    return _was_rolled_back(table, Ledger.from_json(table.properties[KEY]), table.current_snapshot())
+    newest = Ledger.from_json(table.properties[KEY])
+    return is_rolled_back(table, snapshot_id=newest.snapshot_id, sequence_number=newest.sequence_number)
 
 
-def _was_rolled_back(table: Table, newest: Ledger, current: Snapshot | None) -> bool:
-    if not newest.snapshot_id:
+def is_rolled_back(table: Table, *, snapshot_id: int, sequence_number: int) -> bool:
+    """Says whether the table's current snapshot is older than this one, which an entry names; 0 stands for none."""
+    if not snapshot_id:
         return False
+    current = table.current_snapshot()
     for snapshot in _ancestors(table, current):
-        if snapshot.snapshot_id == newest.snapshot_id:
+        if snapshot.snapshot_id == snapshot_id:
             return False
-        if (snapshot.sequence_number or 0) <= newest.sequence_number:
+        if (snapshot.sequence_number or 0) <= sequence_number:
             return True
     return current is None  # otherwise the way back ends above the entry, because snapshots were expired
 
 
-def _entry_of_ancestors(table: Table, current: Snapshot | None) -> Ledger:
+def find_held(table: Table, key: str) -> tuple[Snapshot, str] | None:
+    """Gives back the newest entry among the current snapshot and those that it comes from, or None where none was made.
+
+    A LandingError where those that would say it are gone.
+    """
+    current = table.current_snapshot()
     ancestors = _ancestors(table, current)
     for snapshot in ancestors:
-        text = snapshot.summary.additional_properties.get(KEY) if snapshot.summary else None
+        text = snapshot.summary.additional_properties.get(key) if snapshot.summary else None
         if text:
-            return Ledger.from_json(text)
+            return snapshot, text
     if current is not None and ancestors[-1].sequence_number != 1:
         raise LandingError(
             f"the table was rolled back to snapshot {current.snapshot_id}, which does not say how far it was landed, and the "
             "snapshots before it are gone",
             where=".".join(table.name()),
-            next_step="Roll it back to a snapshot of Headrace's (its summary has headrace.ledger), or land into a new table.",
+            next_step=f"Roll it back to a snapshot of Headrace's (its summary has {key}), or land into a new table.",
         )
-    return Ledger()
+    return None
 
 
 def _ancestors(table: Table, snapshot: Snapshot | None) -> list[Snapshot]:

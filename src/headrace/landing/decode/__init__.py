@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.landing.decode.avro import AvroDecoder
-from headrace.landing.decode.decoded import Decoded, Decoder
+from headrace.landing.decode.decoded import Block, Decoded, Decoder
 from headrace.landing.decode.json import JsonDecoder
 from headrace.spec.pipeline import Stream
 
-__all__ = ["CHUNK_ROWS", "Decoded", "Decoder", "decoder_of"]
+__all__ = ["CHUNK_ROWS", "Block", "Decoded", "Decoder", "decoder_of"]
 
 CHUNK_ROWS = {"json": 1_000, "avro": 16_384}
 

@@ -1,9 +1,9 @@
 """Avro messages become Arrow columns: many at once where that is provably right, one by one where it is not.
 
-The messages of a batch, joined, are one block of an Avro container file, which polars reads a hundred times faster than
-message by message. Joined messages have no borders, so a truncated one could borrow bytes from the next; `borders.py` has the
-proof that none did. What else polars is kind to is looked at too: an int past 32 bits (read as a long), a time outside the
-calendar.
+Record batches as Kafka stores them, and messages that are joined, are a block of an Avro container file, which polars reads a
+hundred times faster than message by message. A block has no borders, so a truncated message could borrow bytes from the next;
+`borders.py` has the proof that none did. What else polars is kind to is looked at too: an int past 32 bits (read as a long), a
+time outside the calendar.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import fastavro
@@ -19,10 +19,18 @@ import polars as pl
 import pyarrow as pa
 
 from headrace.landing.decode.arrays import Builder, decimals, in_calendar, plain
-from headrace.landing.decode.borders import can_be_measured, keeps_borders, parts_of
-from headrace.landing.decode.decoded import Decoded
+from headrace.landing.decode.borders import can_be_measured, keeps_bytes, measure, parts_of
+from headrace.landing.decode.decoded import Block, Decoded
+from headrace.landing.records import (
+    REFUSED,
+    SIZE,
+    Frames,
+    RecordBatch,
+    container_file,
+    container_header,
+    place,
+)
 
-_SYNC = bytes(range(16))
 _TIME = re.compile(r'"logicalType":\s*"(local-)?(date|timestamp)')
 
 
@@ -36,29 +44,55 @@ class AvroDecoder:
         self._parsed = fastavro.parse_schema(_without_uuids(written))
         self._has_times = bool(_TIME.search(avro_schema))
         self._bulk = all(can_be_measured(field["type"]) for field in written["fields"])
-        fields = written["fields"] if self._bulk else ()
-        self._parts = [part for field in fields for part in parts_of(pl.col(field["name"]), field["type"])]
-        self._header = _header(json.dumps(_with_longs(written)))
+        # Columns of a block are numbered, because a field may have any name.
+        fields = [{"name": f"f{index}", "type": _with_longs(field["type"])} for index, field in enumerate(written["fields"])]
+        kinds = [field["type"] for field in written["fields"]] if self._bulk else []
+        self._parts = [part for index, kind in enumerate(kinds) for part in parts_of(pl.col(f"f{index}"), kind)]
+        self._header = container_header(json.dumps({"type": "record", "name": written["name"], "fields": fields}))
+        self._frames = Frames(fields)
+        self._numbered = [field["name"] for field in fields]
 
     def decode(self, values: list[bytes | None]) -> Decoded:
         if self._bulk and all(values):
-            columns = self._decode_block(values)  # type: ignore[arg-type]
+            columns = self._decode_values(values)  # type: ignore[arg-type]
             if columns is not None:
-                return Decoded(columns, list(range(len(values))), {})
+                return Decoded(columns, range(len(values)), {})
         return self._decode_each(values)
 
-    def _decode_block(self, values: list[bytes]) -> Mapping[str, pa.Array] | None:
+    def decode_block(self, batches: Sequence[RecordBatch]) -> Block | None:
+        framed = self._frames.read(batches) if self._bulk else None
+        if framed is None:
+            return None
+        try:
+            if not framed.frame.select((measure(self._parts) == SIZE).all()).item():
+                return None
+            if not keeps_bytes(framed.frame, framed.value_starts, framed.block, self._parts):
+                return None
+            frame, places = place(framed.frame, batches)
+            return Block(self._columns(frame), places)
+        except REFUSED:
+            return None
+
+    def _decode_values(self, values: list[bytes]) -> Mapping[str, pa.Array] | None:
         """Gives back all messages' columns, or None if any of them is not what it should be."""
-        body = b"".join(values)
-        block = b"".join((self._header, _long(len(values)), _long(len(body)), body, _SYNC))
+        sizes = pl.Series([len(value) for value in values], dtype=pl.Int64)
+        block, start = container_file(self._header, len(values), int(sizes.sum()), values)
         try:
             frame = pl.read_avro(io.BytesIO(block))
-            if frame.height != len(values) or not keeps_borders(frame, values, body, self._parts):
+            if frame.height != len(values) or not (frame.select(measure(self._parts)).to_series() == sizes).all():
                 return None
-            table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-            return {name: _fit(table.column(name).combine_chunks(), self._schema.field(name).type) for name in self._names}
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, OverflowError, ValueError):
+            starts = sizes.cum_sum() - sizes + start
+            return self._columns(frame) if keeps_bytes(frame, lambda: starts, block, self._parts) else None
+        except REFUSED:
             return None
+
+    def _columns(self, frame: pl.DataFrame) -> Mapping[str, pa.Array]:
+        """Gives back a block's columns in the types of the table; what doesn't fit raises."""
+        table = frame.select(self._numbered).to_arrow(compat_level=pl.CompatLevel.oldest())
+        return {
+            name: _fit(column.combine_chunks(), self._schema.field(name).type)
+            for name, column in zip(self._names, table.columns, strict=True)
+        }
 
     def _decode_each(self, values: list[bytes | None]) -> Decoded:
         rows: list[int] = []
@@ -71,7 +105,7 @@ class AvroDecoder:
             except _BadMessageError as refusal:
                 bad[index] = str(refusal)
         if bad and self._bulk and rows:
-            columns = self._decode_block([value for index in rows if (value := values[index])])
+            columns = self._decode_values([value for index in rows if (value := values[index])])
             if columns is not None:
                 return Decoded(columns, rows, bad)
         columns = {}
@@ -137,23 +171,6 @@ def _with_types(kind: Any, change: Callable[[Any], Any]) -> Any:
     if kind["type"] == "record":
         return {**kind, "fields": [{**field, "type": change(field["type"])} for field in kind["fields"]]}
     return {key: change(value) if key in ("type", "items", "values") else value for key, value in kind.items()}
-
-
-def _header(avro_schema: str) -> bytes:
-    """Gives back the start of an Avro container file."""
-    entries = {b"avro.schema": avro_schema.encode(), b"avro.codec": b"null"}
-    pairs = b"".join(_long(len(key)) + key + _long(len(value)) + value for key, value in entries.items())
-    return b"Obj\x01" + _long(len(entries)) + pairs + _long(0) + _SYNC
-
-
-def _long(number: int) -> bytes:
-    """Gives back Avro's encoding of a whole number that is not negative."""
-    rest, out = number << 1, bytearray()
-    while rest > 0x7F:
-        out.append((rest & 0x7F) | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
 
 
 def _fit(array: pa.Array, wanted: pa.DataType) -> pa.Array:

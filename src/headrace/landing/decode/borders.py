@@ -1,4 +1,4 @@
-"""The proof that messages which were decoded as one block kept their borders.
+"""What it takes to prove that messages which were decoded as one block kept their borders.
 
 Each decoded row is measured again. If every row's values need exactly as many bytes as its message had, every border was kept,
 because a decoder never consumes less than the shortest encoding of what it gives back. Then it is also known where each byte
@@ -8,12 +8,14 @@ as one of two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
+
+from headrace.landing.records import number_size
 
 _PLAIN_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
@@ -58,17 +60,18 @@ def parts_of(column: pl.Expr, kind: Any) -> list[Part]:
     return [Part(_size(column, kind).cast(pl.Int64))]
 
 
-def keeps_borders(frame: pl.DataFrame, values: Sequence[bytes], body: bytes, parts: Sequence[Part]) -> bool:
-    """Says whether each row of `frame` is what its message says; `body` are the messages, joined."""
-    lengths = pl.Series([len(value) for value in values], dtype=pl.Int64)
-    measured = frame.select(pl.sum_horizontal(*(part.size for part in parts)).alias("size"))
-    if not (measured["size"] == lengths).all():
-        return False
+def measure(parts: Sequence[Part]) -> pl.Expr:
+    """Gives back the bytes of each row's shortest encoding."""
+    return pl.sum_horizontal(*(part.size for part in parts))
+
+
+def keeps_bytes(frame: pl.DataFrame, starts: Callable[[], pl.Series], data: bytes, parts: Sequence[Part]) -> bool:
+    """Says whether each byte that a part names stands where it must; row `i` was decoded from `data` at `starts()[i]`."""
     if all(part.byte is None for part in parts):
         return True
-    there = pl.Series(pa.Array.from_buffers(pa.uint8(), len(body), [None, pa.py_buffer(body)]))
+    there = pl.Series(pa.Array.from_buffers(pa.uint8(), len(data), [None, pa.py_buffer(data)]))
     sizes = frame.select(part.size.alias(f"{index}") for index, part in enumerate(parts))
-    at = lengths.cum_sum() - lengths
+    at = starts()
     for index, part in enumerate(parts):
         if part.byte is not None:
             wanted = frame.select(part.byte.cast(pl.Int64).alias("byte"))["byte"]
@@ -89,16 +92,10 @@ def _size(column: pl.Expr, kind: Any) -> pl.Expr:
     name = kind["type"] if isinstance(kind, dict) else kind
     if name in _PLAIN_SIZES:
         return pl.lit(_PLAIN_SIZES[name])
-    if name == "string":
-        return _varint(column.str.len_bytes().cast(pl.Int64)) + column.str.len_bytes().cast(pl.Int64)
-    if name == "bytes":
-        return _varint(column.bin.size().cast(pl.Int64)) + column.bin.size().cast(pl.Int64)
+    if name in ("string", "bytes"):
+        length = (column.str.len_bytes() if name == "string" else column.bin.size()).cast(pl.Int64)
+        return number_size(length) + length
     number = column.cast(pl.Int64)
     if isinstance(kind, dict) and kind.get("logicalType") == "timestamp-millis":
         number = column.dt.timestamp("ms")
-    return _varint(pl.when(number >= 0).then(number).otherwise(-(number + 1)))
-
-
-def _varint(magnitude: pl.Expr) -> pl.Expr:
-    """Gives back the length of the zigzag variable-length encoding of `magnitude` (for n < 0: of -n - 1)."""
-    return 1 + pl.sum_horizontal(*((magnitude >= (1 << (7 * extra - 1))).cast(pl.Int64) for extra in range(1, 10)))
+    return number_size(number)

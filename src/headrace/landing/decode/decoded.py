@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
+
+from headrace.landing.records import RecordBatch
 
 
 @dataclass(frozen=True)
@@ -14,12 +16,24 @@ class Decoded:
     """Row `i` of `columns` came from message `rows[i]`; `bad` maps the other messages to why they were refused."""
 
     columns: Mapping[str, pa.Array]
-    rows: list[int]
+    rows: Sequence[int]
     bad: Mapping[int, str]
     extras: Mapping[str, int] = field(default_factory=dict)
 
 
-class Decoder(Protocol):
-    """Turns message values into columns. Every message ends in exactly one of `rows` and `bad`."""
+@dataclass(frozen=True)
+class Block:
+    """Columns of records that were decoded at once, all of them good, and where each came from."""
 
-    def decode(self, values: list[bytes | None]) -> Decoded: ...
+    columns: Mapping[str, pa.Array]
+    places: pa.Table
+
+
+class Decoder(Protocol):
+    """Turns messages into columns."""
+
+    def decode(self, values: list[bytes | None]) -> Decoded:
+        """Gives back each value either as a row or as bad."""
+
+    def decode_block(self, batches: Sequence[RecordBatch]) -> Block | None:
+        """Gives back the wanted records of the batches, or None: then they are to be split and decoded as values."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 from headrace.landing.decode.arrays import Builder, dates, decimals, floats, moments, plain
 from headrace.landing.decode.decoded import Decoded
 from headrace.landing.decode.extra import find_extra
+from headrace.landing.records import RecordBatch
 from headrace.spec.pipeline import EpochUnit
 from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Struct
 
@@ -83,6 +84,9 @@ class JsonDecoder:
         mask = pa.array(keep)
         bad.update({rows[index]: reason for index, reason in late.items()})
         return Decoded({name: array.filter(mask) for name, array in columns.items()}, list(compress(rows, keep)), bad, names)
+
+    def decode_block(self, batches: Sequence[RecordBatch]) -> None:
+        """A record's value is not a row yet, so there is nothing to be gained."""
 
     def _decode_with_extra(self, value: bytes | None, error: Exception) -> tuple[object, str, Sequence[str]]:
         """Gives back the row of a message that names more than the schema does; anything else raises _BadValueError."""

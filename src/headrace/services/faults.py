@@ -3,17 +3,16 @@
 `HEADRACE_FAULT=kill-application@log` kills the application (SIGKILL) when it reaches the end of step `log`. Actions are
 `kill-application`, `stop-application` (SIGSTOP), `kill-worker` and `fail-task`; places are the six steps, `writing`, which is
 in the middle of step 4, and `committing`, which is in the middle of step 6: after the raw tables' commits and before the
-quarantine's. The last two actions happen once: on the task's first attempt. Unset, as always but in a drill, this costs one
-look at the environment.
+quarantine's. A build of a layer table reaches `kept`, `staged` and `committed`, each with the table's name before it:
+`kill-application@payments_db.customers:staged`. The last two actions happen once: on the task's first attempt. Unset, as always
+but in a drill, this costs one look at the environment.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from typing import Literal
 
-Place = Literal["plan", "read", "decode", "writing", "write", "log", "committing", "commit"]
 VARIABLE = "HEADRACE_FAULT"
 
 
@@ -21,7 +20,7 @@ class InjectedError(RuntimeError):
     """What `fail-task` raises."""
 
 
-def reach(place: Place, *, driver_pid: int | None = None, attempt: int = 0) -> None:
+def reach(place: str, *, driver_pid: int | None = None, attempt: int = 0) -> None:
     """Does what the environment asks for at this place; `driver_pid` is the application's process where a task calls."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:

@@ -1,14 +1,16 @@
 """Rejected rows reach `metadata.quarantine` exactly once, although they are in another table than the good ones.
 
-The commit of the raw table is the truth: its ledger entry names the files of the rows that were refused. They are appended to
-the quarantine right after it, or, if the application dies in between, by the next one before it does anything else.
+The commit of the good rows' table is the truth: its ledger entry names the files of the rows that were refused. They are
+appended to the quarantine right after it, or, if the application dies in between, by the next one before it does anything
+else.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
@@ -16,12 +18,49 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from headrace.settings import Settings
+from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column, Primitive
 from headrace.tables.append import append_once
-from headrace.tables.ledger import Ledger
+from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.metrics import FileMetrics
 from headrace.tables.storage import open_input
 
+QUARANTINE = TableName("metadata", "quarantine")
+QUARANTINE_COLUMNS = (
+    Column("stream", Primitive("string")),
+    Column("topic", Primitive("string")),
+    Column("partition", Primitive("int")),
+    Column("offset", Primitive("long")),
+    Column("timestamp", Primitive("timestamp")),
+    Column("reason", Primitive("string")),
+    Column("original_bytes", Primitive("binary")),
+    Column("checkpoint_id", Primitive("long")),
+)
+
 _PREFIX = "headrace.quarantine."
+
+
+class Refusal(Protocol):
+    """The part of a table's ledger entry that says which rows were refused, up to where."""
+
+    @property
+    def checkpoint_id(self) -> int: ...
+
+    @property
+    def offsets(self) -> Mapping[int, int]: ...
+
+    @property
+    def quarantine_files(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Rows that a build refused; its number stands where landing's checkpoint does."""
+
+    checkpoint_id: int
+    quarantine_files: tuple[str, ...]
+    offsets: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -30,6 +69,11 @@ class Settled:
 
     checkpoint_id: int
     offsets: Mapping[int, int]
+
+
+def open_quarantine(catalog: Catalog, settings: Settings) -> Table:
+    """Gives back the quarantine, made where it is missing."""
+    return ensure_table(catalog, QUARANTINE, columns=QUARANTINE_COLUMNS, location=table_location(settings, QUARANTINE))
 
 
 def read_settled(quarantine: Table, label: str) -> Settled:
@@ -43,7 +87,7 @@ def read_settled(quarantine: Table, label: str) -> Settled:
 def settle_quarantine(
     catalog: Catalog,
     quarantine: Table,
-    ledgers: Mapping[str, Ledger],
+    ledgers: Mapping[str, Refusal],
     *,
     known: Mapping[str, DataFile] | None = None,
 ) -> Table:
@@ -71,11 +115,11 @@ def settle_quarantine(
     return settle_quarantine(catalog, found, open_ledgers, known=known)
 
 
-def _is_settled(quarantine: Table, label: str, ledger: Ledger) -> bool:
+def _is_settled(quarantine: Table, label: str, ledger: Refusal) -> bool:
     return not ledger.quarantine_files or read_settled(quarantine, label).checkpoint_id >= ledger.checkpoint_id
 
 
-def _entry(ledger: Ledger) -> str:
+def _entry(ledger: Refusal) -> str:
     offsets = {str(partition): offset for partition, offset in sorted(ledger.offsets.items())}
     return json.dumps({"checkpoint_id": ledger.checkpoint_id, "offsets": offsets}, separators=(",", ":"))
 

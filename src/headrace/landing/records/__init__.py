@@ -1,0 +1,29 @@
+"""Messages as Kafka stores them: fetched as record batches, and read many at a time."""
+
+from __future__ import annotations
+
+from headrace.landing.records.batches import Position, RecordBatch, Records, next_offset, split_batches
+from headrace.landing.records.client import AwayError, FetchClient, Fetched
+from headrace.landing.records.container import REFUSED, container_file, container_header, number_size
+from headrace.landing.records.frames import SIZE, Frames
+from headrace.landing.records.messages import Messages, place, split_messages
+
+__all__ = [
+    "REFUSED",
+    "SIZE",
+    "AwayError",
+    "FetchClient",
+    "Fetched",
+    "Frames",
+    "Messages",
+    "Position",
+    "RecordBatch",
+    "Records",
+    "container_file",
+    "container_header",
+    "next_offset",
+    "number_size",
+    "place",
+    "split_batches",
+    "split_messages",
+]
