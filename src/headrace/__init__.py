@@ -1,3 +1,6 @@
-"""Headrace leads streams into a lake: Kafka topics land exactly once in Apache Iceberg."""
+"""Headrace leads streams into a lake: Kafka topics land exactly once in Apache Iceberg, and become tables of tables."""
+
+from headrace.spec.decorator import table
 
 __version__ = "0.1.0"
+__all__ = ["table"]

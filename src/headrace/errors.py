@@ -9,6 +9,8 @@ HeadraceError
 │   ├── GapError         Kafka has deleted offsets that were never landed
 │   ├── TopicResetError  the topic is shorter than what was already landed
 │   └── TakenOverError   another application landed this stream since this one planned its batch
+├── BuildError           a table can't be built
+│   └── QualityError     rows fail an expectation that does not allow it
 ├── QueryError           a query that can't be answered
 └── RetryableError       the world outside is away for now: trying again may help
     └── UnavailableError   Kafka, the catalog or the warehouse does not answer
@@ -63,6 +65,18 @@ class TopicResetError(LandingError):
 
 class TakenOverError(LandingError):
     exit_code = 3
+
+
+class BuildError(HeadraceError):
+    pass
+
+
+class QualityError(BuildError):
+    """`results` are those of all expectations of the table, for the record."""
+
+    def __init__(self, what: str, *, results: tuple[object, ...], where: str = "", next_step: str = "") -> None:
+        super().__init__(what, where=where, next_step=next_step)
+        self.results = results
 
 
 class QueryError(HeadraceError):

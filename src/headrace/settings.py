@@ -40,7 +40,7 @@ KNOWN = (
     Known("warehouse", "HEADRACE_WAREHOUSE", "", "where tables live; empty: a folder in home"),
     Known("spark.master", "HEADRACE_SPARK_MASTER", "local[*]", "where Spark runs"),
     Known("spark.driver_memory", "HEADRACE_SPARK_DRIVER_MEMORY", "1g", "heap of Spark's driver"),
-    Known("batch.max_records", "HEADRACE_BATCH_MAX_RECORDS", "1000000", "records that one landing batch takes at most"),
+    Known("batch.max_records", "HEADRACE_BATCH_MAX_RECORDS", "2000000", "records that one landing batch takes at most"),
 )
 
 

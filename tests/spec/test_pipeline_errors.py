@@ -26,6 +26,34 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
     ),
     "unknown key, far": ("topic: ", "xyz: 1\n    topic: ", 6, 'unknown key "xyz"', f"Keys are: {KEYS}. Fix the key"),
     "unknown key on top": ("trigger:", "triger:", 3, 'unknown key "triger"', 'Did you mean "trigger"? Fix the key'),
+    "query of an unknown table": (
+        "streams:",
+        "queries:\n  How many?: SELECT count(*) FROM raw.charge\nstreams:",
+        5,
+        'the query names "raw.charge", which is no table of this pipeline',
+        'Did you mean "raw.charges"? Fix the name',
+    ),
+    "query that is none": (
+        "streams:",
+        "queries:\n  How many?: DROP TABLE raw.charges\nstreams:",
+        5,
+        "a query is one SELECT",
+        "Write one for each question",
+    ),
+    "query with a mistake": (
+        "streams:",
+        "queries:\n  How many?: SELECT count(* FROM raw.charges\nstreams:",
+        5,
+        'not valid SQL: Expecting ), at "FROM"',
+        "Fix the query",
+    ),
+    "query that is no text": (
+        "streams:",
+        "queries:\n  How many?: 5\nstreams:",
+        5,
+        '"How many?" must be text, not the number 5',
+        'Write it as text (How many?: "SELECT count(*) FROM …")',
+    ),
     "key twice": (
         "partitions: 3",
         "partitions: 3\n    partitions: 4",
@@ -169,9 +197,9 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
     ),
     "trigger of another unit": (
         "trigger: 10s",
-        "trigger: 10 days",
+        "trigger: 10 weeks",
         3,
-        '"10 days" is not a length of time',
+        '"10 weeks" is not a length of time',
         "Write 500ms, 10s or 1m",
     ),
     "bad topic": (

@@ -48,7 +48,16 @@ def test_a_copy_of_payments_has_its_own_names_and_generators(tmp_path: Path) -> 
     assert readme.startswith("# mine\n")
     assert "headrace generate mine.charges" in readme
     assert "payments." not in readme
-    assert "FROM mine_payments_db.payment_charges" in readme
+    assert "FROM mine_payments_db.payments_daily" in readme
+    assert "namespace: mine_payments_db " in yaml
+    cleaned = (copy / "cleaned/payment_charges_cleaned.sql").read_text()
+    assert "FROM mine_payments_db.payment_charges" in cleaned
+    assert not any(check.errors for check in check_pipelines(environ={}, folder=tmp_path))
+    assert "FROM mine_payments_db.payments_daily" in yaml
+    assert "payments_db." not in yaml.replace("mine_payments_db.", "")
+    assert {path.name for path in (copy / "expected").iterdir() if path.is_dir()} == {
+        each.layer for each in load_pipeline("mine", environ={}, folder=tmp_path).tables
+    }
     assert (copy / "generators/world.py").exists()
 
 
@@ -64,14 +73,16 @@ def test_what_is_not_named_after_the_pipeline_gets_a_name_of_its_own(pipeline: P
     places = "    output: 's3://lake/${ZONE}/out/' # here\n    commit_log: &log ${LOG:-/log}\n"
     (pipeline / "pipeline.yml").write_text(text + places)
     (pipeline / "marts").mkdir()
-    (pipeline / "marts/daily.sql").write_text("SELECT charges, raw.charges.id FROM raw.charges WHERE x = 'charges'")
+    (pipeline / "marts/daily.sql").write_text(
+        "/* kind: append */ SELECT c.id AS charges FROM raw.charges c WHERE c.id = 'charges'"
+    )
     (pipeline / "README.md").write_bytes("# mine\nOf mine: charges, `raw.charges`, `headrace mine`.\r\n\xff".encode("latin-1"))
     copy = copy_pipeline("mine", target_name="yours", folder=tmp_path)
     changed = (copy / "pipeline.yml").read_text()
     assert "topic: yours-charges\n" in changed
     assert "table: yours_raw.charges\n" in changed
     assert '    output: "s3://lake/${ZONE}/out-yours" # here\n    commit_log: &log ${YOURS_LOG:-/log-yours}\n' in changed
-    assert "FROM yours_raw.charges WHERE x = 'charges'" in (copy / "marts/daily.sql").read_text()
+    assert "FROM yours_raw.charges c WHERE c.id = 'charges'" in (copy / "yours_marts/daily.sql").read_text()
     assert (copy / "README.md").read_bytes() == (
         "# yours\nOf mine: charges, `yours_raw.charges`, `headrace mine`.\r\n\xff".encode("latin-1")
     )

@@ -59,4 +59,9 @@ def _claim(
                 value = document.at("streams", stream.name, key)
                 what = f'pipeline "{other}" already has the {key} {written}'
                 errors.append(value.error(what, fix=f"Give each pipeline its own {key}"))
+    for table in pipeline.tables:
+        other = writers.setdefault(("table", str(table.table)), pipeline.name)
+        if other != pipeline.name:
+            what = f'pipeline "{other}" already has the table {table.table}'
+            errors.append(table.error(what, at="", fix="Give each pipeline a namespace of its own"))
     return tuple(errors)

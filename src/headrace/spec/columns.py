@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.spec.pipeline import Stream
 from headrace.spec.types import Column, Primitive
 
 COORDINATES = (
@@ -19,6 +20,13 @@ EXTRA = Column("_extra", Primitive("string"))
 """What an event holds and the schema doesn't name, as JSON."""
 
 RESERVED = frozenset(column.name for column in (*COORDINATES, EXTRA))
+
+
+def landed_columns(stream: Stream) -> tuple[Column, ...]:
+    """Gives back the raw table's columns. Avro's schema names every field that can arrive, so only JSON has `_extra`."""
+    made = (Column(stream.event_time.column, Primitive("timestamp")),) if stream.event_time else ()
+    extra = (EXTRA,) if stream.format == "json" else ()
+    return (*stream.columns, *made, *extra, *COORDINATES)
 
 
 def name_problem(name: str, *, taken: Iterable[str], nested: bool = False) -> tuple[str, str] | None:

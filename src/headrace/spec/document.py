@@ -48,6 +48,10 @@ class Value:
         """Gives back whether one value stands here, rather than a list or keys with values."""
         return isinstance(self.node, yaml.ScalarNode)
 
+    def is_list(self) -> bool:
+        """Gives back whether a list stands here."""
+        return isinstance(self.node, yaml.SequenceNode)
+
     def whole_number(self, *, at_least: int, at_most: int) -> int:
         """Gives back the number; a text that is one after its variables are filled in counts."""
         node = self.node

@@ -10,12 +10,15 @@ from headrace.spec.document import Section, Value, read_document
 from headrace.spec.durations import read_seconds
 from headrace.spec.files import Files
 from headrace.spec.folders import FILE, absolute, find_pipeline
+from headrace.spec.graph import order_tables
 from headrace.spec.names import METADATA, read_identifier
+from headrace.spec.own_queries import read_queries
 from headrace.spec.pipeline import Pipeline, Stream
 from headrace.spec.problems import Problems
 from headrace.spec.streams import read_stream
+from headrace.spec.table_files import read_tables
 
-KEYS = ("name", "about", "trigger", "streams")
+KEYS = ("name", "about", "trigger", "namespace", "streams", "queries")
 
 
 def load_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> Pipeline:
@@ -42,10 +45,17 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     name = problems.attempt(_read_name, section, path)
     about = problems.attempt(lambda: section.need("about", example="what it does, in one sentence").text())
     trigger = problems.attempt(_read_trigger, section)
+    namespace = problems.attempt(_read_namespace, section)
     streams = problems.attempt(_read_streams, section, files=files, problems=problems)
     if problems.errors or name is None or about is None or trigger is None or streams is None:
         return None
-    return Pipeline(name=name, about=about.strip(), folder=path, streams=streams, trigger_seconds=trigger)
+    tables = read_tables(files, namespace=namespace, streams=streams, argument=name_or_path, environ=environ, problems=problems)
+    ordered = () if problems.errors else order_tables(tables, streams=streams, problems=problems)
+    names = [*(stream.table for stream in streams), *(table.table for table in tables)]
+    queries = read_queries(section, tables=names, problems=problems)
+    if problems.errors:
+        return None
+    return Pipeline(name, about.strip(), path, streams=streams, trigger_seconds=trigger, tables=ordered, queries=queries)
 
 
 def _read_name(section: Section, path: Path) -> str:
@@ -61,6 +71,16 @@ def _read_name(section: Section, path: Path) -> str:
 def _read_trigger(section: Section) -> float:
     value = section.find("trigger")
     return 0.0 if value is None else read_seconds(value, example="10s")
+
+
+def _read_namespace(section: Section) -> str | None:
+    value = section.find("namespace")
+    if value is None:
+        return None
+    name = read_identifier(value)
+    if name == METADATA:
+        raise value.error(f'"{METADATA}" is the namespace of Headrace\'s own tables', fix="Choose another namespace")
+    return name
 
 
 def _read_streams(section: Section, *, files: Files, problems: Problems) -> tuple[Stream, ...]:

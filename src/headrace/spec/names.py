@@ -28,13 +28,18 @@ def read_identifier(value: Value) -> str:
 
 
 def read_table_name(value: Value) -> TableName:
-    """Gives back the table that a text such as `lineage.events` names."""
-    written = value.text()
+    """Gives back the table that a text such as `lineage.events` names; Headrace's own are refused."""
+    name = parse_table_name(value.text(), value)
+    if name.namespace == METADATA:
+        raise value.error(f'the namespace "{METADATA}" holds Headrace\'s own tables', fix="Choose another namespace")
+    return name
+
+
+def parse_table_name(written: str, value: Value) -> TableName:
+    """Gives back the table that `written` names, which stands at `value`."""
     parts = written.split(".")
     if len(parts) != 2 or not all(map(is_identifier, parts)):
         raise value.error(f'"{written}" is not a table', fix=f"Write namespace.table, each of {IDENTIFIER_RULE}")
-    if parts[0] == METADATA:
-        raise value.error(f'the namespace "{METADATA}" holds Headrace\'s own tables', fix="Choose another namespace")
     return TableName(*parts)
 
 

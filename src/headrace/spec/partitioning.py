@@ -46,22 +46,45 @@ MAX_ARGUMENT = 2**31 - 1
 
 def read_partitioning(value: Value, *, types: Mapping[str, ColumnType]) -> tuple[Transform, ...]:
     """Gives back the transforms of a list, each of which fits a column in `types`."""
+    transforms = read_transforms(value)
+    for transform, item in zip(transforms, value.items(), strict=True):
+        problem = transform_problem(transform, types=types)
+        if problem:
+            raise item.error(problem[0], fix=problem[1])
+    return transforms
+
+
+def read_transforms(value: Value) -> tuple[Transform, ...]:
+    """Gives back the transforms of a list as they are written, whatever the columns turn out to be."""
     transforms: list[Transform] = []
     for item in value.items():
-        transform = _read_transform(item, types=types)
+        transform = _read_transform(item)
         for other in transforms:
             if other.column == transform.column and _kind(other) == _kind(transform):
                 raise item.error(f'"{item.text()}" and "{other}" say the same twice', fix="Keep one of them")
-        if transform.name != "identity" and transform.field_name in types:
-            raise item.error(
-                f'"{transform}" becomes the partition field "{transform.field_name}", and a column has that name',
-                fix="Rename or leave out the column",
-            )
         transforms.append(transform)
     return tuple(transforms)
 
 
-def _read_transform(item: Value, *, types: Mapping[str, ColumnType]) -> Transform:
+def transform_problem(transform: Transform, *, types: Mapping[str, ColumnType]) -> tuple[str, str] | None:
+    """Gives back why a table with columns of these types can't be partitioned so, and what to do; None where it can."""
+    name, column = transform.name, transform.column
+    if column not in types:
+        return f'"{column}" is not a column of this table', f"{suggest(column, types, plural='Columns')} Fix the name"
+    kind = types[column]
+    word = kind.name if isinstance(kind, Primitive) else "decimal" if isinstance(kind, Decimal) else "nested"
+    if word not in FITS[name]:
+        possible = ", ".join(other for other, fitting in FITS.items() if word in fitting) or "none"
+        return f'{name} does not fit "{column}", which is {kind}', f"Transforms that fit: {possible}. Change the transform"
+    if name != "identity" and transform.field_name in types:
+        return (
+            f'"{transform}" becomes the partition field "{transform.field_name}", and a column has that name',
+            "Rename or leave out the column",
+        )
+    return None
+
+
+def _read_transform(item: Value) -> Transform:
     written = item.text().strip()
     match = TRANSFORM.fullmatch(written)
     if not match and written.count("(") != written.count(")"):
@@ -76,18 +99,6 @@ def _read_transform(item: Value, *, types: Mapping[str, ColumnType]) -> Transfor
         raise item.error(f'"{written}" is not how {name} is written', fix=f"Write {example}")
     if argument is not None and not 1 <= argument <= MAX_ARGUMENT:
         raise item.error(f'"{written}" needs a number from 1 to {MAX_ARGUMENT}', fix="Change the number")
-    if column not in types:
-        raise item.error(
-            f'"{column}" is not a column of this table', fix=f"{suggest(column, types, plural='Columns')} Fix the name"
-        )
-    kind = types[column]
-    word = kind.name if isinstance(kind, Primitive) else "decimal" if isinstance(kind, Decimal) else "nested"
-    if word not in FITS[name]:
-        possible = ", ".join(other for other, fitting in FITS.items() if word in fitting) or "none"
-        raise item.error(
-            f'{name} does not fit "{column}", which is {kind}',
-            fix=f"Transforms that fit: {possible}. Change the transform",
-        )
     return Transform(name, column, argument)
 
 

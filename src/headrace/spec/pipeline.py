@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from headrace.spec.types import Column
+
+if TYPE_CHECKING:
+    from headrace.spec.layers import LayerTable
 
 EpochUnit = Literal["s", "ms", "us"]
 TransformName = Literal["identity", "years", "months", "days", "hours", "bucket", "truncate"]
@@ -77,9 +80,21 @@ class Stream:
 
 
 @dataclass(frozen=True)
+class OwnQuery:
+    """A question to the pipeline's tables and the SQL that answers it, as DuckDB has it."""
+
+    about: str
+    sql: str
+
+
+@dataclass(frozen=True)
 class Pipeline:
+    """A pipeline's streams, the tables that it builds from them, each after those that it reads, and what to ask of them."""
+
     name: str
     about: str
     folder: Path
     streams: tuple[Stream, ...]
     trigger_seconds: float = 0.0
+    tables: tuple[LayerTable, ...] = ()
+    queries: tuple[OwnQuery, ...] = ()

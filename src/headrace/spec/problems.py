@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import ParamSpec, TypeVar
 
 from headrace.errors import SpecError
 
+_WHERE = re.compile(r"(?P<file>.*?):(?P<line>\d+)(:\d+)?")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -21,9 +23,10 @@ class Place:
     label: str
     argument: str
 
-    def error(self, what: str, *, line: int, fix: str) -> SpecError:
-        """Gives back the error for one line: `fix` says what to do, without a full stop."""
-        return SpecError(what, where=f"{self.label}:{line}", next_step=f"{fix}, then run: headrace check {self.argument}")
+    def error(self, what: str, *, line: int, fix: str, column: int | None = None) -> SpecError:
+        """Gives back the error for one line, or one place in it: `fix` says what to do, without a full stop."""
+        where = f"{self.label}:{line}" if column is None else f"{self.label}:{line}:{column}"
+        return SpecError(what, where=where, next_step=f"{fix}, then run: headrace check {self.argument}")
 
 
 @dataclass
@@ -66,5 +69,5 @@ def suggest(word: str, known: Iterable[str], *, plural: str) -> str:
 
 
 def _file_and_line(error: SpecError) -> tuple[str, int]:
-    file, _, line = error.where.rpartition(":")
-    return (file, int(line)) if line.isdigit() else (error.where, 0)
+    found = _WHERE.fullmatch(error.where)
+    return (found["file"], int(found["line"])) if found else (error.where, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,11 +33,17 @@ class Renames:
     tables: Mapping[str, str] = field(default_factory=dict)
     topics: Mapping[str, str] = field(default_factory=dict)
     others: Mapping[str, str] = field(default_factory=dict)
+    layers: Mapping[str, str] = field(default_factory=dict)
+    queries: tuple[yaml.ScalarNode, ...] = ()
 
     def apply_to_yaml(self, text: str) -> str:
         """Gives back the text of pipeline.yml with the new values, and with its comments where they were."""
         by_place = {(node.start_mark.index, node.end_mark.index): (node, written) for node, written in self.edits}
-        for (start, end), (node, written) in sorted(by_place.items(), reverse=True):
+        queries = {(node.start_mark.index, node.end_mark.index): (node, None) for node in self.queries}
+        for (start, end), (node, written) in sorted({**by_place, **queries}.items(), key=lambda each: each[0], reverse=True):
+            if written is None:
+                text = text[:start] + _replace_words(text[start:end], self.tables) + text[end:]
+                continue
             properties = PROPERTIES.match(text, start, end)
             kept = properties[0] if properties else ""
             text = text[:start] + kept + (written if node.style is None else _quote(written)) + text[end:]
@@ -54,8 +60,12 @@ class Renames:
             _rewrite(path, lambda text: _replace_topics(text, self.topics))
 
 
-def find_renames(document: Value, *, old: str, new: str) -> Renames:
-    """Gives back what to rename: the name, and each stream's table, topic, places for files and their variables."""
+def find_renames(document: Value, *, old: str, new: str, table_files: Sequence[Path] = ()) -> Renames:
+    """Gives back what to rename: the name, each stream's table, topic, places for files and their variables, the layers,
+    and the tables that queries name.
+
+    Layer tables move with their namespace; where that is their folder's name, the folder gets another.
+    """
     edits: list[tuple[yaml.ScalarNode, str]] = []
     tables: dict[str, str] = {}
     topics: dict[str, str] = {}
@@ -73,7 +83,20 @@ def find_renames(document: Value, *, old: str, new: str) -> Renames:
             for node in _scalars(stream, key):
                 edits.append((node, _rename(node.value, rule, names=names, variables=others, old=old, new=new)))
         others[f"{old}.{stream.key}"] = f"{new}.{stream.key}"
-    return Renames(old, new, tuple(edits), tables, topics, others)
+    layers: dict[str, str] = {}
+    namespaces = list(_scalars(document, "namespace"))
+    for node in namespaces:
+        others[node.value] = _rename_prefix(node.value, old, new, signs=".", otherwise=f"{new}_")
+        edits.append((node, others[node.value]))
+    for path in table_files:
+        if namespaces:
+            before, after = namespaces[0].value, edits[-1][1]
+        else:
+            before = path.parent.name
+            after = layers.setdefault(before, f"{new}_{before}")
+        tables[f"{before}.{path.stem}"] = f"{after}.{path.stem}"
+    queries = tuple(each.node for each in _children(document, "queries") if isinstance(each.node, yaml.ScalarNode))
+    return Renames(old, new, tuple(edits), tables, topics, others, layers, queries)
 
 
 def _rename(

@@ -12,6 +12,7 @@ from headrace.spec.folders import FILE, OWN, absolute, find_pipeline, list_pipel
 from headrace.spec.names import IDENTIFIER_RULE, METADATA, is_identifier
 from headrace.spec.problems import Place, show_path
 from headrace.spec.renames import find_renames
+from headrace.spec.table_files import list_table_files
 
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
@@ -29,7 +30,7 @@ def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
     place = Place(show_path(original / FILE, folder=folder), source)
     text = read_text(original / FILE, place=place)
     document = parse_document(text, place=place, environ={})
-    renames = find_renames(document, old=original.name, new=target_name)
+    renames = find_renames(document, old=original.name, new=target_name, table_files=tuple(list_table_files(original)))
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as temporary:
         copy = Path(temporary) / target_name
@@ -37,6 +38,10 @@ def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
         for path in sorted(copy.rglob("*")):
             if path.is_file():
                 renames.apply_to_file(path)
+        for layer, renamed in renames.layers.items():
+            for folder in (copy / layer, copy / "expected" / layer):
+                if folder.is_dir():
+                    folder.rename(folder.with_name(renamed))
         (copy / FILE).write_bytes(renames.apply_to_yaml(text).encode())
         copy.rename(target)
     return target

@@ -1,0 +1,171 @@
+"""How the tables of a pipeline hang together: who reads whom, in which order, and what can't be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.spec.columns import landed_columns
+from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable, Query
+from headrace.spec.pipeline import Stream, TableName
+from headrace.spec.problems import Problems, suggest
+from headrace.spec.queries import check_columns, parse_query, parse_sql
+
+if TYPE_CHECKING:
+    from headrace.errors import SpecError
+
+
+def order_tables(tables: Sequence[LayerTable], *, streams: Sequence[Stream], problems: Problems) -> tuple[LayerTable, ...]:
+    """Gives back the tables, each after those that it reads; unknown inputs, cycles and wrong columns are kept as problems."""
+    raw = {stream.table: stream for stream in streams}
+    by_name = {each.table: each for each in tables}
+    before = len(problems.errors)
+    for table in tables:
+        problems.attempt(_check_owner, table, raw=raw, tables=tables)
+        for problem in _unknown_inputs(table, known=[*raw, *by_name]):
+            problems.errors.append(problem)
+    if len(problems.errors) > before:
+        return ()
+    ordered = problems.attempt(_sort, by_name)
+    if ordered is None:
+        return ()
+    columns: dict[TableName, tuple[str, ...]] = {
+        each: tuple(column.name for column in landed_columns(stream)) for each, stream in raw.items()
+    }
+    for table in ordered:
+        problems.attempt(_check_reading, table, by_name=by_name)
+        found = problems.attempt(_columns, table, known=columns)
+        if found is not None:
+            problems.attempt(_check_settings, table, found)
+            columns[table.table] = readable_columns(table, found)
+        for expectation in table.expectations:
+            problems.attempt(_check_condition, table, f"expect: {expectation.sentence}", expectation.that, expectation.line)
+        if table.apply_as_deletes:
+            line = table.lines.get("apply_as_deletes", 1)
+            problems.attempt(_check_condition, table, "apply_as_deletes", table.apply_as_deletes, line)
+    return ordered
+
+
+def readable_columns(table: LayerTable, columns: Sequence[str]) -> tuple[str, ...]:
+    """Gives back the columns that readers of a table see when its query gives back these."""
+    history = HISTORY_COLUMNS if table.kind == "history" else ()
+    return (*(name for name in columns if name not in table.except_columns), *history)
+
+
+def _check_owner(table: LayerTable, *, raw: Mapping[TableName, Stream], tables: Sequence[LayerTable]) -> None:
+    if table.table in raw:
+        raise table.error(
+            f'stream "{raw[table.table].name}" already lands in {table.table}',
+            at="",
+            fix="Rename the file, or the stream's table",
+        )
+    others = [each for each in tables if each.table == table.table and each.path != table.path]
+    if others:
+        raise table.error(
+            f"{others[0].place.label} makes {table.table} as well", at="", fix="Give each table a file of its own name"
+        )
+
+
+def _unknown_inputs(table: LayerTable, *, known: Sequence[TableName]) -> list[SpecError]:
+    errors = []
+    lines = {each.table: each.line for each in table.source.references} if isinstance(table.source, Query) else {}
+    names = {str(name): name for name in known}
+    for name in (*table.inputs, *table.rebuild_on):
+        if name not in known:
+            hint = suggest(str(name), names, plural="Tables")
+            line = lines.get(name, table.lines.get("rebuild_on", table.lines.get("", 1)))
+            errors.append(table.error(f"{name} is no table of this pipeline", at=line, fix=f"{hint} Fix the name"))
+    if not table.drivers and table.kind != "full":
+        errors.append(
+            table.error("the table reads nothing", at="", fix="Name a table after FROM, or write kind: full for fixed rows")
+        )
+    return errors
+
+
+def _sort(tables: Mapping[TableName, LayerTable]) -> tuple[LayerTable, ...]:
+    ordered: dict[TableName, LayerTable] = {}
+
+    def visit(table: LayerTable, path: tuple[TableName, ...]) -> None:
+        if table.table in ordered:
+            return
+        if table.table in path:
+            circle = " → ".join(str(each) for each in (*path[path.index(table.table) :], table.table))
+            raise table.error(f"the tables read one another in a circle: {circle}", at="", fix="Take one of the inputs out")
+        for name in table.inputs:
+            if name in tables:
+                visit(tables[name], (*path, table.table))
+        ordered[table.table] = table
+
+    for table in tables.values():
+        visit(table, ())
+    return tuple(ordered.values())
+
+
+def _check_reading(table: LayerTable, *, by_name: Mapping[TableName, LayerTable]) -> None:
+    """Checks that the table's kind can follow what its inputs do."""
+    for name in table.drivers:
+        driver = by_name.get(name)
+        if table.kind == "append" and driver is not None and driver.kind != "append":
+            raise table.error(
+                f"{name} is of kind {driver.kind}: its rows change, and appended rows can't follow",
+                at="",
+                fix="Add keys, or write kind: full",
+            )
+    for name in table.rebuild_on:
+        if name not in table.lookups:
+            raise table.error(f"rebuild_on names {name}, which is not joined here", at="rebuild_on", fix="Take it out")
+
+
+def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> tuple[str, ...] | None:
+    if not isinstance(table.source, Query):
+        return None
+    parsed = parse_query(table.source.text, place=table.place)
+    having = parsed.tree.args.get("having")
+    if table.kind == "aggregate" and having is not None:
+        raise table.error(
+            "HAVING hides keys from a build, which looks for them in the changed rows alone",
+            at="keys",
+            fix="Filter in the table that reads this one, or write kind: full",
+        )
+    inputs = {name: columns for name, columns in known.items() if name in table.inputs}
+    return check_columns(parsed, place=table.place, known=inputs)
+
+
+def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> None:
+    """Checks that the settings name columns that the query gives back."""
+    for key, names in named_columns(table).items():
+        for name in names:
+            if name not in columns:
+                raise missing_column(table, key, name, columns)
+    own = (BUILD_ID, *(HISTORY_COLUMNS if table.kind == "history" else ()))
+    for name in columns:
+        if name.lower() in own:
+            raise table.error(f'the query names a column "{name}", which Headrace adds itself', at="", fix="Leave it out")
+
+
+def named_columns(table: LayerTable) -> dict[str, tuple[str, ...]]:
+    """Gives back the columns that settings name, by the setting."""
+    return {
+        "keys": table.keys,
+        "sequence_by": (table.sequence_by,) if table.sequence_by else (),
+        "constant": table.constant,
+        "except_column_list": table.except_columns,
+        "track_history_except_column_list": table.untracked,
+        "partition_by": tuple(each.column for each in table.partition_by if each.column not in HISTORY_COLUMNS),
+        "window": (*table.window.partition_by, table.window.order_by) if table.window else (),
+    }
+
+
+def missing_column(table: LayerTable, key: str, name: str, columns: Sequence[str]) -> SpecError:
+    hint = suggest(name, columns, plural="Columns")
+    return table.error(f'{key} "{name}" is not a column of this table', at=key, fix=f"{hint} Fix the name")
+
+
+def _check_condition(table: LayerTable, what: str, condition: str, line: int) -> None:
+    """Checks that a condition is SQL; its columns are checked where their types are known."""
+    from headrace.errors import SpecError
+
+    try:
+        parse_sql(f"SELECT {condition}", place=table.place)
+    except SpecError as error:
+        raise table.error(f"{what} is {error.what}", at=line, fix="Write a SQL condition, such as amount > 0") from None

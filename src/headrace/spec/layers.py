@@ -1,0 +1,112 @@
+"""What a layer table is: the frozen value that a SQL or Python file of a pipeline becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from headrace.errors import SpecError
+from headrace.spec.pipeline import TableName, Transform
+from headrace.spec.problems import Place
+
+Kind = Literal["append", "upsert", "history", "aggregate", "features", "full"]
+Otherwise = Literal["count", "drop", "quarantine", "fail"]
+
+BUILD_ID = "_build_id"
+"""The column of every layer table that says which build wrote a row. Unchanged rows keep theirs when files are rewritten."""
+
+HISTORY_COLUMNS = ("valid_from", "valid_to", "is_current")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A sentence and the condition that makes it true of a row; what is not true of a row, `otherwise` says what happens."""
+
+    sentence: str
+    that: str
+    otherwise: Otherwise
+    line: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """The rows that a features table looks at: those of the same `partition_by` up to `seconds` before a row."""
+
+    partition_by: tuple[str, ...]
+    order_by: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A place in a query's text where a table is named: characters `start` up to, not including, `end`."""
+
+    table: TableName
+    start: int
+    end: int
+    line: int
+
+
+@dataclass(frozen=True)
+class Query:
+    """A file of SQL as it stands, its settings' comment included: lines and columns are those of the file."""
+
+    text: str
+    references: tuple[Reference, ...]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A Python function, and the table that each of its parameters stands for; None stands for the Spark session."""
+
+    name: str
+    parameters: tuple[tuple[str, TableName | None], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSettings:
+    """What the top of a table's file says.
+
+    `rebuild_on` says for a lookup which of its columns are which columns of the driver: when its rows change, the driver's
+    rows with the same values are built again. `constant` columns never change for a key. `untracked` columns make no new
+    version in a history. `lines` are the lines of the settings.
+    """
+
+    kind: Kind = "append"
+    about: str = ""
+    keys: tuple[str, ...] = ()
+    sequence_by: str | None = None
+    apply_as_deletes: str | None = None
+    except_columns: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
+    partition_by: tuple[Transform, ...] = ()
+    constant: tuple[str, ...] = ()
+    rebuild_on: Mapping[TableName, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    window: Window | None = None
+    expectations: tuple[Expectation, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerTable(TableSettings):
+    """One table that a pipeline builds: `drivers` are the inputs whose rows become its rows, `lookups` are joined to them."""
+
+    table: TableName
+    layer: str
+    path: Path
+    place: Place
+    source: Query | Function
+    drivers: tuple[TableName, ...]
+    lookups: tuple[TableName, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[TableName, ...]:
+        return (*self.drivers, *self.lookups)
+
+    def error(self, what: str, *, at: str | int, fix: str, column: int | None = None) -> SpecError:
+        """Gives back the error for a line, or for the line of the setting that `at` names."""
+        line = at if isinstance(at, int) else self.lines.get(at, self.lines.get("", 1))
+        return self.place.error(what, line=line, column=column, fix=fix)

@@ -1,0 +1,189 @@
+"""What a SQL file says without an engine: the tables that it names, which of them drive, and its columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.spec.layers import Query, Reference
+from headrace.spec.pipeline import TableName
+from headrace.spec.problems import Place, suggest
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+DIALECT = "spark"
+_UNRESOLVED = re.compile(r"Column '\"?(?:[^'\"]*\.)?\"?(?P<name>[^'\"]+)\"?' could not be resolved")
+_UNKNOWN = re.compile(r"Unknown column: (?P<name>.+)")
+
+
+@dataclass(frozen=True)
+class ParsedQuery:
+    """A query and what stands in it. `columns` are the names it gives back, None where only an engine can tell."""
+
+    query: Query
+    tree: exp.Query
+    drivers: tuple[TableName, ...]
+    lookups: tuple[TableName, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        return columns_of(self.tree)
+
+
+def parse_query(text: str, *, place: Place) -> ParsedQuery:
+    """Gives back the query of a file; what is not one SELECT over named tables is a SpecError with line and column."""
+    from sqlglot import exp
+
+    tree = parse_sql(text, place=place)
+    if not isinstance(tree, exp.Query):
+        raise place.error("the file holds no SELECT", line=1, fix="Write one query that gives back the table's rows")
+    references = tuple(_references(tree, text, place=place))
+    drivers = tuple(dict.fromkeys(_drivers(tree)))
+    lookups = tuple(dict.fromkeys(each.table for each in references if each.table not in drivers))
+    return ParsedQuery(Query(text, references), tree, drivers, lookups)
+
+
+def parse_sql(text: str, *, place: Place) -> exp.Expr:
+    """Gives back the one statement of a text."""
+    import sqlglot
+
+    try:
+        statements = [each for each in sqlglot.parse(text, dialect=DIALECT) if each is not None]
+    except sqlglot.ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        what = f'not valid SQL: {first.get("description", error)}, at "{first.get("highlight", "")}"'
+        raise place.error(what, line=first.get("line") or 1, column=first.get("col"), fix="Fix the query") from None
+    except sqlglot.TokenError as error:
+        raise place.error(f"not valid SQL: {error}", line=1, fix="Fix the query") from None
+    if len(statements) != 1:
+        count = f"{len(statements)} statements" if statements else "no statement"
+        raise place.error(f"the file holds {count}", line=1, fix="Write one query in a file")
+    return statements[0]
+
+
+def check_columns(parsed: ParsedQuery, *, place: Place, known: Mapping[TableName, Sequence[str]]) -> tuple[str, ...] | None:
+    """Gives back the query's columns as far as they can be told; a column that no input has is a SpecError.
+
+    `known` are the columns of inputs; where one is missing nothing is checked, since only an engine knows.
+    """
+    from sqlglot.errors import OptimizeError
+
+    if not all(each.table in known for each in parsed.query.references):
+        return parsed.columns
+    try:
+        qualified = qualify_query(parsed, known=known)
+    except OptimizeError as error:
+        found = _UNRESOLVED.search(str(error)) or _UNKNOWN.search(str(error))
+        if found and not _is_known(found["name"], parsed, known):
+            line, column = _position(found["name"], parsed)
+            names = sorted({name for each in parsed.query.references for name in known[each.table]})
+            hint = suggest(found["name"], names, plural="Columns")
+            raise place.error(
+                f'column "{found["name"]}" is in none of the inputs',
+                line=line,
+                column=column,
+                fix=f"{hint} Fix the name",
+            ) from None
+        return parsed.columns
+    return parsed.columns or columns_of(qualified)
+
+
+def qualify_query(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], strict: bool = True) -> exp.Query:
+    """Gives back the query with stars written out and every column after its table, in the spelling of query and inputs.
+
+    What no input has is an OptimizeError where `strict`; else it is left as it stands.
+    """
+    from sqlglot import exp
+    from sqlglot.optimizer.qualify import qualify
+
+    tables: dict[str, dict[str, dict[str, str]]] = {}
+    for table, columns in known.items():
+        tables.setdefault(table.namespace, {})[table.name] = dict.fromkeys(columns, "string")
+    schema: dict[str, object] = dict(tables)
+    spelled = {name.lower(): name for columns in known.values() for name in columns}
+    spelled |= {each.name.lower(): each.name for each in parsed.tree.find_all(exp.Identifier)}
+    qualified = qualify(
+        parsed.tree.copy(),
+        schema=schema,
+        dialect=DIALECT,
+        identify=False,
+        quote_identifiers=False,
+        validate_qualify_columns=strict,
+    )
+    for each in qualified.find_all(exp.Identifier):
+        each.set("this", spelled.get(each.name, each.name))
+    if not isinstance(qualified, exp.Query):
+        raise TypeError("a query stays a query")
+    return qualified
+
+
+def columns_of(query: exp.Query) -> tuple[str, ...] | None:
+    """Gives back the names of a query's columns, None where only an engine can tell."""
+    names = tuple(query.named_selects)
+    return None if "*" in names or not all(names) else names
+
+
+def _position(name: str, parsed: ParsedQuery) -> tuple[int, int | None]:
+    """Gives back the line and column where a query first names a column."""
+    from sqlglot import exp
+
+    for each in parsed.tree.find_all(exp.Column, bfs=False):
+        if each.name.lower() == name.lower() and "line" in each.this.meta:
+            return each.this.meta["line"], each.this.meta["col"]
+    return 1, None
+
+
+def _is_known(name: str, parsed: ParsedQuery, known: Mapping[TableName, Sequence[str]]) -> bool:
+    """Says whether a name stands for something after all, which the parser can't resolve: an alias or a column."""
+    from sqlglot import exp
+
+    aliases = {each.alias.lower() for each in parsed.tree.find_all(exp.Alias)}
+    columns = {column.lower() for each in parsed.query.references for column in known[each.table]}
+    return name.lower() in aliases | columns
+
+
+def _references(tree: exp.Query, text: str, *, place: Place) -> Iterator[Reference]:
+    from sqlglot import exp
+
+    local = {each.alias for each in tree.find_all(exp.CTE)}
+    for node in tree.find_all(exp.Table):
+        if not node.db and node.name in local:
+            continue
+        meta = node.this.meta
+        if "start" not in meta:
+            continue  # a function that gives back a table
+        if not node.db or node.catalog:
+            raise place.error(
+                f'"{node.sql(dialect=DIALECT, comments=False)}" is not namespace.table',
+                line=meta["line"],
+                column=meta["col"],
+                fix="Name an input by its namespace and its table",
+            )
+        start = node.args["db"].meta["start"]
+        yield Reference(TableName(node.db, node.name), start, meta["end"] + 1, meta["line"])
+
+
+def _drivers(query: exp.Expr, visible: Mapping[str, exp.Expr] | None = None) -> Iterator[TableName]:
+    """Gives back the tables after FROM, in every branch of a union and through subqueries and CTEs."""
+    from sqlglot import exp
+
+    with_ = query.args.get("with_") or query.args.get("with")
+    names = {**(visible or {}), **{each.alias: each.this for each in (with_.expressions if with_ else ())}}
+    if isinstance(query, exp.Subquery):
+        yield from _drivers(query.this, names)
+    elif isinstance(query, exp.SetOperation):
+        yield from _drivers(query.this, names)
+        yield from _drivers(query.expression, names)
+    elif isinstance(query, exp.Select):
+        from_ = query.args.get("from_") or query.args.get("from")
+        source = from_.this if from_ else None
+        if isinstance(source, exp.Table) and not source.db and source.name in names:
+            inner = names[source.name]
+            yield from _drivers(inner, {name: tree for name, tree in names.items() if name != source.name})
+        elif isinstance(source, exp.Table):
+            yield TableName(source.db, source.name)
+        elif source is not None:
+            yield from _drivers(source, names)

@@ -1,0 +1,167 @@
+"""The layer tables of a pipeline: every SQL and Python file in a folder that is a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import yaml
+
+from headrace.spec.document import Value, parse_document, read_text
+from headrace.spec.files import Files
+from headrace.spec.functions import SESSION, mark_of, parse_functions
+from headrace.spec.layers import Function, LayerTable, Query, TableSettings
+from headrace.spec.names import IDENTIFIER_RULE, is_identifier
+from headrace.spec.pipeline import Stream, TableName
+from headrace.spec.problems import Place, Problems, suggest
+from headrace.spec.queries import parse_query
+from headrace.spec.table_settings import read_settings
+
+OTHER_FOLDERS = frozenset(("schemas", "generators", "sample", "expected"))
+_OPEN, _CLOSE = "/*", "*/"
+
+
+def read_tables(
+    files: Files,
+    *,
+    namespace: str | None,
+    streams: Sequence[Stream],
+    argument: str,
+    environ: Mapping[str, str],
+    problems: Problems,
+) -> tuple[LayerTable, ...]:
+    """Gives back the tables of all layers, folder by folder; mistakes are kept as problems.
+
+    A table's namespace is its folder's name unless the pipeline names one for all of them.
+    """
+    paths = tuple(list_table_files(files.pipeline_folder))
+    names = {path: TableName(namespace or path.parent.name, path.stem) for path in paths}
+    by_name = {each.name: each for each in (*(stream.table for stream in streams), *names.values())}
+    tables: list[LayerTable] = []
+    for path, name in names.items():
+        place = files.place(path, argument=argument)
+        read = problems.attempt(_read_file, path, name, place=place, by_name=by_name, environ=environ, problems=problems)
+        tables.extend(read or ())
+    return tuple(tables)
+
+
+def list_table_files(folder: Path) -> Iterator[Path]:
+    """Gives back the files of a pipeline's folder that are tables, layer by layer."""
+    for layer in sorted(path for path in folder.iterdir() if path.is_dir() and path.name not in OTHER_FOLDERS):
+        for path in sorted(layer.iterdir()):
+            if path.suffix in (".sql", ".py") and not path.name.startswith(("_", ".")):
+                yield path
+
+
+def _read_file(
+    path: Path,
+    name: TableName,
+    *,
+    place: Place,
+    by_name: Mapping[str, TableName],
+    environ: Mapping[str, str],
+    problems: Problems,
+) -> list[LayerTable]:
+    for part, what in ((path.parent.name, "layer"), (path.stem, "table")):
+        if not is_identifier(part):
+            raise place.error(f"\"{part}\" can't be a {what}'s name", line=1, fix=f"Rename it: {IDENTIFIER_RULE}")
+    text = read_text(path, place=place)
+    if path.suffix == ".sql":
+        table = _read_query(path, name, text, place=place, environ=environ, problems=problems)
+        return [table] if table else []
+    return list(_read_functions(path, name, text, place=place, by_name=by_name, environ=environ, problems=problems))
+
+
+def _read_query(
+    path: Path, name: TableName, text: str, *, place: Place, environ: Mapping[str, str], problems: Problems
+) -> LayerTable | None:
+    header = problems.attempt(_header, text, place=place, environ=environ)
+    settings = read_settings(header, problems=problems) if header else None
+    parsed = problems.attempt(parse_query, text, place=place)
+    if settings is None or parsed is None:
+        return None
+    return _table(path, name, settings, place, parsed.query, parsed.drivers, parsed.lookups)
+
+
+def _header(text: str, *, place: Place, environ: Mapping[str, str]) -> Value:
+    """Gives back the YAML of the comment on top, with the lines of the file; no comment is as good as an empty one."""
+    start = len(text) - len(text.lstrip())
+    if not text.startswith(_OPEN, start):
+        node = yaml.MappingNode("tag:yaml.org,2002:map", [], mark_of(1), mark_of(1))
+        return Value("", 1, node, place, environ)
+    end = text.find(_CLOSE, start)
+    if end < 0:
+        raise place.error("the comment on top has no end", line=text.count("\n", 0, start) + 1, fix="End it with */")
+    lines_before = "\n" * text.count("\n", 0, start)
+    return parse_document(lines_before + text[start + len(_OPEN) : end], place=place, environ=environ)
+
+
+def _read_functions(
+    path: Path,
+    name: TableName,
+    text: str,
+    *,
+    place: Place,
+    by_name: Mapping[str, TableName],
+    environ: Mapping[str, str],
+    problems: Problems,
+) -> Iterator[LayerTable]:
+    for function in parse_functions(text, place=place, environ=environ):
+        if function.name != name.name:
+            problems.attempt(_refuse_name, function.name, name.name, function.line, place=place)
+            continue
+        settings = read_settings(function.settings, problems=problems)
+        parameters = []
+        for parameter in function.parameters:
+            if parameter != SESSION and parameter not in by_name:
+                problems.attempt(_refuse_input, parameter, function.line, place=place, known=list(by_name))
+            parameters.append((parameter, None if parameter == SESSION else by_name.get(parameter)))
+        if settings is None:
+            continue
+        inputs = tuple(each for _, each in parameters if each is not None)
+        yield _table(
+            path,
+            name,
+            settings,
+            place,
+            Function(function.name, tuple(parameters)),
+            inputs[:1],
+            inputs[1:],
+            about=function.about,
+            line=function.line,
+        )
+
+
+def _refuse_name(function: str, table: str, line: int, *, place: Place) -> None:
+    raise place.error(
+        f"the table's function is called {function}, and its file {table}.py", line=line, fix="Give both the same name"
+    )
+
+
+def _refuse_input(parameter: str, line: int, *, place: Place, known: Sequence[str]) -> None:
+    raise place.error(
+        f'parameter "{parameter}" is no table of this pipeline',
+        line=line,
+        fix=f"{suggest(parameter, known, plural='Tables')} Fix the name",
+    )
+
+
+def _table(
+    path: Path,
+    name: TableName,
+    settings: TableSettings,
+    place: Place,
+    source: Query | Function,
+    drivers: tuple[TableName, ...],
+    lookups: tuple[TableName, ...],
+    *,
+    about: str = "",
+    line: int = 1,
+) -> LayerTable:
+    values = {each.name: getattr(settings, each.name) for each in fields(TableSettings)}
+    values["lines"] = {"": line, **settings.lines}
+    values["about"] = settings.about or about
+    return LayerTable(
+        table=name, layer=path.parent.name, path=path, place=place, source=source, drivers=drivers, lookups=lookups, **values
+    )

@@ -1,0 +1,192 @@
+"""The settings of a layer table, as the comment on top of a SQL file or a decorator's arguments give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import get_args
+
+from headrace.spec.document import Section, Value
+from headrace.spec.durations import read_seconds
+from headrace.spec.layers import Expectation, Kind, Otherwise, TableSettings, Window
+from headrace.spec.names import parse_table_name
+from headrace.spec.partitioning import read_transforms
+from headrace.spec.pipeline import TableName, Transform
+from headrace.spec.problems import Problems
+
+KEYS = (
+    "about",
+    "kind",
+    "keys",
+    "sequence_by",
+    "apply_as_deletes",
+    "except_column_list",
+    "stored_as_scd_type",
+    "track_history_except_column_list",
+    "partition_by",
+    "constant",
+    "rebuild_on",
+    "window",
+    "expect",
+)
+KINDS: tuple[Kind, ...] = get_args(Kind)
+OTHERWISE: tuple[Otherwise, ...] = get_args(Otherwise)
+_WITH_KEYS = ("upsert", "history", "aggregate", "features")
+
+
+def read_settings(value: Value, *, problems: Problems) -> TableSettings | None:
+    """Gives back the settings, or None where they have problems, all of which are kept."""
+    before = len(problems.errors)
+    section = problems.attempt(value.section, KEYS, problems=problems)
+    if section is None:
+        return None
+    reader, attempt = _SettingsReader(section, problems), problems.attempt
+    kind = attempt(reader.kind)
+    settings = TableSettings(
+        kind=kind or "append",
+        about=attempt(reader.about) or "",
+        keys=attempt(reader.names, "keys") or (),
+        sequence_by=attempt(reader.text, "sequence_by"),
+        apply_as_deletes=attempt(reader.text, "apply_as_deletes"),
+        except_columns=attempt(reader.names, "except_column_list") or (),
+        untracked=attempt(reader.names, "track_history_except_column_list") or (),
+        partition_by=attempt(reader.partition_by) or (),
+        constant=attempt(reader.names, "constant") or (),
+        rebuild_on=attempt(reader.rebuild_on) or MappingProxyType({}),
+        window=attempt(reader.window),
+        expectations=attempt(reader.expectations) or (),
+        lines={key: each.key_line for key, each in section.values.items()},
+    )
+    if len(problems.errors) == before:
+        attempt(reader.check_kind, settings)
+    return settings if len(problems.errors) == before else None
+
+
+@dataclass(frozen=True)
+class _SettingsReader:
+    section: Section
+    problems: Problems
+
+    def kind(self) -> Kind:
+        """Gives back the kind that is written, or the one that the other settings make it."""
+        value = self.section.find("kind")
+        if value is not None:
+            return value.choice(KINDS)
+        if self.section.find("window"):
+            return "features"
+        if self.scd_type() == 2:
+            return "history"
+        if self.section.find("keys"):
+            return "upsert" if self.section.find("sequence_by") else "aggregate"
+        return "append"
+
+    def scd_type(self) -> int:
+        value = self.section.find("stored_as_scd_type")
+        return 1 if value is None else value.whole_number(at_least=1, at_most=2)
+
+    def about(self) -> str:
+        return self.text("about") or ""
+
+    def text(self, key: str) -> str | None:
+        value = self.section.find(key)
+        return None if value is None else value.text().strip()
+
+    def names(self, key: str) -> tuple[str, ...]:
+        value = self.section.find(key)
+        if value is None:
+            return ()
+        return (value.text(),) if value.is_text() else tuple(item.text() for item in value.items())
+
+    def partition_by(self) -> tuple[Transform, ...]:
+        value = self.section.find("partition_by")
+        return () if value is None else read_transforms(value)
+
+    def rebuild_on(self) -> Mapping[TableName, Mapping[str, str]]:
+        value = self.section.find("rebuild_on")
+        if value is None:
+            return {}
+        found: dict[TableName, Mapping[str, str]] = {}
+        for name, each in value.section(None, problems=self.problems).values.items():
+            found[parse_table_name(name, each)] = self._pairs(each)
+        return MappingProxyType(found)
+
+    def _pairs(self, value: Value) -> Mapping[str, str]:
+        """Gives back the lookup's columns and the driver's: `[charge_id]`, or `{id: charge_id}` where names differ."""
+        if value.is_list():
+            return {item.text(): item.text() for item in value.items()}
+        inner = value.section(None, problems=self.problems).values
+        return {name: each.text() for name, each in inner.items()}
+
+    def window(self) -> Window | None:
+        value = self.section.find("window")
+        if value is None:
+            return None
+        inner = value.section(("partition_by", "order_by", "range"), problems=self.problems)
+        columns = tuple(item.text() for item in inner.need("partition_by", example="[customer_id]").items())
+        seconds = read_seconds(inner.need("range", example="1h"), example="1h")
+        return Window(columns, inner.need("order_by", example="created_at").text(), seconds)
+
+    def expectations(self) -> tuple[Expectation, ...]:
+        value = self.section.find("expect")
+        if value is None:
+            return ()
+        found = []
+        for sentence, each in value.section(None, problems=self.problems).values.items():
+            if each.is_text():
+                found.append(Expectation(sentence, each.text(), "count", each.key_line))
+                continue
+            inner = each.section(("that", "otherwise"), problems=self.problems)
+            otherwise = inner.find("otherwise")
+            found.append(
+                Expectation(
+                    sentence,
+                    inner.need("that", example="amount > 0").text(),
+                    "count" if otherwise is None else otherwise.choice(OTHERWISE),
+                    each.key_line,
+                )
+            )
+        return tuple(found)
+
+    def check_kind(self, settings: TableSettings) -> None:
+        """Checks that the settings go together."""
+        kind = settings.kind
+        if kind in _WITH_KEYS and not settings.keys:
+            raise self._error("kind", f"a table of kind {kind} needs keys", fix="Add keys: [column]")
+        if kind in ("append", "full") and settings.keys:
+            raise self._error("keys", f"a table of kind {kind} has no keys", fix="Leave out keys, or the kind")
+        if kind in ("upsert", "history") and not settings.sequence_by:
+            raise self._error("kind", f"a table of kind {kind} needs sequence_by", fix="Add sequence_by: column")
+        if kind not in ("upsert", "history"):
+            for key, is_set in (
+                ("sequence_by", settings.sequence_by),
+                ("apply_as_deletes", settings.apply_as_deletes),
+                ("except_column_list", settings.except_columns),
+            ):
+                if is_set:
+                    raise self._error(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+        if settings.untracked and kind != "history":
+            raise self._error(
+                "track_history_except_column_list",
+                f"track_history_except_column_list does nothing in a table of kind {kind}",
+                fix="Leave it out, or add stored_as_scd_type: 2",
+            )
+        if (kind == "features") != (settings.window is not None):
+            raise self._error(
+                "window" if settings.window else "kind",
+                "window and kind: features go together",
+                fix="Write window: {partition_by: [customer_id], order_by: created_at, range: 1h}, or leave it out",
+            )
+        if kind in ("append", "full") and settings.rebuild_on:
+            raise self._error(
+                "rebuild_on", f"a table of kind {kind} can't rebuild single rows", fix="Give it keys, or leave out rebuild_on"
+            )
+        for column in (*settings.keys, *((settings.sequence_by,) if settings.sequence_by else ())):
+            if column in settings.except_columns:
+                raise self._error(
+                    "except_column_list", f'"{column}" is needed to tell rows apart', fix="Take it out of except_column_list"
+                )
+
+    def _error(self, key: str, what: str, *, fix: str) -> Exception:
+        value = self.section.find(key)
+        return (value or self.section.value).key_error(what, fix=fix)
