@@ -26,6 +26,12 @@ hypothesis_settings.register_profile("headrace", deadline=None, suppress_health_
 hypothesis_settings.load_profile("headrace")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-expected", action="store_true", help="write the expected rows of the pipelines' samples again: make expected"
+    )
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap servers of the broker that all tests share."""

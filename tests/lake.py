@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from headrace.landing.columns import QUARANTINE
 from headrace.landing.history import files_of
 from headrace.landing.lander import Batch, Lander
 from headrace.landing.verify import Verified
@@ -22,6 +21,7 @@ from headrace.services.topics import admin_client
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
 from headrace.tables.catalog import load_table, open_catalog
+from headrace.tables.quarantine import QUARANTINE
 from tests.application import Application, start_headrace
 from tests.topics import TRUNCATED, Sent, lineage_events, lineage_values, produce
 

@@ -49,9 +49,11 @@ def start_spark(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": settings.spark_driver_memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()} -XX:+UseSerialGC -XX:-UsePerfData",
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",  # a task has one core
         "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.local.dir": str(settings.home / "spark"),
         "spark.locality.wait": "0",
+        "spark.scheduler.mode": "FAIR",
         "spark.python.daemon.module": "headrace.services.worker_daemon",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",

@@ -47,6 +47,16 @@ def widen_table(table: Table, columns: tuple[Column, ...]) -> Table:
     return table
 
 
+def can_widen(table: Table, columns: tuple[Column, ...]) -> bool:
+    """Says whether the table can be given a place for every value of `columns`; nothing is committed."""
+    wanted = iceberg_schema(_relax(columns, required=_required_paths(table.schema())))
+    try:
+        update = table.transaction().update_schema().union_by_name(wanted)
+    except (ResolveError, ValidationError, ValueError):
+        return False
+    return _holds(update._apply().as_struct(), wanted.as_struct())
+
+
 def _relax(columns: tuple[Column, ...], *, required: set[str], path: str = "") -> tuple[Column, ...]:
     """Gives back the columns, required only where the table's are."""
     return tuple(

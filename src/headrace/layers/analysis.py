@@ -1,0 +1,89 @@
+"""What Spark makes of a pipeline's tables before anything is read or written: their columns and types, or their mistakes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BooleanType
+
+from headrace.layers.source import run_source
+from headrace.layers.types import spark_schema, spec_columns
+from headrace.spec.columns import landed_columns
+from headrace.spec.graph import missing_column, named_columns
+from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable
+from headrace.spec.partitioning import transform_problem
+from headrace.spec.pipeline import Pipeline, TableName
+from headrace.spec.types import Column, Primitive
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SUGGESTION = re.compile(r"\s*SQLSTATE: \w+.*$")
+
+
+def analyse(spark: SparkSession, pipeline: Pipeline) -> Mapping[TableName, tuple[Column, ...]]:
+    """Gives back the columns of every table that the pipeline lands or builds, as their readers see them.
+
+    Every query is analysed on empty inputs, in order; the first mistake is a SpecError with file, line and column.
+    """
+    columns: dict[TableName, tuple[Column, ...]] = {each.table: landed_columns(each) for each in pipeline.streams}
+    for table in pipeline.tables:
+        empty = {name: spark.createDataFrame([], spark_schema(columns[name])) for name in table.inputs}
+        columns[table.table] = _analyse_table(table, run_source(spark, table, empty))
+    return columns
+
+
+def stored_columns(table: LayerTable, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Gives back what is stored of a table: its columns, and which build wrote each row."""
+    return (*columns, Column(BUILD_ID, Primitive("long")))
+
+
+def _analyse_table(table: LayerTable, rows: DataFrame) -> tuple[Column, ...]:
+    lowered: set[str] = set()
+    for name in rows.columns:
+        if name.lower() in lowered:
+            raise table.error(f'two columns are called "{name}"', at="", fix="Give each a name of its own with AS")
+        lowered.add(name.lower())
+    for key, names in named_columns(table).items():
+        for name in names:
+            if name not in rows.columns:
+                raise missing_column(table, key, name, rows.columns)
+    for expectation in table.expectations:
+        _check_condition(table, rows, f'expect "{expectation.sentence}"', expectation.that, expectation.line)
+    if table.apply_as_deletes:
+        line = table.lines.get("apply_as_deletes", 1)
+        _check_condition(table, rows, "apply_as_deletes", table.apply_as_deletes, line)
+    try:
+        found = spec_columns(rows.drop(*table.except_columns).schema)
+    except ValueError as error:
+        raise table.error(str(error), at="", fix="Cast it to another type") from None
+    if table.kind == "history":
+        found = (*found, *_history_columns(table, found))
+    types = {column.name: column.type for column in found}
+    for transform in table.partition_by:
+        problem = transform_problem(transform, types=types)
+        if problem:
+            raise table.error(problem[0], at="partition_by", fix=problem[1])
+    return found
+
+
+def _history_columns(table: LayerTable, columns: Sequence[Column]) -> tuple[Column, ...]:
+    sequence = next(column.type for column in columns if column.name == table.sequence_by)
+    start, end, current = HISTORY_COLUMNS
+    return Column(start, sequence), Column(end, sequence), Column(current, Primitive("boolean"))
+
+
+def _check_condition(table: LayerTable, rows: DataFrame, what: str, condition: str, line: int) -> None:
+    try:
+        kind = rows.select(F.expr(condition)).schema.fields[0].dataType
+    except (AnalysisException, ParseException) as error:
+        message = _SUGGESTION.sub("", str(error).splitlines()[0])
+        raise table.error(f"{what} can't be computed: {message}", at=line, fix="Fix the condition") from None
+    if not isinstance(kind, BooleanType):
+        raise table.error(
+            f"{what} is a {kind.simpleString()}, neither true nor false: {condition}", at=line, fix="Write a condition"
+        )

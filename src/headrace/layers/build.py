@@ -1,0 +1,298 @@
+"""Builds one table: plan, compute, stage, commit."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.errors import BuildError
+from headrace.layers.analysis import stored_columns
+from headrace.layers.lake import Lake, PlannedInputs
+from headrace.layers.merge import Merged, bounds_of, merge, read_bounds
+from headrace.layers.plan import TablePlan
+from headrace.layers.removed import DELETED, write_removed
+from headrace.layers.versions import NOT_UNIQUE
+from headrace.layers.work import mark_deletes, reduce_rows, whole_work, work_of
+from headrace.quality.expectations import Measured, check_results, measure, rows_in
+from headrace.quality.refused import settle_refused, stage_refused
+from headrace.services.faults import reach
+from headrace.spec.layers import BUILD_ID, LayerTable
+from headrace.tables.build_commit import commit_build
+from headrace.tables.build_ledger import BuildLedger, CheckedExpectation
+from headrace.tables.catalog import ensure_table, table_location
+from headrace.tables.spark_files import JavaObject, StagedFiles, load_java_table, plan_files, stage_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_FILES_OF_APPEND = 2
+_PROPERTIES = {"commit.retry.num-retries": "0", "write.metadata.metrics.default": "truncate(16)"}
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build did. `rows` came or changed, `gone` went or were replaced."""
+
+    plan: TablePlan
+    entry: BuildLedger
+    rows: int
+    gone: int
+    read_bytes: int
+    written_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Result:
+    """Rows that are staged, before the commit."""
+
+    added: StagedFiles
+    removed: tuple[JavaObject, ...]
+    rows: int
+    gone: int
+    read_bytes: int
+    processed: int
+    results: tuple[CheckedExpectation, ...]
+    refused: tuple[str, ...]
+
+
+def build_table(lake: Lake, plan: TablePlan) -> Built:
+    """Gives back what was built and committed. Idempotent: what a build that died had not committed is built again."""
+    started = time.monotonic()
+    lake = lake.for_build(plan)
+    table = plan.table
+    name = table.table
+    ensure_table(
+        lake.catalog,
+        name,
+        columns=stored_columns(table, lake.columns[name]),
+        partition_by=table.partition_by,
+        location=table_location(lake.settings, name),
+        properties=_PROPERTIES,
+    )
+    settle_refused(lake.catalog, lake.settings, name, plan.entry)
+    java_table = load_java_table(lake.spark, name)
+    inputs = PlannedInputs(lake, plan)
+    build_id = plan.entry.build_id + 1
+    try:
+        if plan.action == "refresh":
+            result = _refresh(inputs, java_table, build_id)
+        elif table.kind == "append":
+            result = _append(inputs, java_table, build_id)
+        else:
+            result = _merge(inputs, java_table, build_id)
+    except PySparkException as error:
+        raise _explain(table, error) from error
+    changed = bool(result.added.files or result.removed)
+    entry = replace(
+        plan.entry,
+        build_id=build_id,
+        changed_in=build_id if changed or plan.action == "refresh" else plan.entry.changed_in,
+        generation=build_id if plan.action == "refresh" else plan.entry.generation,
+        definition=plan.definition,
+        writer=str(uuid.uuid4()),
+        reads={str(each): state for each, state in plan.until.items()},
+        rows_processed=result.processed,
+        rows_written=result.rows,
+        expectations=result.results,
+        quarantine_files=result.refused,
+        built_at_us=time.time_ns() // 1_000,
+    )
+    reach(f"{name}:staged")
+    entry = commit_build(
+        lake.spark,
+        lake.catalog,
+        name,
+        added=result.added.files,
+        removed=result.removed,
+        planned=plan.entry,
+        new=entry,
+    )
+    reach(f"{name}:committed")
+    settle_refused(lake.catalog, lake.settings, name, entry)
+    return Built(
+        plan,
+        entry,
+        rows=result.rows,
+        gone=result.gone,
+        read_bytes=result.read_bytes,
+        written_bytes=result.added.bytes,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
+    """Writes all rows anew, in the place of those that are there."""
+    table = inputs.table
+    measured = whole_work(inputs)
+    columns = [F.col(f"`{column.name}`") for column in inputs.lake.columns[table.table]]
+
+    def reduced(rows: DataFrame) -> DataFrame:
+        return reduce_rows(table, mark_deletes(table, rows))
+
+    result = _write_measured(
+        inputs, java_table, measured, lambda rows: reduced(rows).where(~F.col(DELETED)).select(*columns), build_id
+    )
+    if table.apply_as_deletes:
+        _keep_removed(inputs, reduced(measured.good).where(F.col(DELETED)), build_id=build_id, generation=build_id)
+    old = plan_files(java_table, snapshot_id=_current(java_table))
+    return replace(result, removed=tuple(task.file() for task in old.tasks.values()))
+
+
+def _append(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
+    """Adds what the new rows of the drivers become."""
+    table = inputs.table
+    empty = {name: inputs.whole(name).limit(0) for name in table.drivers if not inputs.moved(name)}
+    new = {name: inputs.changes(name).rows for name in table.drivers if inputs.moved(name)}
+    measured = measure(inputs.run({**empty, **new}), table.expectations)
+    return _write_measured(inputs, java_table, measured, lambda rows: rows.coalesce(_FILES_OF_APPEND), build_id)
+
+
+def _write_measured(
+    inputs: PlannedInputs,
+    java_table: JavaObject,
+    measured: Measured,
+    shape: Callable[[DataFrame], DataFrame],
+    build_id: int,
+) -> _Result:
+    """Stages what `shape` makes of the rows that pass, and counts the expectations in the same pass."""
+    observation = Observation()
+    observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics()))
+    rows = shape(observed.good).withColumn(BUILD_ID, F.lit(build_id).cast("long"))
+    staged = stage_files(inputs.lake.spark, java_table, rows)
+    results = measured.read_metrics(observation.get)
+    check_results(inputs.table, results)
+    return _Result(
+        staged,
+        (),
+        rows=staged.rows,
+        gone=0,
+        read_bytes=0,
+        processed=rows_in(observation.get),
+        results=results,
+        refused=_refuse(inputs, measured, results, build_id),
+    )
+
+
+def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
+    """Puts the rows of the touched keys into the table."""
+    lake, table = inputs.lake, inputs.table
+    work = work_of(inputs)
+    with _persisted(work.measured.rows) as measured_rows:
+        measured = replace(work.measured, rows=measured_rows)
+        rows = mark_deletes(table, measured.good)
+        bounds_from = rows if work.touched is None else work.touched
+        aggregates = measured.metrics() + (bounds_of(measured_rows, table) if work.touched is None else [])
+        values = _first(measured_rows.agg(*aggregates))
+        results, processed = measured.read_metrics(values), rows_in(values)
+        check_results(table, results)
+        if work.touched is not None:
+            values = _first(work.touched.agg(F.count(F.lit(1)).alias("__touched"), *bounds_of(work.touched, table)))
+        touched = rows.select(*(F.col(f"`{key}`") for key in table.keys)).distinct() if work.touched is None else work.touched
+        try:
+            with merge(
+                lake.spark,
+                java_table,
+                table,
+                columns=[column.name for column in lake.columns[table.table]],
+                snapshot_id=_current(java_table),
+                rows=rows,
+                touched=touched,
+                decide=work.decide,
+                bounds=read_bounds(bounds_from, table, values),
+                build_id=build_id,
+            ) as (merged, before):
+                _keep_before(inputs, merged, before, build_id)
+                refused = _refuse(inputs, measured, results, build_id)
+        finally:
+            if work.touched is not None:
+                work.touched.unpersist()
+    return _Result(
+        merged.added,
+        merged.removed,
+        rows=merged.written,
+        gone=merged.gone,
+        read_bytes=merged.read_bytes,
+        processed=processed,
+        results=results,
+        refused=refused,
+    )
+
+
+def _keep_before(inputs: PlannedInputs, merged: Merged, before: DataFrame, build_id: int) -> None:
+    """Keeps the old rows for those who have to follow them, and deletions for events that come late.
+
+    Also a reader with the same key needs the old row: its query may leave the new one out.
+    """
+    table = inputs.table
+    is_followed = any(table.table in (*each.drivers, *each.rebuild_on) for each in inputs.lake.pipeline.tables)
+    if table.apply_as_deletes or (merged.gone and is_followed):
+        _keep_removed(inputs, before, build_id=build_id, generation=inputs.plan.entry.generation)
+
+
+def _keep_removed(inputs: PlannedInputs, rows: DataFrame, *, build_id: int, generation: int) -> None:
+    lake, table = inputs.lake, inputs.table
+    columns = lake.columns[table.table]
+    chosen = rows.select(*(F.col(f"`{column.name}`") for column in columns), F.col(DELETED))
+    write_removed(
+        lake.spark,
+        lake.catalog,
+        lake.settings,
+        table.table,
+        chosen,
+        columns=columns,
+        build_id=build_id,
+        generation=generation,
+    )
+    reach(f"{table.table}:kept")
+
+
+def _refuse(
+    inputs: PlannedInputs, measured: Measured, results: tuple[CheckedExpectation, ...], build_id: int
+) -> tuple[str, ...]:
+    """Gives back the files of the rows that go to the quarantine, which the build's entry names."""
+    if not any(each.otherwise == "quarantine" and each.failed for each in results):
+        return ()
+    lake = inputs.lake
+    return stage_refused(lake.spark, lake.catalog, lake.settings, inputs.table.table, measured.refused, build_id=build_id)
+
+
+def _current(java_table: JavaObject) -> int | None:
+    snapshot = java_table.currentSnapshot()
+    return None if snapshot is None else int(snapshot.snapshotId())
+
+
+def _first(rows: DataFrame) -> Mapping[str, Any]:
+    row = rows.first()
+    assert row is not None
+    return row.asDict()
+
+
+@contextmanager
+def _persisted(rows: DataFrame) -> Iterator[DataFrame]:
+    kept = rows.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
+def _explain(table: LayerTable, error: PySparkException) -> Exception:
+    """Gives back an error of the data, which no retry mends, in plain words; any other as it is."""
+    text = str(error)
+    if NOT_UNIQUE in text:
+        key = text.split(NOT_UNIQUE, 1)[1].splitlines()[0].split(" SQLSTATE")[0].strip()
+        return table.error(f"several rows have the key {key}", at="keys", fix="Group by the keys, or name more of them")
+    return BuildError(
+        f"Spark could not compute the table: {text.splitlines()[0]}",
+        where=table.place.label,
+        next_step="Nothing was published. The whole error is in logs/spark.log.",
+    )

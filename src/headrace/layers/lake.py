@@ -1,0 +1,88 @@
+"""What a build works with, and how the inputs of a table are read as they stand in its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.layers.changes import Changes, read_changes
+from headrace.layers.inputs import position_column, read_input
+from headrace.layers.plan import TablePlan
+from headrace.layers.source import run_source
+from headrace.settings import Settings
+from headrace.spec.layers import LayerTable
+from headrace.spec.pipeline import Pipeline, TableName
+from headrace.spec.types import Column
+from headrace.tables.spark_catalog import use_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A pipeline's tables: the session and catalog that reach them, and the columns of each.
+
+    `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does.
+    """
+
+    spark: SparkSession
+    small: SparkSession
+    catalog: Catalog
+    settings: Settings
+    pipeline: Pipeline
+    columns: Mapping[TableName, tuple[Column, ...]]
+
+    def for_build(self, plan: TablePlan) -> Lake:
+        """Gives back the lake with the session that suits a build, which is then the active one of this thread."""
+        chosen = replace(self, spark=self.small) if plan.is_small else self
+        use_session(chosen.spark)
+        return chosen
+
+
+@dataclass(frozen=True)
+class PlannedInputs:
+    """The inputs of one table at the points that its plan names."""
+
+    lake: Lake
+    plan: TablePlan
+
+    @property
+    def table(self) -> LayerTable:
+        return self.plan.table
+
+    def whole(self, name: TableName) -> DataFrame:
+        """Gives back all rows of an input."""
+        return read_input(self.lake.spark, name, self.plan.until[name], columns=self.lake.columns[name])
+
+    def unchanged(self, name: TableName) -> DataFrame:
+        """Gives back the rows of an input that the last build has read already."""
+        position = position_column(name, self.lake.pipeline)
+        columns = self.lake.columns[name]
+        rows = read_input(self.lake.spark, name, self.plan.until[name], columns=columns, with_position=position)
+        rows = rows.where(F.col(position) <= self.plan.since[name].position)
+        return rows.select(*(F.col(f"`{column.name}`") for column in columns))
+
+    def changes(self, name: TableName) -> Changes:
+        """Gives back what happened to an input since the last build."""
+        return read_changes(
+            self.lake.spark,
+            self.lake.catalog,
+            self.lake.pipeline,
+            name,
+            since=self.plan.since[name],
+            until=self.plan.until[name],
+            columns=self.lake.columns[name],
+        )
+
+    def moved(self, name: TableName) -> bool:
+        return not self.plan.since[name].is_at(self.plan.until[name])
+
+    def run(self, drivers: Mapping[TableName, DataFrame]) -> DataFrame:
+        """Gives back what the table's file makes of these rows of its drivers and of its lookups as they are."""
+        lookups = {name: self.whole(name) for name in self.table.lookups}
+        return run_source(self.lake.spark, self.table, {**lookups, **drivers})

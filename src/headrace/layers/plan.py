@@ -1,0 +1,112 @@
+"""What a build of a table would read and write, and why: known from metadata alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pyiceberg.catalog import Catalog
+
+from headrace.layers.inputs import input_states, state_of
+from headrace.spec.layers import LayerTable, Query
+from headrace.spec.pipeline import Pipeline, TableName
+from headrace.tables.build_ledger import BuildLedger, InputState, read_build
+from headrace.tables.catalog import load_table
+
+_FEW_ROWS = 50_000
+_READ_PER_CHANGED = 6
+Action = Literal["nothing", "increment", "refresh"]
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """`refresh` writes the whole table anew, `increment` what changed between `since` and `until` of its inputs."""
+
+    table: LayerTable
+    action: Action
+    why: tuple[str, ...]
+    since: Mapping[TableName, InputState]
+    until: Mapping[TableName, InputState]
+    entry: BuildLedger
+    definition: str
+    rows: int = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Says whether few rows are read and written, as far as metadata tells."""
+        changed = sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
+        by_rows = self.table.kind in ("append", "upsert") and not self.table.rebuild_on
+        read = self.rows if not self.table.constant else 0
+        if not by_rows or self.action == "refresh":
+            read += sum(state.rows for state in self.until.values())
+        return changed <= _FEW_ROWS and read <= _FEW_ROWS * _READ_PER_CHANGED
+
+
+def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_refresh: bool = False) -> TablePlan:
+    """Gives back what a build of the table would do now."""
+    found = load_table(catalog, table.table)
+    entry = read_build(found)
+    until = input_states(catalog, pipeline, table.inputs)
+    since = {name: entry.reads.get(str(name), InputState()) for name in table.inputs}
+    definition = definition_of(table)
+    rows = state_of(found, raw=False).rows
+    plan = TablePlan(table, "nothing", (), since, until, entry, definition, rows)
+    reasons = _refresh_reasons(plan, full_refresh=full_refresh)
+    if reasons:
+        return replace(plan, action="refresh", why=reasons)
+    moved = tuple(name for name in _followed(table) if not since[name].is_at(until[name]))
+    if not moved:
+        return replace(plan, why=("its inputs have not moved",))
+    if table.kind == "full":
+        return replace(plan, action="refresh", why=tuple(f"{name} has moved" for name in moved))
+    return replace(plan, action="increment", why=tuple(_moved(name, since[name], until[name]) for name in moved))
+
+
+def definition_of(table: LayerTable) -> str:
+    """Gives back a digest of all that decides what rows the table has; comments and `about` don't."""
+    if isinstance(table.source, Query):
+        import sqlglot
+
+        tree = sqlglot.parse_one(table.source.text, dialect="spark")
+        source = tree.sql(dialect="spark", comments=False)
+    else:
+        source = table.path.read_text(encoding="utf-8")
+    settings = (
+        table.kind,
+        table.keys,
+        table.sequence_by,
+        table.apply_as_deletes,
+        table.except_columns,
+        table.untracked,
+        tuple(sorted((str(name), tuple(sorted(pairs.items()))) for name, pairs in table.rebuild_on.items())),
+        table.window,
+        tuple((each.that, each.otherwise) for each in table.expectations if each.otherwise in ("drop", "quarantine")),
+    )
+    return hashlib.sha256(repr((source, settings)).encode()).hexdigest()[:16]
+
+
+def _followed(table: LayerTable) -> tuple[TableName, ...]:
+    """Gives back the inputs whose changes make a build: the drivers, and lookups that are declared to."""
+    return table.inputs if table.kind == "full" else (*table.drivers, *table.rebuild_on)
+
+
+def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
+    if full_refresh:
+        return ("it was asked for",)
+    if not plan.entry.build_id:
+        return ("it was never built",)
+    if plan.definition != plan.entry.definition:
+        return ("its definition has changed",)
+    reasons = []
+    for name in _followed(plan.table):
+        since, until = plan.since[name], plan.until[name]
+        if since.generation != until.generation or until.position < since.position:
+            reasons.append(f"{name} was written anew or rolled back")
+    return tuple(reasons)
+
+
+def _moved(name: TableName, since: InputState, until: InputState) -> str:
+    count = until.position - since.position
+    return f"{name} has moved by {count:,} commit{'' if count == 1 else 's'}"

@@ -1,0 +1,138 @@
+"""Reading less: which part of a driver can hold rows of the touched keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import AtomicType, DateType, StringType, TimestampType
+
+from headrace.spec.layers import LayerTable, Query
+from headrace.spec.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from sqlglot import exp
+
+_MOST_RANGES = 32
+_DAY = "DAY"
+_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+
+
+@dataclass(frozen=True)
+class KeySource:
+    """A key that is a column of the driver, or that column's time cut to a unit."""
+
+    key: str
+    column: str
+    unit: str | None
+
+
+def same_key(table: LayerTable, pipeline: Pipeline) -> bool:
+    """Says whether every row of the table comes from one row of its driver, so that the changed rows are all it takes."""
+    if len(table.drivers) != 1 or not isinstance(table.source, Query):
+        return False
+    driver = next((each for each in pipeline.tables if each.table == table.drivers[0]), None)
+    if driver is None or not driver.keys or driver.kind == "history":
+        return False
+    plain = {each.key: each.column for each in key_sources(table) if each.unit is None}
+    return all(plain.get(key) == key for key in driver.keys)
+
+
+def key_sources(table: LayerTable) -> tuple[KeySource, ...]:
+    """Gives back the keys that a plain SELECT over the driver takes from its columns."""
+    from sqlglot import exp
+
+    from headrace.spec.queries import parse_query
+
+    if not isinstance(table.source, Query):
+        return ()
+    tree = parse_query(table.source.text, place=table.place).tree
+    if not isinstance(tree, exp.Select):
+        return ()
+    from_ = tree.args.get("from_")
+    source = from_.this if from_ else None
+    if not isinstance(source, exp.Table) or not source.db:
+        return ()
+    found = []
+    for projection in tree.expressions:
+        if projection.alias_or_name in table.keys:
+            key = _source_of(projection.alias_or_name, projection.unalias(), source.alias_or_name, joins="joins" in tree.args)
+            if key:
+                found.append(key)
+    return tuple(found)
+
+
+def with_keys_near(driver: DataFrame, table: LayerTable, touched: DataFrame) -> DataFrame:
+    """Gives back the driver's rows that can have a touched key, as far as their columns' ranges tell.
+
+    Every row that has one is there; others may be. Files that hold none of the values are then not opened.
+    """
+    for key in key_sources(table):
+        if key.column not in driver.columns:
+            continue
+        condition = _near(driver, key, touched)
+        if condition is not None:
+            driver = driver.where(condition)
+    return driver
+
+
+def _near(driver: DataFrame, key: KeySource, touched: DataFrame) -> Column | None:
+    column = F.col(f"`{key.column}`")
+    kind = driver.schema[key.column].dataType
+    value = F.col(f"`{key.key}`")
+    if key.unit is None:
+        if not isinstance(kind, AtomicType) or isinstance(kind, StringType):
+            return None
+        start = end = value
+    elif isinstance(kind, (TimestampType, DateType)):
+        start = F.date_trunc(key.unit.lower(), value.cast("timestamp"))
+        end = start + F.expr(f"INTERVAL 1 {key.unit}" if key.unit != "QUARTER" else "INTERVAL 3 MONTH")
+    else:
+        return None
+    ranges = touched.select(start.cast("string").alias("start"), end.cast("string").alias("end")).distinct()
+    found = ranges.limit(_MOST_RANGES + 1).collect()
+    if len(found) > _MOST_RANGES:
+        return None
+    parts = []
+    for row in found:
+        if row["start"] is None:
+            parts.append(column.isNull())
+        elif key.unit is None:
+            parts.append(column == F.lit(row["start"]).cast(kind))
+        else:
+            parts.append((column >= F.lit(row["start"]).cast(kind)) & (column <= F.lit(row["end"]).cast(kind)))
+    condition = F.lit(False)
+    for part in parts:
+        condition = condition | part
+    return condition
+
+
+def _source_of(key: str, expression: exp.Expr, driver: str, *, joins: bool) -> KeySource | None:
+    from sqlglot import exp
+
+    if isinstance(expression, exp.Column):
+        if expression.table not in ("", driver) or (joins and not expression.table):
+            return None
+        return KeySource(key, expression.name, None)
+    unit = _unit_of(expression)
+    inner = expression.this if unit else None
+    if unit and isinstance(inner, exp.Column):
+        found = _source_of(key, inner, driver, joins=joins)
+        return KeySource(key, found.column, unit) if found else None
+    return None
+
+
+def _unit_of(expression: exp.Expr) -> str | None:
+    """Gives back the unit that an expression cuts a time to."""
+    from sqlglot import exp
+
+    if isinstance(expression, exp.Cast) and expression.to.is_type("date"):
+        return _DAY
+    if isinstance(expression, (exp.TsOrDsToDate, exp.Date)):
+        return _DAY
+    if isinstance(expression, (exp.TimestampTrunc, exp.DateTrunc)):
+        unit = str(expression.args["unit"].name).upper()
+        return unit if unit in _UNITS else None
+    return None

@@ -1,0 +1,97 @@
+"""Rows that a layer table no longer shows: as they were before a build replaced or deleted them.
+
+They are kept in `metadata.removed_<namespace>_<table>` for those who read the table, who have to build what came of the old row
+anew; and those that an event deleted, so that an older event which comes late does not bring them back. They are written before
+the build commits. A build that dies in between leaves rows there that are still in the table: its readers then rebuild
+something that did not change, and nothing worse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.layers.types import spark_schema
+from headrace.settings import Settings
+from headrace.spec.layers import BUILD_ID
+from headrace.spec.names import METADATA
+from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column, Primitive
+from headrace.tables.build_commit import append_files
+from headrace.tables.build_ledger import InputState
+from headrace.tables.catalog import ensure_table, load_table, table_location
+from headrace.tables.spark_catalog import spark_name
+from headrace.tables.spark_files import load_java_table, stage_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+GENERATION = "_generation"
+DELETED = "_tombstone"
+
+
+def removed_name(name: TableName) -> TableName:
+    return TableName(METADATA, f"removed_{name.namespace}_{name.name}")
+
+
+def write_removed(
+    spark: SparkSession,
+    catalog: Catalog,
+    settings: Settings,
+    name: TableName,
+    rows: DataFrame,
+    *,
+    columns: tuple[Column, ...],
+    build_id: int,
+    generation: int,
+) -> None:
+    """Keeps rows, which have the table's columns and `_tombstone`, as removed by a build."""
+    kept = removed_name(name)
+    added = (Column(DELETED, Primitive("boolean")), Column(GENERATION, Primitive("long")), Column(BUILD_ID, Primitive("long")))
+    ensure_table(catalog, kept, columns=(*columns, *added), location=table_location(settings, kept))
+    marked = rows.withColumn(GENERATION, F.lit(generation).cast("long")).withColumn(BUILD_ID, F.lit(build_id).cast("long"))
+    staged = stage_files(spark, load_java_table(spark, kept), marked.coalesce(1))
+    append_files(spark, kept, added=staged.files)
+
+
+def read_removed(
+    spark: SparkSession,
+    catalog: Catalog,
+    name: TableName,
+    *,
+    since: InputState,
+    until: InputState,
+    columns: tuple[Column, ...],
+) -> DataFrame | None:
+    """Gives back the rows that builds removed between two points, or None where there are none."""
+    rows = _read(spark, catalog, name, columns=columns)
+    if rows is None:
+        return None
+    rows = rows.where(F.col(BUILD_ID).between(since.position + 1, until.position) & (F.col(GENERATION) == until.generation))
+    rows = rows.select(*(F.col(f"`{column.name}`") for column in columns))
+    return None if rows.isEmpty() else rows
+
+
+def read_deletes(
+    spark: SparkSession, catalog: Catalog, name: TableName, *, generation: int, columns: tuple[Column, ...]
+) -> DataFrame | None:
+    """Gives back the events that deleted rows, as long as the table was not written anew; None where there are none."""
+    rows = _read(spark, catalog, name, columns=columns)
+    if rows is None:
+        return None
+    rows = rows.where(F.col(DELETED) & (F.col(GENERATION) == generation))
+    return rows.select(*(F.col(f"`{column.name}`") for column in columns))
+
+
+def _read(spark: SparkSession, catalog: Catalog, name: TableName, *, columns: tuple[Column, ...]) -> DataFrame | None:
+    kept = load_table(catalog, removed_name(name))
+    if kept is None or kept.current_snapshot() is None:
+        return None
+    rows = spark.read.format("iceberg").load(spark_name(removed_name(name)))
+    have = set(rows.columns)
+    missing = [field for field in spark_schema(columns).fields if field.name not in have]
+    for field in missing:
+        rows = rows.withColumn(field.name, F.lit(None).cast(field.dataType))
+    return rows

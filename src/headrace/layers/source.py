@@ -1,0 +1,125 @@
+"""A table's query or function, run on any DataFrames in the place of its inputs."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import uuid
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+
+from headrace.errors import HeadraceError, SpecError
+from headrace.spec.layers import LayerTable, Query
+from headrace.spec.pipeline import TableName
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame, SparkSession
+
+_POSITION = re.compile(r"\(line (?P<line>\d+), pos (?P<pos>\d+)\)")
+
+
+def run_source(spark: SparkSession, table: LayerTable, inputs: Mapping[TableName, DataFrame]) -> DataFrame:
+    """Gives back the rows that the table's query or function makes of these inputs; nothing is computed yet.
+
+    A mistake in the file is a SpecError with its line and column.
+    """
+    if isinstance(table.source, Query):
+        return _run_query(spark, table, table.source, inputs)
+    function = getattr(_load_module(table.path), table.source.name)
+    arguments = {name: spark if each is None else inputs[each] for name, each in table.source.parameters}
+    try:
+        rows: DataFrame = function(**arguments)
+    except HeadraceError:
+        raise
+    except Exception as error:
+        line = _line_in(error, table.path) or table.lines.get("", 1)
+        what = f"the function fails: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise table.error(what, at=line, fix="Fix the function") from error
+    return rows
+
+
+def _run_query(spark: SparkSession, table: LayerTable, query: Query, inputs: Mapping[TableName, DataFrame]) -> DataFrame:
+    views: dict[TableName, str] = {}
+    for name in {each.table for each in query.references}:
+        views[name] = f"headrace_{uuid.uuid4().hex}"
+        inputs[name].createTempView(views[name])
+    text, moved = query.text, []
+    for reference in sorted(query.references, key=lambda each: each.start, reverse=True):
+        view = views[reference.table]
+        text = text[: reference.start] + view + text[reference.end :]
+        moved.append((reference.start, len(view) - (reference.end - reference.start)))
+    try:
+        return spark.sql(text)
+    except (ParseException, AnalysisException) as error:
+        raise _explain(error, table, query, text, moved, {view: str(name) for name, view in views.items()}) from None
+    finally:
+        for view in views.values():
+            spark.catalog.dropTempView(view)
+
+
+def _explain(
+    error: PySparkException,
+    table: LayerTable,
+    query: Query,
+    text: str,
+    moved: list[tuple[int, int]],
+    names: Mapping[str, str],
+) -> SpecError:
+    """Gives back Spark's error in the words and at the place of the file."""
+    contexts = error.getQueryContext() or []
+    found = _POSITION.search(str(error))
+    if contexts:
+        offset = contexts[0].startIndex()
+    elif found:
+        lines = text.split("\n")
+        offset = sum(len(line) + 1 for line in lines[: int(found["line"]) - 1]) + int(found["pos"])
+    else:
+        offset = 0
+    for start, longer in sorted(moved):
+        if start < offset:
+            offset = max(start, offset - longer)
+    line = query.text.count("\n", 0, offset) + 1
+    column = offset - query.text.rfind("\n", 0, offset)
+    message = str(error).splitlines()[0]
+    for view, name in names.items():
+        message = message.replace(f"`{view}`", name).replace(view, name)
+    message = re.sub(r"\s*SQLSTATE: \w+.*$", "", message)
+    return table.error(f"Spark refuses the query: {message}", at=line, column=column, fix="Fix the query")
+
+
+def _line_in(error: BaseException, path: Path) -> int | None:
+    """Gives back the last line of a file that an error came through."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename) == path:
+            found = trace.tb_lineno
+        trace = trace.tb_next
+    return found
+
+
+@lru_cache(maxsize=256)
+def _load_module(path: Path) -> ModuleType:
+    """Gives back the module of a table's file, loaded once."""
+    name = f"headrace_table_{path.parent.name}_{path.stem}_{abs(hash(path))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SpecError("the file can't be loaded as Python", where=str(path), next_step="Check that it ends in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        line = _line_in(error, path) or 1
+        raise SpecError(
+            f"the file can't be loaded: {type(error).__name__}: {error}",
+            where=f"{path}:{line}",
+            next_step="Fix the file.",
+        ) from error
+    return module

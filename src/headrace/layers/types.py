@@ -1,0 +1,84 @@
+"""Column types between Spark and the tables' specification."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import types as spark
+
+from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Primitive, PrimitiveName, Struct
+
+_TO_SPARK: dict[str, spark.DataType] = {
+    "boolean": spark.BooleanType(),
+    "int": spark.IntegerType(),
+    "long": spark.LongType(),
+    "float": spark.FloatType(),
+    "double": spark.DoubleType(),
+    "date": spark.DateType(),
+    "timestamp": spark.TimestampType(),
+    "timestamp_ntz": spark.TimestampNTZType(),
+    "string": spark.StringType(),
+    "binary": spark.BinaryType(),
+}
+_FROM_SPARK: dict[type[spark.DataType], PrimitiveName] = {
+    spark.BooleanType: "boolean",
+    spark.ByteType: "int",
+    spark.ShortType: "int",
+    spark.IntegerType: "int",
+    spark.LongType: "long",
+    spark.FloatType: "float",
+    spark.DoubleType: "double",
+    spark.DateType: "date",
+    spark.TimestampType: "timestamp",
+    spark.TimestampNTZType: "timestamp_ntz",
+    spark.StringType: "string",
+    spark.CharType: "string",
+    spark.VarcharType: "string",
+    spark.BinaryType: "binary",
+}
+
+
+def spark_schema(columns: Sequence[Column]) -> spark.StructType:
+    """Gives back the columns as Spark has them, all of them nullable."""
+    return spark.StructType([spark.StructField(column.name, _to_spark(column.type)) for column in columns])
+
+
+def spec_columns(schema: spark.StructType) -> tuple[Column, ...]:
+    """Gives back Spark's columns as the specification has them; a ValueError for a type that tables don't have."""
+    return tuple(Column(field.name, _from_spark(field.dataType, field.name)) for field in schema.fields)
+
+
+def has_map(data_type: spark.DataType) -> bool:
+    """Says whether values of a type can't be compared in Spark, because there is a map in them."""
+    if isinstance(data_type, spark.StructType):
+        return any(has_map(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, spark.ArrayType):
+        return has_map(data_type.elementType)
+    return isinstance(data_type, spark.MapType)
+
+
+def _to_spark(column_type: ColumnType) -> spark.DataType:
+    if isinstance(column_type, Decimal):
+        return spark.DecimalType(column_type.precision, column_type.scale)
+    if isinstance(column_type, Struct):
+        return spark_schema(column_type.columns)
+    if isinstance(column_type, Array):
+        return spark.ArrayType(_to_spark(column_type.element))
+    if isinstance(column_type, Map):
+        return spark.MapType(spark.StringType(), _to_spark(column_type.value))
+    return _TO_SPARK[column_type.name]
+
+
+def _from_spark(data_type: spark.DataType, name: str) -> ColumnType:
+    if isinstance(data_type, spark.DecimalType):
+        return Decimal(data_type.precision, data_type.scale)
+    if isinstance(data_type, spark.StructType):
+        return Struct(spec_columns(data_type))
+    if isinstance(data_type, spark.ArrayType):
+        return Array(_from_spark(data_type.elementType, name))
+    if isinstance(data_type, spark.MapType) and isinstance(data_type.keyType, spark.StringType):
+        return Map(_from_spark(data_type.valueType, name))
+    found = _FROM_SPARK.get(type(data_type))
+    if found is None:
+        raise ValueError(f'column "{name}" is of type {data_type.simpleString()}, which a table can\'t hold')
+    return Primitive(found)

@@ -1,0 +1,75 @@
+"""`metadata.incremental_watermarks`: how far every table has read its inputs, for people and other engines.
+
+The tables themselves know it; this is a copy that can be lost.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from headrace.settings import Settings
+from headrace.spec.pipeline import Pipeline, TableName
+from headrace.spec.types import Column, Primitive
+from headrace.tables.build_ledger import BuildLedger
+from headrace.tables.catalog import ensure_table, load_table, table_location
+from headrace.tables.commit import commit_once
+
+WATERMARKS = TableName("metadata", "incremental_watermarks")
+COLUMNS = (
+    Column("source_table", Primitive("string")),
+    Column("pipeline_name", Primitive("string")),
+    Column("last_sync_timestamp", Primitive("timestamp")),
+    Column("records_processed", Primitive("long")),
+    Column("updated_at", Primitive("timestamp")),
+)
+
+
+def mirror_watermarks(
+    catalog: Catalog, settings: Settings, pipeline: Pipeline, entries: Mapping[TableName, BuildLedger]
+) -> None:
+    """Puts a pipeline's watermarks in the place of those that are there: a row for each table and each of its inputs.
+
+    `last_sync_timestamp` is when the newest snapshot that was read was committed.
+    """
+    rows = [row for name, entry in entries.items() if entry.build_id for row in _rows(catalog, pipeline, name, entry)]
+
+    def commit() -> Table:
+        table = ensure_table(catalog, WATERMARKS, columns=COLUMNS, location=table_location(settings, WATERMARKS))
+        found = pa.Table.from_pylist(rows, schema=schema_to_pyarrow(table.schema()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # PyIceberg's, where none of the pipeline's are there yet
+            table.overwrite(found, overwrite_filter=f"pipeline_name LIKE '{pipeline.name}.%'")
+        return table
+
+    if rows:
+        commit_once(commit, find=lambda: None, where=str(WATERMARKS))
+
+
+def _rows(catalog: Catalog, pipeline: Pipeline, name: TableName, entry: BuildLedger) -> Sequence[dict[str, object]]:
+    found = []
+    for source, state in entry.reads.items():
+        namespace, _, table_name = source.partition(".")
+        table = load_table(catalog, TableName(namespace, table_name))
+        snapshot = table.snapshot_by_id(state.snapshot_id) if table and state.snapshot_id else None
+        read_at = snapshot.timestamp_ms * 1000 if snapshot else entry.built_at_us
+        found.append(
+            {
+                "source_table": source,
+                "pipeline_name": f"{pipeline.name}.{name.name}",
+                "last_sync_timestamp": _moment(read_at),
+                "records_processed": entry.rows_processed,
+                "updated_at": _moment(entry.built_at_us),
+            }
+        )
+    return found
+
+
+def _moment(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1e6, tz=timezone.utc)

@@ -1,0 +1,157 @@
+"""What a build of a keyed table has to compute: the rows of the keys that a change touches, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.layers.features import touched_windows
+from headrace.layers.joins import drop_matching, keep_matching
+from headrace.layers.lake import PlannedInputs
+from headrace.layers.pruning import same_key, with_keys_near
+from headrace.layers.removed import DELETED, read_deletes
+from headrace.layers.versions import history_of_keys, newest_of_keys, one_of_keys
+from headrace.quality.expectations import Measured, measure
+from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
+from headrace.spec.pipeline import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Decide = Callable[["DataFrame", "DataFrame"], "DataFrame"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Measured rows, the keys that are touched, and how rows and the old ones of these keys become the new ones.
+
+    `touched` has the keys and the constant columns; None stands for those of the rows themselves. `decide` takes the rows that
+    passed and the table's old rows, both with `_tombstone`, and gives back the rows that the touched keys shall have.
+    """
+
+    measured: Measured
+    touched: DataFrame | None
+    decide: Decide
+
+
+def work_of(inputs: PlannedInputs) -> Work:
+    """Gives back what an increment of the table has to do."""
+    table = inputs.table
+    if table.kind == "features":
+        return _features(inputs)
+    changes = {name: inputs.changes(name) for name in table.drivers if inputs.moved(name)}
+    before = {name: each.before for name, each in changes.items() if each.before is not None}
+    looked_up = _touched_by_lookups(inputs)
+    changed: dict[TableName, DataFrame] = {}
+    for name in table.drivers:
+        parts = [changes[name].rows] if name in changes else []
+        parts += looked_up.get(name, [])
+        changed[name] = reduce(lambda a, b: a.unionByName(b), parts) if parts else inputs.whole(name).limit(0)
+    only_new = not before and not looked_up
+    if only_new and table.kind in ("upsert", "history") and not table.untracked:
+        rows = measure(inputs.run(changed), table.expectations)
+        return Work(rows, None, _merger(inputs))
+    return _recompute(inputs, changed, before)
+
+
+def whole_work(inputs: PlannedInputs) -> Measured:
+    """Gives back all rows that the table's file makes of its inputs as they are."""
+    rows = inputs.run({name: inputs.whole(name) for name in inputs.table.drivers})
+    return measure(rows, inputs.table.expectations)
+
+
+def reduce_rows(table: LayerTable, rows: DataFrame) -> DataFrame:
+    """Gives back what the table holds of rows with `_tombstone`: the newest of a key, its history, or the rows as they are."""
+    if table.kind == "history":
+        return history_of_keys(rows, keys=table.keys, sequence_by=table.sequence_by or "", untracked=table.untracked)
+    if table.sequence_by:
+        return newest_of_keys(rows, keys=table.keys, sequence_by=table.sequence_by)
+    return one_of_keys(rows, keys=table.keys) if table.keys else rows
+
+
+def mark_deletes(table: LayerTable, rows: DataFrame) -> DataFrame:
+    """Gives back the rows with `_tombstone`, without the columns that the table leaves out."""
+    deleted = F.coalesce(F.expr(table.apply_as_deletes), F.lit(False)) if table.apply_as_deletes else F.lit(False)
+    return rows.withColumn(DELETED, deleted).drop(*table.except_columns)
+
+
+def _merger(inputs: PlannedInputs) -> Decide:
+    """Gives back how new events meet the rows that are there: as if all had come at once."""
+    table, lake = inputs.table, inputs.lake
+
+    def decide(rows: DataFrame, old: DataFrame) -> DataFrame:
+        events = rows.unionByName(old.drop(*HISTORY_COLUMNS) if table.kind == "history" else old)
+        if table.apply_as_deletes:
+            columns = tuple(each for each in lake.columns[table.table] if each.name not in HISTORY_COLUMNS)
+            deletes = read_deletes(
+                lake.spark, lake.catalog, table.table, generation=inputs.plan.entry.generation, columns=columns
+            )
+            if deletes is not None:
+                mine = keep_matching(deletes, rows, table.keys)
+                events = events.unionByName(mine.withColumn(DELETED, F.lit(True)))
+        return reduce_rows(table, events)
+
+    return decide
+
+
+def _recompute(inputs: PlannedInputs, changed: Mapping[TableName, DataFrame], before: Mapping[TableName, DataFrame]) -> Work:
+    """Gives back the work of building all rows of the touched keys again, from the inputs as they are."""
+    table = inputs.table
+    now = inputs.run(changed)
+    parts = [now]
+    if before:
+        parts.append(inputs.run({name: before.get(name, inputs.whole(name).limit(0)) for name in table.drivers}))
+    touched = _keys_of(table, parts).persist()
+    if same_key(table, inputs.lake.pipeline):
+        rows = now
+    else:
+        near = {name: with_keys_near(inputs.whole(name), table, touched) for name in table.drivers}
+        rows = keep_matching(inputs.run(near), touched, table.keys)
+    return Work(measure(rows, table.expectations), touched, lambda rows, old: reduce_rows(table, rows))
+
+
+def _features(inputs: PlannedInputs) -> Work:
+    """Gives back the work of building the rows again whose window a change touches."""
+    table = inputs.table
+    driver = table.drivers[0]
+    changes = inputs.changes(driver)
+    window = table.window
+    assert window is not None
+    affected = touched_windows(inputs.whole(driver), changes, window)
+    rows = inputs.run({driver: affected.context})
+    rows = affected.choose(rows)
+    parts = [rows]
+    if changes.before is not None:
+        parts.append(inputs.run({driver: changes.before}))
+    touched = _keys_of(table, parts).persist()
+    return Work(measure(rows, table.expectations), touched, lambda rows, old: reduce_rows(table, rows))
+
+
+def _touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[DataFrame]]:
+    """Gives back the drivers' older rows that are joined to rows of a declared lookup which changed, each row once."""
+    found: dict[TableName, list[DataFrame]] = {}
+    if not inputs.table.rebuild_on:
+        return found
+    older = {name: inputs.unchanged(name) for name in inputs.table.drivers}
+    for lookup, pairs in inputs.table.rebuild_on.items():
+        if not inputs.moved(lookup):
+            continue
+        changes = inputs.changes(lookup)
+        rows = changes.rows if changes.before is None else changes.rows.unionByName(changes.before)
+        values = F.broadcast(rows.select(*(F.col(f"`{name}`") for name in pairs)).distinct())
+        mine = {column: theirs for theirs, column in pairs.items()}
+        for driver, rest in older.items():
+            if all(column in rest.columns for column in mine):
+                found.setdefault(driver, []).append(keep_matching(rest, values, mine))
+                older[driver] = drop_matching(rest, values, mine)
+    return found
+
+
+def _keys_of(table: LayerTable, parts: Iterable[DataFrame]) -> DataFrame:
+    names = tuple(dict.fromkeys((*table.keys, *table.constant)))
+    chosen = [each.select(*(F.col(f"`{name}`") for name in names)) for each in parts]
+    return reduce(lambda a, b: a.unionByName(b), chosen).distinct()

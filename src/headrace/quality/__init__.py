@@ -1,0 +1,1 @@
+"""Expectations: a sentence and a condition each, counted where rows are written, and what happens to those that fail."""

@@ -1,0 +1,68 @@
+"""Rows that fail an expectation reach the quarantine with their table, their reason and all that was in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.settings import Settings
+from headrace.spec.pipeline import TableName
+from headrace.tables.build_ledger import BuildLedger
+from headrace.tables.catalog import load_table
+from headrace.tables.commit import commit_once
+from headrace.tables.quarantine import QUARANTINE, Refused, open_quarantine, settle_quarantine
+from headrace.tables.spark_files import load_java_table, stage_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def stage_refused(
+    spark: SparkSession, catalog: Catalog, settings: Settings, table: TableName, rows: DataFrame, *, build_id: int
+) -> tuple[str, ...]:
+    """Gives back the files of refused rows (`row`, `reason` and, where it is known, where in Kafka each came from)."""
+    open_quarantine(catalog, settings)
+
+    def known(name: str, kind: str) -> Column:
+        return F.col(name) if name in rows.columns else F.lit(None).cast(kind)
+
+    shaped = rows.select(
+        F.lit(str(table)).alias("stream"),
+        known("kafka_topic", "string").alias("topic"),
+        known("kafka_partition", "int").alias("partition"),
+        known("kafka_offset", "bigint").alias("offset"),
+        known("kafka_timestamp", "timestamp").alias("timestamp"),
+        F.col("reason"),
+        F.encode(F.col("row"), "UTF-8").alias("original_bytes"),
+        F.lit(build_id).cast("long").alias("checkpoint_id"),
+    )
+    staged = stage_files(spark, load_java_table(spark, QUARANTINE), shaped.coalesce(1))
+    return tuple(str(file.location()) for file in staged.files)
+
+
+def settle_refused(catalog: Catalog, settings: Settings, table: TableName, entry: BuildLedger) -> None:
+    """Brings the quarantine to what a table's entry says. Idempotent by table and build.
+
+    The files that the entry names are appended; a build that wrote the whole table anew has looked at all rows again, so what
+    earlier ones refused is taken out first.
+    """
+    is_anew = entry.generation == entry.build_id and entry.build_id > 1
+    if is_anew and load_table(catalog, QUARANTINE) is not None:
+        _forget(catalog, table, before=entry.build_id)
+    if entry.quarantine_files:
+        refused = Refused(entry.build_id, entry.quarantine_files)
+        settle_quarantine(catalog, open_quarantine(catalog, settings), {str(table): refused})
+
+
+def _forget(catalog: Catalog, table: TableName, *, before: int) -> None:
+    older = f"stream = '{table}' AND checkpoint_id < {before}"
+
+    def commit() -> bool:
+        quarantine = catalog.load_table(str(QUARANTINE))
+        if quarantine.scan(row_filter=older, selected_fields=("checkpoint_id",), limit=1).to_arrow().num_rows:
+            quarantine.delete(older)
+        return True
+
+    commit_once(commit, find=lambda: None, where=str(QUARANTINE))

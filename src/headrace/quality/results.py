@@ -1,0 +1,102 @@
+"""`metadata.quality_results`: what every build found, for people and other engines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from headrace.settings import Settings
+from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column, Primitive
+from headrace.tables.build_ledger import CheckedExpectation
+from headrace.tables.catalog import ensure_table, load_table, table_location
+from headrace.tables.commit import commit_once
+
+QUALITY_RESULTS = TableName("metadata", "quality_results")
+COLUMNS = (
+    Column("pipeline_name", Primitive("string")),
+    Column("table_name", Primitive("string")),
+    Column("expectation", Primitive("string")),
+    Column("otherwise", Primitive("string")),
+    Column("build_id", Primitive("long")),
+    Column("published", Primitive("boolean")),
+    Column("rows_checked", Primitive("long")),
+    Column("rows_failed", Primitive("long")),
+    Column("sample", Primitive("string")),
+    Column("checked_at", Primitive("timestamp")),
+)
+
+
+@dataclass(frozen=True)
+class CheckedBuild:
+    """The results of one build of a table; `published` is False where one of them kept it from being."""
+
+    table: TableName
+    build_id: int
+    published: bool
+    results: tuple[CheckedExpectation, ...]
+    checked_at_us: int
+
+    @property
+    def mark(self) -> str:
+        """The property that says which was the last of its kind that was recorded."""
+        return f"headrace.quality.{'published' if self.published else 'refused'}.{self.table}"
+
+
+def record_results(catalog: Catalog, settings: Settings, pipeline_name: str, builds: Sequence[CheckedBuild]) -> None:
+    """Appends the results of builds, each once. Idempotent by table and build."""
+    found = [build for build in builds if build.results]
+    if not found:
+        return
+
+    def missing(table: Table) -> list[CheckedBuild]:
+        return [build for build in found if int(table.properties.get(build.mark, 0)) < build.build_id]
+
+    def load() -> Table:
+        return ensure_table(catalog, QUALITY_RESULTS, columns=COLUMNS, location=table_location(settings, QUALITY_RESULTS))
+
+    def commit() -> Table:
+        table = load()
+        new = missing(table)
+        if new:
+            with table.transaction() as transaction:
+                transaction.append(_rows(table, pipeline_name, new))
+                transaction.set_properties({build.mark: str(build.build_id) for build in new})
+        return table
+
+    commit_once(commit, find=lambda: None if missing(table := load()) else table, where=str(QUALITY_RESULTS))
+
+
+def read_results(catalog: Catalog, pipeline_name: str) -> list[dict[str, object]]:
+    """Gives back all results of a pipeline, oldest first."""
+    table = load_table(catalog, QUALITY_RESULTS)
+    if table is None:
+        return []
+    rows = table.scan(row_filter=f"pipeline_name = '{pipeline_name}'").to_arrow()
+    return list(rows.sort_by([("checked_at", "ascending"), ("build_id", "ascending")]).to_pylist())
+
+
+def _rows(table: Table, pipeline_name: str, builds: Sequence[CheckedBuild]) -> pa.Table:
+    rows = [
+        {
+            "pipeline_name": pipeline_name,
+            "table_name": str(build.table),
+            "expectation": result.sentence,
+            "otherwise": result.otherwise,
+            "build_id": build.build_id,
+            "published": build.published,
+            "rows_checked": result.checked,
+            "rows_failed": result.failed,
+            "sample": result.sample,
+            "checked_at": datetime.fromtimestamp(build.checked_at_us / 1e6, tz=timezone.utc),
+        }
+        for build in builds
+        for result in build.results
+    ]
+    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(table.schema()))

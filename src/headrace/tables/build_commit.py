@@ -1,0 +1,135 @@
+"""Commits a build: files that go, files that come, and how far the inputs were read, in one step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import Catalog
+
+from headrace.errors import TakenOverError
+from headrace.spec.pipeline import TableName
+from headrace.tables.build_ledger import KEY, BuildLedger, read_build
+from headrace.tables.commit import commit_once
+from headrace.tables.history import RECENT, DatedSnapshot, snapshots_to_drop
+from headrace.tables.spark_files import JavaObject, load_java_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def commit_build(
+    spark: SparkSession,
+    catalog: Catalog,
+    name: TableName,
+    *,
+    added: Sequence[JavaObject],
+    removed: Sequence[JavaObject],
+    planned: BuildLedger,
+    new: BuildLedger,
+) -> BuildLedger:
+    """Gives back the entry as it was committed, with the snapshot that holds the build's rows.
+
+    Idempotent by `new.writer`. The table's entry must still be `planned`: where another build has moved it, or the table was
+    rolled back, a TakenOverError is raised and nothing is changed. A build that changes no rows makes no snapshot.
+    """
+
+    def find() -> BuildLedger | None:
+        found = read_build(catalog.load_table(str(name)))
+        if found.writer == new.writer:
+            return found
+        if (found.writer, found.generation) != (planned.writer, planned.generation):
+            raise TakenOverError(
+                f"build {found.build_id} was made by another application since this one planned its own",
+                where=str(name),
+                next_step="Nothing was lost and nothing was written twice. Keep one of the two applications.",
+            )
+        return None
+
+    return commit_once(
+        lambda: _commit(spark, name, added=added, removed=removed, planned=planned, new=new), find=find, where=str(name)
+    )
+
+
+def append_files(spark: SparkSession, name: TableName, *, added: Sequence[JavaObject]) -> None:
+    """Appends files to a table that keeps no ledger of its own. Not idempotent: for rows that may be there twice."""
+    append = load_java_table(spark, name).newAppend()
+    for file in added:
+        append.appendFile(file)
+    append.commit()
+
+
+class _MovedError(Exception):
+    """The table's entry is no longer the one that the build was planned from."""
+
+
+def _commit(
+    spark: SparkSession,
+    name: TableName,
+    *,
+    added: Sequence[JavaObject],
+    removed: Sequence[JavaObject],
+    planned: BuildLedger,
+    new: BuildLedger,
+) -> BuildLedger:
+    table = load_java_table(spark, name)
+    text = table.properties().get(KEY)
+    if (BuildLedger.from_json(text).writer if text else "") != planned.writer:
+        raise _MovedError(f"{name} was built since")
+    transaction = table.newTransaction()
+    entry = new
+    if added or removed:
+        entry = _change_rows(transaction, table, added=added, removed=removed, new=new)
+    properties = transaction.updateProperties()
+    for key, value in entry.to_properties().items():
+        properties.set(key, value)
+    properties.commit()
+    _drop_old_snapshots(spark, transaction, table)
+    transaction.commitTransaction()
+    return entry
+
+
+def _change_rows(
+    transaction: JavaObject, table: JavaObject, *, added: Sequence[JavaObject], removed: Sequence[JavaObject], new: BuildLedger
+) -> BuildLedger:
+    update: Any
+    if removed:
+        update = transaction.newOverwrite()
+        for file in removed:
+            update.deleteFile(file)
+        for file in added:
+            update.addFile(file)
+    else:
+        update = transaction.newAppend()
+        for file in added:
+            update.appendFile(file)
+    current = table.currentSnapshot()
+    if current is not None and removed:
+        update.validateFromSnapshot(current.snapshotId())
+        update.validateNoConflictingDeletes()
+    # The id of a snapshot is known when it is made, so the summary's entry names no snapshot and the properties' does.
+    for key, value in new.to_properties().items():
+        update.set(key, value)
+    update.commit()
+    made = transaction.table().currentSnapshot()
+    return replace(new, snapshot_id=int(made.snapshotId()), sequence_number=int(made.sequenceNumber()))
+
+
+def _drop_old_snapshots(spark: SparkSession, transaction: JavaObject, table: JavaObject) -> None:
+    """Leaves old snapshots out of the history, as landing's commits do."""
+    snapshots = table.snapshots()
+    if snapshots.size() <= RECENT:
+        return
+    dated = [
+        DatedSnapshot(int(each.snapshotId()), int(each.timestampMillis()))
+        for each in (snapshots.get(index) for index in range(snapshots.size()))
+    ]
+    protected = {int(ref.snapshotId()) for ref in table.refs().values()}
+    dropped = snapshots_to_drop(dated, protected=protected, now_ms=time.time_ns() // 1_000_000)
+    if dropped:
+        expire = transaction.expireSnapshots().cleanExpiredFiles(False)
+        for snapshot_id in dropped:
+            expire.expireSnapshotId(snapshot_id)
+        expire.commit()

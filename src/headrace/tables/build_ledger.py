@@ -1,0 +1,113 @@
+"""How far a layer table has read its inputs, as the table itself says it.
+
+The entry stands in the table's properties and, where a build changed rows, in the summary of the snapshot that holds them: data
+and progress are one commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from types import MappingProxyType
+
+from pyiceberg.table import Table
+
+from headrace.tables.ledger import find_held, is_rolled_back
+
+KEY = "headrace.build"
+READ = "headrace.read."
+
+
+@dataclass(frozen=True)
+class InputState:
+    """A point in the life of an input.
+
+    Rows that came later have a higher `position` (the checkpoint or the build that wrote them). Another `generation` means that
+    rows went away or changed without a trace, so that all of it has to be read again. `rows` is how many there are.
+    """
+
+    snapshot_id: int | None = None
+    position: int = 0
+    generation: int = 0
+    rows: int = 0
+
+    def is_at(self, other: InputState) -> bool:
+        """Says whether nothing happened between two points: compaction makes snapshots, but moves nothing."""
+        return (self.position, self.generation) == (other.position, other.generation)
+
+
+@dataclass(frozen=True)
+class CheckedExpectation:
+    sentence: str
+    otherwise: str
+    checked: int
+    failed: int
+    sample: str | None = None
+
+
+@dataclass(frozen=True)
+class BuildLedger:
+    """One build of a layer table.
+
+    `changed_in` is the last build that changed rows, `generation` the last that wrote all of them anew. `definition` is a
+    digest of the table's file. `writer` is unique to an attempt. `rows_processed` counts the rows that the file made of what
+    had changed, `rows_written` those of them that came into the table or changed there.
+    """
+
+    build_id: int = 0
+    changed_in: int = 0
+    generation: int = 0
+    definition: str = ""
+    writer: str = ""
+    reads: Mapping[str, InputState] = field(default_factory=lambda: MappingProxyType({}))
+    rows_processed: int = 0
+    rows_written: int = 0
+    expectations: tuple[CheckedExpectation, ...] = ()
+    quarantine_files: tuple[str, ...] = ()
+    built_at_us: int = 0
+    snapshot_id: int = 0
+    sequence_number: int = 0
+
+    def to_json(self) -> str:
+        values = asdict(replace(self, reads={}))
+        values["reads"] = {name: asdict(state) for name, state in self.reads.items()}
+        return json.dumps(values, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> BuildLedger:
+        known = {each.name for each in fields(BuildLedger)}
+        values = {name: value for name, value in json.loads(text).items() if name in known}
+        values["reads"] = MappingProxyType({name: InputState(**state) for name, state in values["reads"].items()})
+        values["expectations"] = tuple(CheckedExpectation(**each) for each in values["expectations"])
+        values["quarantine_files"] = tuple(values["quarantine_files"])
+        return BuildLedger(**values)
+
+    def to_properties(self) -> dict[str, str]:
+        """Gives back the entry, and for people the snapshot of every input that was read."""
+        reads = {READ + name: str(state.snapshot_id) for name, state in self.reads.items()}
+        return {KEY: self.to_json(), **reads}
+
+
+def read_build(table: Table | None) -> BuildLedger:
+    """Gives back the table's newest entry, or an empty one for a table that was never built.
+
+    After a rollback it is the one of the snapshot that the table was rolled back to, under the number of the newest and as a
+    generation of its own: what the table no longer holds is built again, and its readers notice.
+    """
+    if table is None or KEY not in table.properties:
+        return BuildLedger()
+    newest = BuildLedger.from_json(table.properties[KEY])
+    if not is_rolled_back(table, snapshot_id=newest.snapshot_id, sequence_number=newest.sequence_number):
+        return newest
+    found = find_held(table, KEY)
+    held = BuildLedger.from_json(found[1]) if found else BuildLedger()
+    return replace(
+        held,
+        build_id=newest.build_id,
+        writer=newest.writer,
+        generation=newest.build_id + 1,
+        quarantine_files=(),
+        snapshot_id=found[0].snapshot_id if found else 0,
+        sequence_number=(found[0].sequence_number or 0) if found else 0,
+    )

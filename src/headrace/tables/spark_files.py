@@ -1,0 +1,128 @@
+"""Data files that Spark reads or writes without committing: the commit is a step of its own (build_commit.py).
+
+Iceberg's compaction works like this: a table and a set of scan tasks are put under an id that Spark then reads from, and what
+Spark writes to an id is kept there as files that no snapshot refers to. These are the calls that it makes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.spec.pipeline import TableName
+from headrace.tables.spark_catalog import spark_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JavaObject = Any
+"""An object that lives in Spark's JVM."""
+
+FILE = "_file"
+"""Iceberg's column that names the file of a row."""
+
+
+@dataclass(frozen=True)
+class StagedFiles:
+    """Files that were written and that nothing refers to yet."""
+
+    files: tuple[JavaObject, ...] = ()
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ScanFiles:
+    """Files of one snapshot, by their path: what `read_files` reads."""
+
+    tasks: Mapping[str, JavaObject]
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(task.file().fileSizeInBytes()) for task in self.tasks.values())
+
+    def among(self, paths: Sequence[str]) -> ScanFiles:
+        return ScanFiles({path: self.tasks[path] for path in paths})
+
+
+def load_java_table(spark: SparkSession, name: TableName) -> JavaObject:
+    """Gives back the table as Iceberg's Java library has it, at its newest metadata."""
+    return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, spark_name(name))  # type: ignore[union-attr]
+
+
+def read_snapshot(spark: SparkSession, name: TableName, snapshot_id: int) -> DataFrame:
+    """Gives back the table's rows in one snapshot."""
+    return spark.read.format("iceberg").option("versionAsOf", str(snapshot_id)).load(spark_name(name))
+
+
+def plan_files(table: JavaObject, *, snapshot_id: int | None, where: JavaObject | None = None) -> ScanFiles:
+    """Gives back the files of a snapshot that can hold rows which satisfy an Iceberg expression."""
+    if snapshot_id is None:
+        return ScanFiles({})
+    scan = table.newScan().useSnapshot(snapshot_id)
+    if where is not None:
+        scan = scan.filter(where)
+    planned = scan.planFiles()
+    try:
+        return ScanFiles({str(task.file().location()): task for task in _each(planned)})
+    finally:
+        planned.close()
+
+
+@contextmanager
+def read_files(spark: SparkSession, table: JavaObject, files: ScanFiles) -> Iterator[DataFrame]:
+    """Gives the rows of these files, with `_file`, while the block runs."""
+    if not files.tasks:
+        yield spark.read.format("iceberg").load(f"{table.name()}").select("*", FILE).limit(0)
+        return
+    jvm: Any = spark._jvm
+    tasks = jvm.java.util.ArrayList()
+    for task in files.tasks.values():
+        tasks.add(task)
+    with _under_an_id(spark, table) as group:
+        manager = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
+        manager.stageTasks(table, group, tasks)
+        try:
+            yield spark.read.format("iceberg").load(group).select("*", FILE)
+        finally:
+            manager.removeTasks(table, group)
+
+
+def stage_files(spark: SparkSession, table: JavaObject, rows: DataFrame) -> StagedFiles:
+    """Gives back files of the table's format that hold the rows. Nothing refers to them until a commit does."""
+    with _under_an_id(spark, table) as group:
+        (
+            rows.write.format("iceberg")
+            .option("distribution-mode", "none")
+            .option("fanout-enabled", "true")
+            .mode("append")
+            .save(group)
+        )
+        coordinator = spark._jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()  # type: ignore[union-attr]
+        staged = tuple(_each(coordinator.fetchNewFiles(table, group)))
+        coordinator.clearRewrite(table, group)
+    return StagedFiles(
+        staged,
+        rows=sum(int(file.recordCount()) for file in staged),
+        bytes=sum(int(file.fileSizeInBytes()) for file in staged),
+    )
+
+
+@contextmanager
+def _under_an_id(spark: SparkSession, table: JavaObject) -> Iterator[str]:
+    group = str(uuid.uuid4())
+    cache = spark._jvm.org.apache.iceberg.spark.SparkTableCache.get()  # type: ignore[union-attr]
+    cache.add(group, table)
+    try:
+        yield group
+    finally:
+        cache.remove(group)
+
+
+def _each(iterable: JavaObject) -> Iterator[JavaObject]:
+    iterator = iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
