@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
     from headrace.landing.history import LoggedFile
     from headrace.landing.verify import Verified
-    from headrace.runs.demo import Shown
+    from headrace.layers.plan import TablePlan
+    from headrace.runs.demo import Results
     from headrace.runs.doctor import Finding, SettingOrigin
-    from headrace.runs.inspection import StreamStatus
+    from headrace.runs.inspection import StreamStatus, TableStatus
+    from headrace.runs.quality import ExpectationReport
     from headrace.services.status import ServiceStatus
     from headrace.settings import Settings
-    from headrace.spec import Pipeline
+    from headrace.spec import Pipeline, TableName
 
 
 def show_rows(console: Console, rows: pa.Table, *, as_json: bool = False, as_csv: bool = False) -> None:
@@ -47,17 +49,82 @@ def show_rows(console: Console, rows: pa.Table, *, as_json: bool = False, as_csv
         console.print(f"{rows.num_rows:,} row{'' if rows.num_rows == 1 else 's'}", highlight=False)
 
 
-def show_demo(
-    console: Console, shown: Sequence[Shown], verified: Sequence[Verified], *, settings: Settings, pipeline: Pipeline
-) -> None:
-    for one in shown:
+def show_plan(console: Console, plans: Sequence[TablePlan], *, as_json: bool) -> None:
+    if as_json:
+        _print_json(
+            [
+                {
+                    "table": str(plan.table.table),
+                    "kind": plan.table.kind,
+                    "action": plan.action,
+                    "why": list(plan.why),
+                    "reads": {
+                        str(name): {"from": plan.since[name].position, "to": plan.until[name].position}
+                        for name in plan.table.inputs
+                    },
+                    "next_build": plan.entry.build_id + 1,
+                }
+                for plan in plans
+            ]
+        )
+        return
+    table = Table("table", "kind", "what a build does", "reads", "why")
+    does = {"nothing": "nothing", "increment": "what changed", "refresh": "all rows anew"}
+    for plan in plans:
+        reads = [_reading(plan, name) for name in plan.table.inputs]
+        table.add_row(str(plan.table.table), plan.table.kind, does[plan.action], "\n".join(reads), "\n".join(plan.why))
+    console.print(table)
+
+
+def _reading(plan: TablePlan, name: TableName) -> str:
+    since, until = plan.since[name].position, plan.until[name].position
+    if name in plan.table.lookups and name not in plan.table.rebuild_on:
+        return f"{name} as it is"
+    if plan.action == "refresh":
+        return f"{name} whole"
+    return f"{name} after {since}" if since != until else f"{name}, nothing new"
+
+
+def show_quality(console: Console, found: Sequence[ExpectationReport], *, as_json: bool) -> None:
+    if as_json:
+        _print_json([dataclasses.asdict(each) for each in found])
+        return
+    _show_expectations(console, found)
+    for each in found:
+        if each.sample:
+            console.print(f"\n{each.table}: {each.sentence}", style="bold", highlight=False, markup=False)
+            console.print(f"  {each.sample}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_expectations(console: Console, found: Sequence[ExpectationReport]) -> None:
+    table = Table("table", "expectation", "otherwise")
+    for column in ("checked", "failing", "last build", "trend"):
+        table.add_column(column, justify="right")
+    for each in found:
+        share = f"{each.last_failed:,} of {each.last_checked:,}" if each.last_checked is not None else "not yet"
+        table.add_row(
+            each.table, escape(each.sentence), each.otherwise, f"{each.checked:,}", f"{each.failed:,}", share, each.trend
+        )
+    console.print(table)
+
+
+def show_demo(console: Console, results: Results, *, settings: Settings, pipeline: Pipeline) -> None:
+    for one in results.shown:
         console.print(f"\n{one.about}", style="bold", highlight=False)
         console.print(f'headrace query "{one.sql}"', style="dim", highlight=False, markup=False, soft_wrap=True)
         show_rows(console, one.answer)
     console.print("\nThe lake against the topic, offset by offset", style="bold")
-    show_verified(console, verified, as_json=False)
+    show_verified(console, results.verified, as_json=False)
+    failing = [each for each in results.quality if each.last_failed]
+    if results.quality:
+        console.print("\nWhat the expectations found", style="bold")
+        console.print(f"headrace quality {pipeline.name}", style="dim", highlight=False)
+        _show_expectations(console, failing)
+        count = len(results.quality) - len(failing)
+        console.print(f"{count} other expectations hold of every row", highlight=False)
     console.print(f"\nThe tables are in {settings.warehouse}", highlight=False, soft_wrap=True)
-    console.print(f"Next: headrace commits {pipeline.name}   headrace status   headrace run {pipeline.name}", highlight=False)
+    more = f"headrace lineage {pipeline.name}" if pipeline.tables else f"headrace commits {pipeline.name}"
+    console.print(f"Next: {more}   headrace status   headrace run {pipeline.name}", highlight=False)
 
 
 def show_verified(console: Console, verified: Sequence[Verified], *, as_json: bool) -> None:
@@ -111,12 +178,20 @@ def show_commits(console: Console, files: Sequence[LoggedFile], *, as_json: bool
     console.print(f"{len(files)} {noun}: {committed} committed, {len(files) - committed} orphan or gone", highlight=False)
 
 
-def show_status(console: Console, services: Sequence[ServiceStatus], streams: Sequence[StreamStatus], *, as_json: bool) -> None:
+def show_status(
+    console: Console,
+    services: Sequence[ServiceStatus],
+    streams: Sequence[StreamStatus],
+    tables: Sequence[TableStatus],
+    *,
+    as_json: bool,
+) -> None:
     if as_json:
         _print_json(
             {
                 "services": [dataclasses.asdict(service) for service in services],
                 "streams": [{**vars(stream), "extras": dict(stream.extras)} for stream in streams],
+                "tables": [dataclasses.asdict(each) for each in tables],
             }
         )
         return
@@ -138,9 +213,11 @@ def show_status(console: Console, services: Sequence[ServiceStatus], streams: Se
             f"{stream.quarantined:,}",
             "Kafka is off" if stream.lag is None else f"{stream.lag:,}",
             str(stream.checkpoint_id),
-            stream.last_commit.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC") if stream.last_commit else "never",
+            _moment(stream.last_commit),
         )
     console.print(table)
+    if tables:
+        _show_layer_tables(console, tables)
     for stream in streams:
         for name, count in sorted(stream.extras.items()):
             console.print(
@@ -153,6 +230,22 @@ def show_status(console: Console, services: Sequence[ServiceStatus], streams: Se
                 f"{stream.label}: offsets {start} to {end - 1} of partition {partition} were gone and were accepted as a gap",
                 highlight=False,
             )
+
+
+def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
+    table = Table()
+    for column in ("table", "kind", "rows", "build", "last build", "behind", "failing in it"):
+        table.add_column(column, justify="right" if column in ("rows", "build", "behind") else "left")
+    for each in tables:
+        failing = f"{len(each.failing)} of {each.expectations} expectations" if each.failing else ""
+        behind = "" if each.behind_seconds is None else f"{each.behind_seconds:,.0f} s"
+        built = (f"{each.rows:,}", str(each.build_id), _moment(each.last_build), behind, failing)
+        table.add_row(each.table, each.kind, *built)
+    console.print(table)
+
+
+def _moment(moment: datetime | None) -> str:
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "never"
 
 
 def show_findings(console: Console, findings: Sequence[Finding], origins: Sequence[SettingOrigin], *, as_json: bool) -> None:

@@ -94,3 +94,61 @@ def test_status(shown: tuple[Lake, str], tmp_path: Path) -> None:
     assert (stream["label"], stream["topic"], stream["table"]) == ("lineage.events", "test-demo", "lineage.events")
     assert (stream["checkpoint_id"], stream["lag"], stream["quarantined"], stream["gaps"]) == (1, 0, 0, [])
     assert "lineage.events" in lake.run("status")
+
+
+# a pipeline with layers
+
+
+@pytest.fixture(scope="module")
+def shown_payments(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake, str]]:
+    """A lake that `headrace demo` has made of a copy of the payments pipeline, and what it said."""
+    lake = Lake(tmp_path_factory.mktemp("demo-payments"), broker, "unused")
+    lake.run("new", "mine", "--from", "payments")
+    lake.run("check", "mine")
+    demo = lake.start("demo", "mine", "--events", "120", "--exit")
+    assert demo.wait(seconds=400) == 0, demo.said()
+    yield lake, demo.said()
+    for application in lake.applications:
+        application.end()
+
+
+def test_the_demo_builds_all_tables_and_asks_what_the_pipeline_asks(shown_payments: tuple[Lake, str]) -> None:
+    lake, said = shown_payments
+    pipeline = lake.pipeline("mine")
+    assert "120 events are in topic mine-payment_charges" in said
+    assert f"Building {len(pipeline.tables)} tables" in said
+    for table in pipeline.tables:
+        assert f"{table.table}  build 1  " in said
+    assert len(pipeline.queries) == 3
+    for query in pipeline.queries:
+        assert query.about in said
+        assert f'headrace query "{query.sql}"' in said
+    assert "What the expectations found" in said
+    assert "there is a postal code" in said
+    assert "other expectations hold of every row" in said
+    assert "Next: headrace lineage mine" in said
+    assert not [line for line in said.splitlines() if "WARN" in line or "ERROR" in line or "failed:" in line]
+
+
+def test_status_has_the_tables(shown_payments: tuple[Lake, str]) -> None:
+    lake, _ = shown_payments
+    tables = {each["table"]: each for each in json.loads(lake.run("status", "mine", "--json"))["tables"]}
+    assert set(tables) == {str(each.table) for each in lake.pipeline("mine").tables}
+    assert {(each["build_id"], each["behind_seconds"]) for each in tables.values()} == {(1, 0.0)}
+    charges = tables["mine_payments_db.payment_charges_cleaned"]
+    assert (charges["kind"], charges["rows"]) == ("upsert", len(lake.rows("mine_payments_db.payment_charges_cleaned")))
+    assert "there is a postal code" in [each["sentence"] for each in charges["failing"]]
+    said = lake.run("status", "mine")
+    assert "mine_payments_db.payment_charges_cleaned" in said
+    assert f"{len(charges['failing'])} of {charges['expectations']} expectations" in said
+
+
+def test_the_readmes_queries_are_the_pipelines(shown_payments: tuple[Lake, str]) -> None:
+    lake, _ = shown_payments
+    readme = (lake.pipeline("mine").folder / "README.md").read_text(encoding="utf-8")
+    asked = [
+        line.removeprefix('headrace query "').removesuffix('"') for line in readme.splitlines() if "headrace query" in line
+    ]
+    assert asked[:3] == [query.sql for query in lake.pipeline("mine").queries]
+    for sql in asked[3:]:
+        lake.run("query", sql)

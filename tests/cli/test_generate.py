@@ -12,6 +12,7 @@ import pytest
 from headrace.errors import SpecError, UnavailableError
 from headrace.landing.batch import Range
 from headrace.landing.read import RangeReader
+from headrace.landing.records import split_messages
 from headrace.services.topics import admin_client, list_bounds
 from headrace.sources.encode import encoder_of
 from headrace.sources.generate import FIRST_MOMENT, Rate, events_of, generate
@@ -44,8 +45,12 @@ def test_a_seeded_clock_moves_with_the_rate() -> None:
 def messages(lake: Lake, topic: str) -> list[tuple[int, int, bytes | None]]:
     bounds = list_bounds(admin_client(lake.servers), [(topic, partition) for partition in range(10)])
     ranges = [Range(topic, partition, low, high) for (_, partition), (low, high) in bounds.items()]
-    chunks = RangeReader((("bootstrap.servers", lake.servers),)).read(ranges, chunk_rows={topic: 1000})
-    return sorted(row for chunk in chunks for row in zip(chunk.partitions, chunk.offsets, chunk.values, strict=True))
+    found: list[tuple[int, int, bytes | None]] = []
+    for chunk in RangeReader((("bootstrap.servers", lake.servers),)).read(ranges):
+        for part in split_messages(chunk, rows=1000):
+            places = part.places.to_pydict()
+            found += zip(places["partition"], places["offset"], part.values, strict=True)
+    return sorted(found)
 
 
 @pytest.mark.services

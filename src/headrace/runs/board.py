@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from headrace.landing.lander import Batch
+from headrace.runs.building import Outcome
 
 _RATE_SECONDS = 10.0
 
@@ -33,10 +34,11 @@ class _Row:
 
 @dataclass(frozen=True)
 class Board:
-    """Where a run says what it does: `report` takes a sentence, `landed` a batch, `idle` is called while nothing comes."""
+    """Where a run says what it does: `report` takes a sentence, `landed` a batch, `built` a table, `idle` nothing."""
 
     report: Callable[[str], None]
     landed: Callable[[Batch], None]
+    built: Callable[[Outcome], None]
     idle: Callable[[], None]
 
 
@@ -48,6 +50,22 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
         return
     rows: dict[str, _Row] = {}
     behind = 0
+
+    def say(sentence: str) -> None:
+        console.print(sentence, highlight=False, markup=False)
+
+    def built(outcome: Outcome) -> None:
+        now = time.monotonic()
+        if outcome.built:
+            row = rows.setdefault(str(outcome.table.table), _Row())
+            row.rows += outcome.built.rows
+            row.bad += sum(each.failed for each in outcome.built.entry.expectations)
+            row.checkpoint_id = outcome.built.entry.build_id
+            row.seconds = outcome.built.seconds
+            row.recent.append((now, outcome.built.rows))
+            live.update(_draw(rows, behind, title))
+        for sentence in describe(outcome, only_trouble=True):
+            say(sentence)
 
     def landed(batch: Batch) -> None:
         nonlocal behind
@@ -65,8 +83,9 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
     with Live(_draw(rows, behind, title), console=console, refresh_per_second=4) as live:
         try:
             yield Board(
-                report=lambda sentence: console.print(sentence, highlight=False, markup=False),
+                report=say,
                 landed=landed,
+                built=built,
                 idle=lambda: live.update(_draw(rows, behind, title)),
             )
         finally:
@@ -84,22 +103,39 @@ def lines(console: Console) -> Board:
                 soft_wrap=True,
             )
 
-    return Board(
-        report=lambda sentence: console.print(sentence, highlight=False, markup=False, soft_wrap=True),
-        landed=landed,
-        idle=lambda: None,
-    )
+    def say(sentence: str) -> None:
+        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+    def built(outcome: Outcome) -> None:
+        for sentence in describe(outcome):
+            say(sentence)
+
+    return Board(report=say, landed=landed, built=built, idle=lambda: None)
+
+
+def describe(outcome: Outcome, *, only_trouble: bool = False) -> list[str]:
+    """Gives back the line that says what became of a table; nothing where there was nothing to do."""
+    name = str(outcome.table.table)
+    if outcome.error:
+        return [f"{name}  failed: {outcome.error}"]
+    if outcome.because_of:
+        return [f"{name}  left alone, because {outcome.because_of} failed"]
+    if outcome.built and not only_trouble:
+        bad = sum(each.failed for each in outcome.built.entry.expectations)
+        entry, seconds = outcome.built.entry, outcome.built.seconds
+        return [f"{name}  build {entry.build_id}  {outcome.built.rows:,} rows  {bad:,} bad  {seconds:.2f} s"]
+    return []
 
 
 def _draw(rows: dict[str, _Row], behind: int, title: str, *, running: bool = True) -> Table:
     table = Table(title=title, title_justify="left", caption="Ctrl-C stops it" if running else None, caption_justify="left")
-    table.add_column("stream")
-    for column in ("rows", "rows/s", "bad", "checkpoint", "last batch"):
+    table.add_column("stream or table")
+    for column in ("rows", "rows/s", "bad", "checkpoint or build", "seconds"):
         table.add_column(column, justify="right")
     now = time.monotonic()
     for label, row in rows.items():
         table.add_row(
-            label, f"{row.rows:,}", f"{row.rate(now):,.0f}", f"{row.bad:,}", str(row.checkpoint_id), f"{row.seconds:.2f} s"
+            label, f"{row.rows:,}", f"{row.rate(now):,.0f}", f"{row.bad:,}", str(row.checkpoint_id), f"{row.seconds:.2f}"
         )
     if not rows:
         table.add_row("nothing landed yet" if running else "nothing to land", "", "", "", "", "")

@@ -1,7 +1,8 @@
-"""The first ten minutes: services, a generator, landing, what came of it, and then live."""
+"""The first ten minutes: services, generators, landing, building, what came of it, and then live."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,10 +10,14 @@ from threading import Event, Thread
 
 import pyarrow as pa
 
+from headrace.errors import BuildError
 from headrace.landing.lander import Batch
 from headrace.landing.verify import Verified
+from headrace.runs.building import Outcome, build, open_lake
 from headrace.runs.inspection import verify
 from headrace.runs.landing import Session, land
+from headrace.runs.lock import build_lock
+from headrace.runs.quality import ExpectationReport, report_quality
 from headrace.serving.query import run_query
 from headrace.sources.generate import generate
 from headrace.sources.generators import Rate
@@ -29,8 +34,19 @@ class Shown:
     answer: pa.Table
 
 
+@dataclass(frozen=True)
+class Results:
+    """What a demo has to show: answers, the lake held against the topics, and what the expectations found."""
+
+    shown: tuple[Shown, ...]
+    verified: tuple[Verified, ...]
+    quality: tuple[ExpectationReport, ...]
+
+
 def queries_of(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
-    """Gives back what is worth asking of any freshly landed pipeline."""
+    """Gives back what the pipeline itself says is worth asking, or what is of any that has just landed."""
+    if pipeline.queries:
+        return tuple((query.about, query.sql) for query in pipeline.queries)
     asked: list[tuple[str, str]] = []
     for stream in pipeline.streams:
         table = stream.table
@@ -62,11 +78,30 @@ def land_events(session: Session, *, count: int, landed: Callable[[Batch], None]
     land(session, once=True, stop=Event(), landed=landed, report=report)
 
 
-def show_results(session: Session) -> tuple[tuple[Shown, ...], tuple[Verified, ...]]:
-    """Gives back the answers to the demo's queries, and the lake held against the topic."""
+def build_tables(session: Session, *, built: Callable[[Outcome], None], report: Callable[[str], None]) -> None:
+    """Builds the pipeline's layer tables from what has landed; the first that fails is an error."""
+    pipeline = session.pipeline
+    if not pipeline.tables:
+        return
+    started = time.monotonic()
+    count = len(pipeline.tables)
+    report(f"Building {count} tables. The first build is the slowest: Spark compiles a plan for each of them")
+    with build_lock(session.settings, pipeline.name):
+        outcomes = build(open_lake(session.settings, pipeline, session.spark), done=built)
+    for outcome in outcomes:
+        if outcome.error:
+            raise BuildError("a table could not be built", where=pipeline.name, next_step="See above.") from outcome.error
+    report(f"{count} tables are built ({time.monotonic() - started:.1f} s)")
+
+
+def read_results(session: Session) -> Results:
+    """Gives back the answers to the demo's queries, the lake held against the topics, and the expectations."""
     catalog = open_catalog(session.settings)
-    shown = tuple(Shown(about, sql, run_query(catalog, sql)) for about, sql in queries_of(session.pipeline))
-    return shown, verify(session.settings, session.pipeline, bootstrap_servers=session.bootstrap_servers)
+    return Results(
+        shown=tuple(Shown(about, sql, run_query(catalog, sql)) for about, sql in queries_of(session.pipeline)),
+        verified=verify(session.settings, session.pipeline, bootstrap_servers=session.bootstrap_servers),
+        quality=report_quality(session.settings, session.pipeline),
+    )
 
 
 @contextmanager

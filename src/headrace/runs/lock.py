@@ -13,18 +13,33 @@ from headrace.settings import Settings
 
 @contextmanager
 def pipeline_lock(settings: Settings, pipeline: str, *, take_over: bool) -> Iterator[None]:
-    """Holds the pipeline's lock, which the kernel takes back however this process ends.
+    """Holds the pipeline's lock for landing, which the kernel takes back however this process ends.
 
     With `take_over` a lock that another application holds is passed by: if that one still lives, its next commit is refused.
     """
-    path = settings.home / "locks" / f"{pipeline}.lock"
+    next_step = f"Stop it first. If it hangs, take over with: headrace run {pipeline} --take-over"
+    with _lock(settings, pipeline, f"{pipeline}.lock", does="runs", take_over=take_over, next_step=next_step):
+        yield
+
+
+@contextmanager
+def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
+    """Holds the pipeline's lock for building, which landing does not need."""
+    next_step = "Its tables are built there. Wait for it, or stop it first."
+    with _lock(settings, pipeline, f"{pipeline}.build.lock", does="builds", take_over=False, next_step=next_step):
+        yield
+
+
+@contextmanager
+def _lock(settings: Settings, pipeline: str, file: str, *, does: str, take_over: bool, next_step: str) -> Iterator[None]:
+    path = settings.home / "locks" / file
     held = try_lock(path)
     if held is None and not take_over:
         holder = path.read_text(encoding="utf-8").strip()
         raise LockedError(
-            f"another application runs this pipeline already (process {holder or 'unknown'})",
+            f"another application {does} this pipeline already (process {holder or 'unknown'})",
             where=pipeline,
-            next_step=f"Stop it first. If it hangs, take over with: headrace run {pipeline} --take-over",
+            next_step=next_step,
         )
     try:
         if held is not None:

@@ -1,0 +1,89 @@
+"""Commands that ask: the lake, its history, its quality and its lineage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, say, settings_here
+
+
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SQL", help='such as "SELECT count(*) FROM lineage.events"')],
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
+) -> None:
+    """Ask the lake with SQL (DuckDB)."""
+    from headrace.serving.query import run_query
+    from headrace.show import show_rows
+    from headrace.tables.catalog import open_catalog
+
+    show_rows(out, run_query(open_catalog(settings_here()), sql), as_json=as_json, as_csv=as_csv)
+
+
+def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
+    """List the expectations: rows checked, rows failing, trend, a sample."""
+    from headrace.runs.quality import report_quality
+    from headrace.show import show_quality
+
+    show_quality(out, report_quality(settings_here(), load(pipeline)), as_json=as_json)
+
+
+def lineage(
+    pipeline: PipelineName,
+    target: Annotated[
+        Optional[str], typer.Argument(metavar="[TABLE[.COLUMN]]", help="what to follow both ways; all tables, if left out")
+    ] = None,
+    as_json: AsJson = False,
+    as_mermaid: Annotated[bool, typer.Option("--mermaid", help="print a Mermaid flowchart")] = False,
+) -> None:
+    """Show what a table or column comes from and what depends on it, from topic to mart, without starting anything."""
+    from headrace.show_lineage import show_lineage
+    from headrace.spec.lineage import trace_lineage
+
+    traced = trace_lineage(load(pipeline))
+    show_lineage(out, traced, traced.find(target) if target else None, as_json=as_json, as_mermaid=as_mermaid)
+
+
+def export_dbt(
+    pipeline: PipelineName,
+    into: Annotated[
+        Optional[Path], typer.Option(help="the project's folder; dbt/PIPELINE, if left out", show_default=False)
+    ] = None,
+    dialect: Annotated[str, typer.Option(metavar="duckdb|spark", help="the engine that dbt runs on")] = "duckdb",
+) -> None:
+    """Write a dbt project of a pipeline: sources, models and tests."""
+    from headrace.export.dbt_project import export_project
+
+    loaded = load(pipeline)
+    folder = into or Path("dbt") / loaded.name
+    for sentence in export_project(settings_here(), loaded, folder=folder, dialect=dialect):
+        say(sentence)
+
+
+def commits(
+    pipeline: PipelineName,
+    checkpoint: Annotated[Optional[int], typer.Option(min=1, help="only this checkpoint")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the data files that the commit log names: committed or orphan, rows, offsets."""
+    from headrace.runs.inspection import commits_of
+    from headrace.show import show_commits
+
+    show_commits(out, commits_of(settings_here(), load(pipeline), checkpoint_id=checkpoint), as_json=as_json)
+
+
+def verify(pipeline: PipelineName, as_json: AsJson = False) -> None:
+    """Hold the lake against the topic, offset by offset; exit 1 if anything is missing or doubled."""
+    from headrace.runs.inspection import verify as verify_pipeline
+    from headrace.services.kafka import kafka
+    from headrace.show import show_verified
+
+    settings, loaded = settings_here(), load(pipeline)
+    with kafka(settings, report=quiet if as_json else say) as servers:
+        found = verify_pipeline(settings, loaded, bootstrap_servers=servers)
+    show_verified(out, found, as_json=as_json)
+    if not all(stream.holds for stream in found):
+        raise typer.Exit(1)

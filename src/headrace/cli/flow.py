@@ -1,0 +1,149 @@
+"""Commands that move data: generate, land, build, and all of it at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from headrace.cli.shared import AsJson, PipelineName, TableOption, TakeOver, load, out, say, settings_here
+
+
+def demo(
+    pipeline: Annotated[str, typer.Argument(help="the pipeline to show")] = "lineage",
+    events: Annotated[int, typer.Option(min=1, help="events to start with, of the stream that sends most often")] = 1_000,
+    leave: Annotated[bool, typer.Option("--exit", help="end when the results are shown")] = False,
+) -> None:
+    """Show a pipeline at work: services, events, landing, building, queries, then live until Ctrl-C."""
+    from headrace.runs.board import lines, live_board
+    from headrace.runs.demo import build_tables, generators, land_events, read_results
+    from headrace.runs.landing import landing_session, stop_on_signals
+    from headrace.runs.live import land_and_build
+    from headrace.show import show_demo
+
+    settings, loaded = settings_here(), load(pipeline)
+    board = lines(out)
+    with landing_session(settings, loaded, report=board.report) as session:
+        land_events(session, count=events, landed=board.landed, report=board.report)
+        build_tables(session, built=board.built, report=board.report)
+        show_demo(out, read_results(session), settings=settings, pipeline=loaded)
+        if leave or not out.is_terminal:
+            return
+        with (
+            generators(session),
+            live_board(out, title=f"{loaded.name}, live") as live,
+            stop_on_signals() as stop,
+        ):
+            land_and_build(session, stop=stop, board=live)
+
+
+def generate(
+    target: Annotated[
+        Optional[str], typer.Argument(metavar="PIPELINE[.STREAM]", help="which generators to run, or with --stop to stop")
+    ] = None,
+    rate: Annotated[
+        Optional[float],
+        typer.Option(min=0, help="events per second; 0: as fast as it can; left out: each stream's own", show_default=False),
+    ] = None,
+    count: Annotated[Optional[int], typer.Option(min=1, help="how many events; without end, if left out")] = None,
+    seed: Annotated[Optional[int], typer.Option(help="the same seed gives the same events")] = None,
+    problem: Annotated[
+        Optional[list[str]], typer.Option(metavar="NAME=RATE", help="how often a data-quality problem strikes, from 0 to 1")
+    ] = None,
+    background: Annotated[bool, typer.Option("--background", help="go on in the background until --stop")] = False,
+    stop_them: Annotated[bool, typer.Option("--stop", help="stop generators in the background, all if none is named")] = False,
+) -> None:
+    """Send made-up events to a pipeline's topics. Rate and count are of the stream that sends most often; the others keep
+    their proportion to it."""
+    from headrace.runs.background import start_background, stop_background
+    from headrace.runs.generating import generate_all
+    from headrace.runs.landing import stop_on_signals
+    from headrace.sources.generators import Rate, read_problems
+
+    settings = settings_here()
+    if stop_them:
+        if not stop_background(settings, target=target or "", report=say):
+            say("no generator was running in the background")
+        return
+    if target is None:
+        raise typer.BadParameter("name a pipeline, such as: headrace generate lineage")
+    name, _, stream = target.partition(".")
+    asked = Rate("own" if rate is None else rate or None, count, seed, read_problems(problem or []))
+    loaded = load(name)
+    if background:
+        start_background(settings, loaded, stream=stream, rate=asked, report=say)
+        return
+    with stop_on_signals() as stop:
+        sent = generate_all(settings, loaded, stream=stream, rate=asked, stop=stop, report=say, console=out)
+    say(f"{sent:,} events are acknowledged by Kafka")
+
+
+def land(
+    pipeline: PipelineName,
+    once: Annotated[bool, typer.Option("--once", help="land all there is now, then stop")] = False,
+    accept_gaps: Annotated[bool, typer.Option("--accept-gaps", help="go on past offsets that Kafka has deleted")] = False,
+    take_over: TakeOver = False,
+) -> None:
+    """Land a pipeline's topics in its raw tables."""
+    _land(pipeline, once=once, accept_gaps=accept_gaps, take_over=take_over)
+
+
+def run(pipeline: PipelineName, take_over: TakeOver = False) -> None:
+    """Land and build a pipeline, live, until Ctrl-C."""
+    _land(pipeline, once=False, accept_gaps=False, take_over=take_over, with_builds=True)
+
+
+def build(
+    pipeline: PipelineName,
+    table: TableOption = None,
+    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="write all rows anew")] = False,
+) -> None:
+    """Build a pipeline's tables where their inputs have changed; exit 1 if one of them fails."""
+    from headrace.runs.board import lines
+    from headrace.runs.building import build as build_tables
+    from headrace.runs.building import building_session, choose_tables
+
+    settings, loaded = settings_here(), load(pipeline)
+    choose_tables(loaded, table)
+    if not loaded.tables:
+        say(f"{pipeline} has no layer tables: there is nothing to build")
+        return
+    with building_session(settings, loaded, report=say) as lake:
+        outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=lines(out).built)
+    if any(each.error for each in outcomes):
+        raise typer.Exit(1)
+    if not any(each.built for each in outcomes):
+        say("nothing has changed since the last build")
+
+
+def plan(
+    pipeline: PipelineName,
+    table: TableOption = None,
+    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="as if all rows were written anew")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a build would read and write, and why."""
+    from headrace.runs.building import plan as plan_tables
+    from headrace.show import show_plan
+
+    show_plan(out, plan_tables(settings_here(), load(pipeline), table=table, full_refresh=full_refresh), as_json=as_json)
+
+
+def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_builds: bool = False) -> None:
+    from headrace.runs.board import live_board
+    from headrace.runs.landing import land as land_pipeline
+    from headrace.runs.landing import landing_session, stop_on_signals
+    from headrace.runs.live import land_and_build
+
+    settings, pipeline = settings_here(), load(name)
+    with (
+        landing_session(settings, pipeline, report=say, take_over=take_over) as session,
+        stop_on_signals() as stop,
+        live_board(out, title=pipeline.name if once else f"{pipeline.name}, live") as board,
+    ):
+        for label, (partition, start, end) in session.lander.accept_gaps() if accept_gaps else ():
+            board.report(f"{label}: gap accepted and recorded: partition {partition}, offsets {start} to {end - 1}")
+        if with_builds:
+            land_and_build(session, stop=stop, board=board)
+        else:
+            land_pipeline(session, once=once, stop=stop, landed=board.landed, report=board.report, idle=board.idle)

@@ -1,0 +1,91 @@
+"""Commands about the servers and the state that Headrace keeps."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from headrace.cli.shared import AsJson, load, out, say, settings_here
+from headrace.spec import list_pipelines
+
+
+def up() -> None:
+    """Start the services and leave them running until `headrace down`."""
+    from headrace.services.kafka import start_kafka
+
+    start_kafka(settings_here(), detached=True, report=say)
+
+
+def down() -> None:
+    """Stop the services, and the generators in the background."""
+    from headrace.runs.background import stop_background
+    from headrace.services.kafka import stop_kafka
+
+    settings = settings_here()
+    generators = stop_background(settings, target="", report=say)
+    if stop_kafka(settings, report=say):
+        say("Kafka is stopped")
+    elif not generators:
+        say("nothing was running")
+
+
+def status(
+    pipeline: Annotated[Optional[str], typer.Argument(metavar="[PIPELINE]", help="all, if left out")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the services, and how far each stream and each table is."""
+    from headrace.runs.inspection import list_layer_tables, list_streams
+    from headrace.services.kafka import running_kafka
+    from headrace.services.status import list_services
+    from headrace.show import show_status
+
+    settings = settings_here()
+    names = [pipeline] if pipeline else [found.name for found in list_pipelines(Path.cwd())]
+    service = running_kafka(settings)
+    servers = settings.kafka_bootstrap_servers or (service.bootstrap_servers if service else None)
+    pipelines = [load(name) for name in names]
+    streams = [stream for each in pipelines for stream in list_streams(settings, each, bootstrap_servers=servers)]
+    tables = [table for each in pipelines for table in list_layer_tables(settings, each, now=datetime.now(timezone.utc))]
+    show_status(out, list_services(settings), streams, tables, as_json=as_json)
+
+
+def logs(
+    service: Annotated[str, typer.Argument(help="kafka or spark")] = "kafka",
+    lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,
+) -> None:
+    """Print the end of a service's log."""
+    from headrace.services.status import read_log
+
+    for line in read_log(settings_here(), service, lines):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Look at everything Headrace needs, and say where each setting came from."""
+    from headrace.runs.doctor import examine, origins_of
+    from headrace.show import show_findings
+
+    settings = settings_here()
+    findings = examine(settings, environ=os.environ)
+    show_findings(out, findings, origins_of(settings), as_json=as_json)
+    if any(finding.state == "broken" for finding in findings):
+        raise typer.Exit(1)
+
+
+def clean(yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False) -> None:
+    """Stop the services and remove all state: Kafka's log, the warehouse, the catalog."""
+    from headrace.runs.cleaning import remove_state, state_size
+
+    settings = settings_here()
+    if not settings.home.exists():
+        say(f"there is nothing to remove: {settings.home} does not exist")
+        return
+    if not yes and not typer.confirm(
+        f"Remove {settings.home} ({state_size(settings) >> 20} MB) and all that was landed there?"
+    ):
+        raise typer.Exit(1)
+    remove_state(settings, report=say)

@@ -1,0 +1,41 @@
+"""What the commands share: the console, their common options, and the settings and pipelines that they name."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+from rich.console import Console
+
+from headrace.settings import Settings, load_settings
+from headrace.spec import Pipeline, load_pipeline
+
+# What is piped is not cut to the width of a terminal that isn't there.
+out = Console(width=None if sys.stdout.isatty() else 240)
+err = Console(stderr=True, width=None if sys.stderr.isatty() else 240)
+
+PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="a pipeline's name, or the path of its folder")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
+TableOption = Annotated[Optional[str], typer.Option("--table", help="one table, after those that it reads")]
+TakeOver = Annotated[bool, typer.Option("--take-over", help="start although another application holds this pipeline")]
+
+
+def settings_here() -> Settings:
+    """Gives back the settings that hold where the command was typed."""
+    return load_settings(flags={}, environ=os.environ, folder=Path.cwd())
+
+
+def load(name: str) -> Pipeline:
+    """Gives back the pipeline that a name means where the command was typed."""
+    return load_pipeline(name, environ=os.environ, folder=Path.cwd())
+
+
+def say(sentence: str) -> None:
+    out.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def quiet(sentence: str) -> None:
+    pass

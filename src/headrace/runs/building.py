@@ -1,0 +1,193 @@
+"""Building as a command runs it: tables in the order in which they read one another, side by side where they don't."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING
+
+from headrace.errors import BuildError, HeadraceError, QualityError, RetryableError, SpecError
+from headrace.layers.analysis import analyse
+from headrace.layers.build import Built, build_table
+from headrace.layers.lake import Lake
+from headrace.layers.plan import TablePlan, plan_table
+from headrace.layers.watermarks import mirror_watermarks
+from headrace.quality.results import CheckedBuild, record_results
+from headrace.runs.landing import Report, spark_session
+from headrace.runs.lock import build_lock
+from headrace.settings import Settings
+from headrace.spec.layers import LayerTable
+from headrace.spec.pipeline import Pipeline, TableName
+from headrace.spec.problems import suggest
+from headrace.tables.build_ledger import CheckedExpectation, read_build
+from headrace.tables.catalog import load_table, open_catalog
+from headrace.tables.spark_catalog import open_spark_catalog
+from headrace.tables.widening import can_widen
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_AT_ONCE = 2
+_TRIES = 3
+_FIRST_WAIT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a table in a round: built, failed, left out because of another one, or nothing to do."""
+
+    table: LayerTable
+    plan: TablePlan | None = None
+    built: Built | None = None
+    error: HeadraceError | None = None
+    because_of: TableName | None = None
+
+
+@contextmanager
+def building_session(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Lake]:
+    """Gives a pipeline's lake with a Spark of its own, while no one else builds it."""
+    with build_lock(settings, pipeline.name), spark_session(settings, report=report) as spark:
+        yield open_lake(settings, pipeline, spark)
+
+
+def open_lake(settings: Settings, pipeline: Pipeline, spark: SparkSession) -> Lake:
+    """Gives back the pipeline's lake; a mistake in any of its tables is a SpecError before anything is written."""
+    small = open_spark_catalog(spark, settings, few_rows=True)
+    catalog, columns = open_catalog(settings), analyse(small, pipeline)
+    for table in pipeline.tables:
+        found = load_table(catalog, table.table)
+        if found is not None and not can_widen(found, columns[table.table]):
+            raise table.error(
+                f"{table.table} can't become what the query says: a column's type would have to be narrowed",
+                at="",
+                fix="Give the new form a column of its own, or the table another name",
+            )
+    return Lake(open_spark_catalog(spark, settings), small, catalog, settings, pipeline, columns)
+
+
+def plan(settings: Settings, pipeline: Pipeline, *, table: str | None, full_refresh: bool) -> tuple[TablePlan, ...]:
+    """Gives back what a build would do, table by table; it needs no Spark."""
+    catalog = open_catalog(settings)
+    chosen = choose_tables(pipeline, table)
+    return tuple(plan_table(catalog, pipeline, each, full_refresh=full_refresh and _is_meant(each, table)) for each in chosen)
+
+
+def choose_tables(pipeline: Pipeline, name: str | None) -> tuple[LayerTable, ...]:
+    """Gives back all tables of a pipeline, or one and those that it reads, in order."""
+    if name is None:
+        return pipeline.tables
+    by_name = {each.table: each for each in pipeline.tables}
+    found = [each for each in pipeline.tables if _is_meant(each, name)]
+    if not found:
+        hint = suggest(name, [str(each) for each in by_name], plural="Tables")
+        raise BuildError(f'there is no table "{name}"', where=pipeline.name, next_step=hint)
+    wanted = {found[0].table}
+    for each in reversed(pipeline.tables):
+        if each.table in wanted:
+            wanted |= {name for name in each.inputs if name in by_name}
+    return tuple(each for each in pipeline.tables if each.table in wanted)
+
+
+def build(
+    lake: Lake,
+    *,
+    table: str | None = None,
+    full_refresh: bool = False,
+    done: Callable[[Outcome], None] = lambda outcome: None,
+    stop: Event | None = None,
+    leave_out: Collection[TableName] = (),
+) -> tuple[Outcome, ...]:
+    """Builds what has to be built, each table when those that it reads are done; gives back what became of each.
+
+    A table that fails stops only those that read it. One whose servers are away for a moment is tried again. What was built is
+    then mirrored into `metadata`; what an application that died had not mirrored, is mirrored first.
+    """
+    tables = choose_tables(lake.pipeline, table)
+    outcomes: dict[TableName, Outcome] = {}
+    waiting = {each.table: each for each in tables}
+    running: dict[Future[Outcome], TableName] = {}
+    with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="build") as pool:
+        while waiting or running:
+            for each in _ready(waiting, outcomes, running.values()):
+                del waiting[each.table]
+                blocked = _blocked_by(each, outcomes) or (each.table if each.table in leave_out else None)
+                if blocked or (stop is not None and stop.is_set()):
+                    outcomes[each.table] = Outcome(each, because_of=blocked)
+                    if blocked and blocked != each.table:
+                        done(outcomes[each.table])
+                    continue
+                fresh = full_refresh and _is_meant(each, table)
+                running[pool.submit(_build_one, lake, each, full_refresh=fresh)] = each.table
+            if running:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    outcomes[running.pop(future)] = future.result()
+                    done(future.result())
+    found = tuple(outcomes[each.table] for each in tables)
+    mirror(lake, found)
+    return found
+
+
+def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
+    """Brings `metadata.quality_results` and `metadata.incremental_watermarks` up to what the tables themselves say."""
+    changed = any(each.built or each.error for each in outcomes)
+    if outcomes and not changed:
+        return
+    entries = {each.table: read_build(load_table(lake.catalog, each.table)) for each in lake.pipeline.tables}
+    builds = [
+        CheckedBuild(name, entry.build_id, True, entry.expectations, entry.built_at_us) for name, entry in entries.items()
+    ]
+    for outcome in outcomes:
+        if isinstance(outcome.error, QualityError):
+            results = tuple(each for each in outcome.error.results if isinstance(each, CheckedExpectation))
+            number = entries[outcome.table.table].build_id + 1
+            builds.append(CheckedBuild(outcome.table.table, number, False, results, time.time_ns() // 1_000))
+    record_results(lake.catalog, lake.settings, lake.pipeline.name, builds)
+    mirror_watermarks(lake.catalog, lake.settings, lake.pipeline, entries)
+
+
+def _build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
+    lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "layers")
+    last: HeadraceError | None = None
+    for attempt in range(_TRIES):
+        try:
+            planned = plan_table(lake.catalog, lake.pipeline, table, full_refresh=full_refresh)
+            if planned.action == "nothing":
+                return Outcome(table, planned)
+            return Outcome(table, planned, build_table(lake, planned))
+        except (SpecError, QualityError) as error:
+            return Outcome(table, error=error)
+        except HeadraceError as error:
+            last = error
+            if not isinstance(error, RetryableError | BuildError):
+                break
+        except Exception as error:  # whatever a table does to Spark, the others go on
+            last = BuildError(
+                f"the build ended with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                where=str(table.table),
+                next_step="Nothing was published. The whole error is in logs/spark.log.",
+            )
+        time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
+    return Outcome(table, error=last)
+
+
+def _ready(
+    waiting: Mapping[TableName, LayerTable], outcomes: Mapping[TableName, Outcome], running: Collection[TableName]
+) -> list[LayerTable]:
+    return [each for each in waiting.values() if not any(name in waiting or name in running for name in each.inputs)]
+
+
+def _blocked_by(table: LayerTable, outcomes: Mapping[TableName, Outcome]) -> TableName | None:
+    """Gives back the table whose failure stops this one."""
+    for name in table.inputs:
+        outcome = outcomes.get(name)
+        if outcome and (outcome.error or outcome.because_of):
+            return outcome.because_of or name
+    return None
+
+
+def _is_meant(table: LayerTable, name: str | None) -> bool:
+    return name is None or name in (table.table.name, str(table.table))

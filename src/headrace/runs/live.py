@@ -1,0 +1,82 @@
+"""Lands and builds, live: a table is rebuilt when its inputs have moved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from headrace.errors import HeadraceError
+from headrace.landing.lander import Batch
+from headrace.layers.lake import Lake
+from headrace.runs.board import Board
+from headrace.runs.building import Outcome, build, mirror, open_lake
+from headrace.runs.landing import Report, Session, land
+from headrace.runs.lock import build_lock
+from headrace.spec.pipeline import TableName
+
+_FIRST_WAIT_SECONDS = 5.0
+_LONGEST_WAIT_SECONDS = 300.0
+_ROUND_SECONDS = 0.2
+
+
+def land_and_build(session: Session, *, stop: Event, board: Board) -> None:
+    """Lands batch after batch until `stop` is set, and builds beside it what that moves."""
+    with builds(session, built=board.built, report=board.report) as moved:
+
+        def landed(batch: Batch) -> None:
+            board.landed(batch)
+            moved.set()
+
+        land(session, once=False, stop=stop, landed=landed, report=board.report, idle=board.idle)
+
+
+@contextmanager
+def builds(session: Session, *, built: Callable[[Outcome], None], report: Report) -> Iterator[Event]:
+    """Builds the pipeline's tables beside landing while the block runs; gives the flag that says that something landed."""
+    landed, stop = Event(), Event()
+    if not session.pipeline.tables:
+        yield landed
+        return
+    with build_lock(session.settings, session.pipeline.name):
+        lake = open_lake(session.settings, session.pipeline, session.spark)
+        mirror(lake)
+        landed.set()
+        thread = Thread(target=_follow, args=(lake, landed, stop, built, report), name="builds", daemon=True)
+        thread.start()
+        try:
+            yield landed
+        finally:
+            stop.set()
+            landed.set()
+            thread.join()
+
+
+def _follow(lake: Lake, landed: Event, stop: Event, built: Callable[[Outcome], None], report: Report) -> None:
+    """Builds round after round. A table that fails is left alone for a while, longer each time, and then tried again."""
+    again_at: dict[TableName, float] = {}
+    waits: dict[TableName, float] = {}
+    while True:
+        landed.wait(timeout=1.0 if again_at else None)
+        if stop.is_set():
+            return
+        landed.clear()
+        started = time.monotonic()
+        resting = {name for name, moment in again_at.items() if moment > started}
+        try:
+            outcomes = build(lake, done=built, stop=stop, leave_out=resting)
+        except HeadraceError as error:
+            report(f"the tables could not be built: {error}")
+            stop.wait(_FIRST_WAIT_SECONDS)
+            landed.set()
+            continue
+        for outcome in outcomes:
+            name = outcome.table.table
+            if outcome.error:
+                waits[name] = min(_LONGEST_WAIT_SECONDS, waits.get(name, _FIRST_WAIT_SECONDS / 2) * 2)
+                again_at[name] = time.monotonic() + waits[name]
+            elif name not in resting:
+                waits.pop(name, None)
+                again_at.pop(name, None)
+        stop.wait(max(0.0, _ROUND_SECONDS - (time.monotonic() - started)))

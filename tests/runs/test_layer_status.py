@@ -1,0 +1,57 @@
+"""What is said of layer tables without Spark: rows, builds, how far behind they are, what failed."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.runs.inspection import TableStatus, list_layer_tables
+from tests.layers.pond import Event, Pond
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+LATEST = """/*
+keys: [k]
+sequence_by: n
+expect:
+  there is a group: g IS NOT NULL
+  the amount is positive: amount > 0
+*/
+SELECT k, n, g, amount FROM pond.events"""
+GROUPS = """/*
+keys: [g]
+*/
+SELECT g, count(*) AS keys FROM pond.latest WHERE g IS NOT NULL GROUP BY g"""
+
+
+def status(pond: Pond, *, in_seconds: float = 0.0) -> list[TableStatus]:
+    now = datetime.now(timezone.utc) + timedelta(seconds=in_seconds)
+    return list(list_layer_tables(pond.settings, pond.pipeline, now=now))
+
+
+def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) -> None:
+    pond = Pond(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
+    for each in status(pond):
+        assert (each.rows, each.build_id, each.last_build, each.behind_seconds) == (0, 0, None, None)
+    started = datetime.now(timezone.utc)
+    pond.land([Event(f"e{number}", f"k{number}", "g" if number else None, 1, 100, "", number) for number in range(5)])
+    pond.build()
+    latest, groups = status(pond, in_seconds=3600)
+    assert (latest.table, latest.kind, latest.rows, latest.build_id) == ("pond.latest", "upsert", 5, 1)
+    assert (groups.table, groups.kind, groups.rows, groups.build_id) == ("pond.groups", "aggregate", 1, 1)
+    assert (latest.behind_seconds, groups.behind_seconds) == (0.0, 0.0)
+    assert latest.last_build
+    assert started <= latest.last_build <= datetime.now(timezone.utc)
+    assert latest.expectations == 2
+    assert [(each.sentence, each.checked, each.failed) for each in latest.failing] == [("there is a group", 5, 1)]
+    pond.land([Event("e9", "k9", "g", 1, 100, "", 9)])
+    latest, groups = status(pond, in_seconds=3600)
+    assert latest.behind_seconds == pytest.approx(3600, abs=60)
+    assert groups.behind_seconds == latest.behind_seconds, "also by way of a table that is behind"
+    assert (latest.rows, latest.build_id) == (5, 1)
