@@ -1,0 +1,190 @@
+"""A layer table as a dbt model: its query, and around it in SQL what Headrace does with the query's rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from headrace.spec.layers import HISTORY_COLUMNS, LayerTable, Query
+from headrace.spec.pipeline import TableName
+from headrace.spec.queries import DIALECT, parse_sql
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+Dialect = Literal["duckdb", "spark"]
+_MARK = "headrace_input_{}"
+_JINJA = re.compile(r"\{[{%#]")
+_DIFFERENT = frozenset(("bround", "dayofweek", "div", "hash", "unix_timestamp", "xxhash64"))
+"""Functions whose translation to DuckDB is missing, or gives other values, in the version of sqlglot that is used."""
+
+_DELETED, _RANK = "_deleted", "_rank"
+
+
+def model_sql(
+    table: LayerTable, *, columns: Sequence[str] | None, references: Mapping[TableName, str], dialect: Dialect
+) -> str:
+    """Gives back the model's SELECT, with Jinja in the place of its inputs. Its rows are those that Headrace would keep.
+
+    `columns` are the table's own, None where only an engine can tell; `references` says how each input is written in a model.
+    """
+    return _Model(table, columns, references, dialect).sql()
+
+
+def condition_sql(table: LayerTable, condition: str, *, line: int, dialect: Dialect) -> str:
+    """Gives back a condition of a table's settings in a dialect, on one line and safe from Jinja."""
+    tree = parse_sql(f"SELECT {condition}", place=table.place).selects[0]  # type: ignore[attr-defined]
+    return escape_jinja(_generate(table, tree, dialect, line=line))
+
+
+def differences(table: LayerTable) -> tuple[str, ...]:
+    """Gives back the functions of a table's query that DuckDB lacks or computes in another way than Spark."""
+    from sqlglot.tokens import Tokenizer
+
+    text = table.source.text if isinstance(table.source, Query) else ""
+    tokens = Tokenizer(dialect=DIALECT).tokenize(text)
+    words = {each.text.lower() for each in tokens if each.token_type.name != "STRING"}
+    return tuple(sorted(words & _DIFFERENT))
+
+
+def quote(name: str, dialect: Dialect) -> str:
+    return f"`{name.replace('`', '``')}`" if dialect == "spark" else '"' + name.replace('"', '""') + '"'
+
+
+def escape_jinja(text: str) -> str:
+    """Gives back text that dbt's templates leave as it is."""
+    return _JINJA.sub(lambda found: "{{ '" + found[0] + "' }}", text)
+
+
+class _Model:
+    def __init__(
+        self, table: LayerTable, columns: Sequence[str] | None, references: Mapping[TableName, str], dialect: Dialect
+    ) -> None:
+        self._table = table
+        self._columns = columns
+        self._references = references
+        self._dialect: Dialect = dialect
+
+    def sql(self) -> str:
+        steps = [("found", self._query())]
+        refused = [each for each in self._table.expectations if each.otherwise in ("drop", "quarantine")]
+        if refused:
+            passed = "\n  AND ".join(
+                f"coalesce({self._condition(each.that, each.line)}, false)  -- {_one_line(each.sentence)}" for each in refused
+            )
+            steps.append(("kept", f"SELECT *\nFROM found\nWHERE {passed}"))
+        if self._table.kind in ("upsert", "history"):
+            steps += self._marked(steps[-1][0])
+        if self._table.kind == "history":
+            steps += self._versions()
+        if len(steps) == 1:
+            return steps[0][1]
+        *first, (_, last) = steps
+        return "WITH " + ", ".join(f"{name} AS (\n{each}\n)" for name, each in first) + f"\n{last}"
+
+    def _marked(self, rows: str) -> list[tuple[str, str]]:
+        """Gives back the steps to the newest row of each key, or of each key and moment: ties go as in Headrace."""
+        table = self._table
+        line = table.lines.get("apply_as_deletes", 1)
+        deleted = f"coalesce({self._condition(table.apply_as_deletes, line)}, false)" if table.apply_as_deletes else "false"
+        marked = f"SELECT *, {deleted} AS {_DELETED}\nFROM {rows}"
+        keys = [*table.keys, *((table.sequence_by or "",) if table.kind == "history" else ())]
+        order = [self._newest(table.sequence_by or ""), f"{_DELETED} DESC", *self._rest()]
+        ranked = (
+            f"SELECT *, row_number() OVER (\n  PARTITION BY {self._names(keys)}\n  ORDER BY {', '.join(order)}\n) AS {_RANK}"
+            "\nFROM marked"
+        )
+        steps = [("marked", marked), ("ranked", ranked)]
+        if table.kind == "upsert":
+            what = self._without((*table.except_columns, _DELETED, _RANK))
+            steps.append(("newest", f"SELECT {what}\nFROM ranked\nWHERE {_RANK} = 1 AND NOT {_DELETED}"))
+        return steps
+
+    def _versions(self) -> list[tuple[str, str]]:
+        """Gives back the steps from one row of each key and moment to versions: one ends where the next begins."""
+        table = self._table
+        sequence = self._name(table.sequence_by or "")
+        window = f"(PARTITION BY {self._names(table.keys)} ORDER BY {sequence} ASC NULLS FIRST)"
+        steps, source, where = [], "ranked", f"{_RANK} = 1"
+        if table.untracked:
+            if self._columns is None:
+                raise table.error(
+                    "only an engine can tell the columns that are tracked here",
+                    at="track_history_except_column_list",
+                    fix="Name the query's columns in place of *",
+                )
+            untracked = {*table.untracked, *table.keys, table.sequence_by, *HISTORY_COLUMNS}
+            tracked = [self._name(each) for each in self._columns if each not in untracked] + [_DELETED]
+            changed = "\n    OR ".join(f"{each} IS DISTINCT FROM lag({each}) OVER {window}" for each in tracked)
+            compared = f"SELECT *, (\n    {changed}\n  ) AS _changed\nFROM ranked\nWHERE {_RANK} = 1"
+            steps, source, where = [("compared", compared)], "compared", f"_changed OR {_DELETED}"
+        start, end, current = HISTORY_COLUMNS
+        versions = (
+            f"SELECT *,\n  {sequence} AS {start},\n  lead({sequence}) OVER {window} AS {end},\n"
+            f"  lead(1) OVER {window} IS NULL AS {current}\nFROM {source}\nWHERE {where}"
+        )
+        own = (_DELETED, _RANK, *(("_changed",) if table.untracked else ()))
+        kept = f"SELECT {self._without((*table.except_columns, *own))}\nFROM versions\nWHERE NOT {_DELETED}"
+        return [*steps, ("versions", versions), ("kept_versions", kept)]
+
+    def _rest(self) -> list[str]:
+        """Gives back how rows of the same moment are told apart: by all their other columns."""
+        if self._columns is None:
+            return ["struct(marked.*) DESC" if self._dialect == "spark" else "marked DESC"]
+        return [self._newest(each) for each in self._columns if each not in (self._table.sequence_by, *HISTORY_COLUMNS)]
+
+    def _newest(self, name: str) -> str:
+        return f"{self._name(name)} DESC NULLS LAST"
+
+    def _without(self, names: Sequence[str]) -> str:
+        """Gives back the table's columns, by name where they are known."""
+        if self._columns is not None:
+            return ", ".join(self._name(each) for each in self._columns)
+        return f"* {'EXCEPT' if self._dialect == 'spark' else 'EXCLUDE'} ({self._names(names)})"
+
+    def _condition(self, condition: str, line: int) -> str:
+        return condition_sql(self._table, condition, line=line, dialect=self._dialect)
+
+    def _name(self, name: str) -> str:
+        return quote(name, self._dialect)
+
+    def _names(self, names: Sequence[str]) -> str:
+        return ", ".join(self._name(each) for each in names)
+
+    def _query(self) -> str:
+        """Gives back the file's query in the dialect: in Spark's as it was written, with its inputs replaced."""
+        source = self._table.source
+        if not isinstance(source, Query):
+            raise TypeError("a Python table is no model")
+        text = source.text
+        marks: dict[str, str] = {}
+        for index, each in sorted(enumerate(source.references), key=lambda pair: -pair[1].start):
+            mark = _MARK.format(index)
+            marks[mark] = self._references[each.table]
+            text = text[: each.start] + mark + text[each.end :]
+        start = len(text) - len(text.lstrip())
+        if text.startswith("/*", start):
+            text = text[text.index("*/", start) + 2 :]
+        if self._dialect != "spark":
+            text = _generate(self._table, parse_sql(text, place=self._table.place), self._dialect, line=1, pretty=True)
+        text = escape_jinja(text.strip().rstrip(";").rstrip())
+        return re.sub(_MARK.format(r"\d+"), lambda found: marks[found[0]], text)
+
+
+def _generate(table: LayerTable, tree: exp.Expr, dialect: Dialect, *, line: int, pretty: bool = False) -> str:
+    """Gives back SQL in a dialect; what that can't say is a SpecError."""
+    from sqlglot import ErrorLevel, UnsupportedError
+
+    try:
+        return tree.sql(dialect=dialect, pretty=pretty, unsupported_level=ErrorLevel.RAISE, comments=pretty)
+    except UnsupportedError as error:
+        raise table.error(
+            f"{dialect} can't say what {DIALECT} says here: {error}",
+            at=line,
+            fix="Export with --dialect spark, or write it in another way",
+        ) from None
+
+
+def _one_line(text: str) -> str:
+    return escape_jinja(" ".join(text.split()))

@@ -1,0 +1,81 @@
+"""Written by headrace export dbt: shows dbt-duckdb the tables of the lake as they are now, as views under their own names.
+
+dbt loads this file as a plugin of the profile. It needs nothing of Headrace: the catalog says where each table's metadata is,
+and DuckDB's iceberg extension reads it. `HEADRACE_HOME` and `HEADRACE_CATALOG_URI` mean here what they mean to Headrace.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbt.adapters.duckdb.plugins import BasePlugin
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_SQLITE = "sqlite:///"
+_OWN = "_build_id"
+
+
+class Plugin(BasePlugin):  # type: ignore[misc]
+    """What dbt-duckdb asks for: `home` is Headrace's state, seen from this file; `tables` are those that the models read."""
+
+    def initialize(self, plugin_config: dict[str, object]) -> None:
+        here = Path(__file__).resolve().parent
+        home = os.environ.get("HEADRACE_HOME") or here / str(plugin_config.get("home", ".headrace"))
+        self.uri = os.environ.get("HEADRACE_CATALOG_URI") or f"{_SQLITE}{Path(home).resolve() / 'catalog.db'}"
+        self.tables = [str(name) for name in plugin_config.get("tables", [])]  # type: ignore[attr-defined]
+
+    def configure_connection(self, conn: DuckDBPyConnection) -> None:
+        _load_extensions(conn)
+        for name, location in _locations(self.uri, self.tables):
+            namespace, table = name.split(".")
+            columns = [row[0] for row in conn.execute("DESCRIBE SELECT * FROM iceberg_scan(?)", [location]).fetchall()]
+            shown = ", ".join(_quoted(each) for each in columns if each != _OWN)
+            path = location.replace("'", "''")
+            conn.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(namespace)}")
+            conn.execute(
+                f"CREATE OR REPLACE VIEW {_quoted(namespace)}.{_quoted(table)} AS SELECT {shown} FROM iceberg_scan('{path}')"
+            )
+
+
+def _locations(uri: str, tables: list[str]) -> Iterator[tuple[str, str]]:
+    """Gives back the tables that there are already, each with the file of its newest metadata."""
+    if not uri.startswith(_SQLITE):
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("headrace", uri=uri)
+        yield from ((name, catalog.load_table(name).metadata_location) for name in tables if catalog.table_exists(name))
+        return
+    path = Path(uri[len(_SQLITE) :])
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no catalog. Land and build first, or set HEADRACE_HOME.")
+    select = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=30)) as connection:
+        for name in tables:
+            found = connection.execute(select, name.split(".")).fetchone()
+            if found:
+                yield name, found[0]
+
+
+def _load_extensions(conn: DuckDBPyConnection) -> None:
+    """Loads the extensions from their Python packages where these are installed; else DuckDB fetches them itself."""
+    for name in ("avro", "iceberg"):
+        try:
+            package = importlib.import_module(f"duckdb_extension_{name}")
+        except ImportError:
+            conn.execute(f"INSTALL {name}")
+            conn.execute(f"LOAD {name}")
+        else:
+            file = next(Path(str(package.__file__)).parent.glob("extensions/*/*.duckdb_extension"))
+            conn.execute(f"LOAD '{file}'")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,88 @@
+"""How dbt reaches the lake, and how people run the project: the profile and the README of a dbt project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.export.dbt_models import Dialect
+
+PLUGIN = "headrace_lake"
+DATABASE = "headrace_dbt.duckdb"
+PACKAGES = {"duckdb": "'dbt-core~=1.11.0' dbt-duckdb", "spark": "'dbt-core~=1.11.0' 'dbt-spark[session]'"}
+_CATALOG = "spark.sql.catalog.headrace"
+
+_SPARK = """\
+export HEADRACE_WAREHOUSE="$(cd {home} && pwd)/warehouse"     # Spark writes it into the tables, so it can't be relative
+export PYSPARK_SUBMIT_ARGS="--jars ICEBERG_RUNTIME.jar,SQLITE_JDBC.jar pyspark-shell"     # Headrace's cache has both
+"""
+_TRANSLATED = """
+The queries are Spark's, translated by sqlglot. Values are the same, types may differ: a sum of decimals has more digits, an
+average is a double, a timestamp that is cast to a string says its zone.
+"""
+
+
+def profile_of(dialect: Dialect, *, home: str, tables: Sequence[str]) -> dict[str, object]:
+    """Gives back the profile. What differs from place to place comes from the environment; `home` is relative."""
+    if dialect == "duckdb":
+        return {"target": "duckdb", "outputs": {"duckdb": _duckdb(home, tables)}}
+    return {"target": "session", "outputs": {"session": _session(home), "thrift": _thrift()}}
+
+
+def readme_of(name: str, dialect: Dialect, *, home: str) -> str:
+    where = f"`{DATABASE}`" if dialect == "duckdb" else "schemas that begin with `dbt_`, beside Headrace's own"
+    return (
+        f"# {name}, for dbt\n\nWritten by `headrace export dbt {name}`: export again after a change.\n\n"
+        f"```bash\npip install {PACKAGES[dialect]}\n{_SPARK.format(home=home) if dialect == 'spark' else ''}"
+        "dbt build\n```\n\n"
+        + ("A Spark with a Thrift server: `DBT_SPARK_HOST=… dbt build --target thrift`.\n\n" if dialect == "spark" else "")
+        + "The sources are the tables that Headrace lands, and those that it builds in Python, as they are when dbt starts.\n"
+        f"The models are its SQL tables, built anew from all rows into {where}: dbt does not\n"
+        "know what changed since it last looked, and a condition on a column would lose late rows.\n\n"
+        "Rows that fail `drop` and `quarantine` expectations are left out, as in Headrace; `count` expectations are tests\n"
+        "that warn, `fail` expectations tests that fail. Both look at the rows that the table has in the end.\n"
+        + (_TRANSLATED if dialect == "duckdb" else "")
+    )
+
+
+def _duckdb(home: str, tables: Sequence[str]) -> dict[str, object]:
+    folder = "{{ env_var('DBT_PROJECT_DIR', '.') }}"
+    return {
+        "type": "duckdb",
+        "path": f"{folder}/{DATABASE}",
+        "threads": 2,
+        "settings": {"TimeZone": "UTC"},
+        "module_paths": [folder],
+        "plugins": [{"module": PLUGIN, "config": {"home": home, "tables": list(tables)}}],
+    }
+
+
+def _session(home: str) -> dict[str, object]:
+    return {
+        "type": "spark",
+        "method": "session",
+        "host": "NA",
+        "schema": "{{ env_var('DBT_SPARK_SCHEMA', 'dbt') }}",
+        "threads": 1,
+        "server_side_parameters": {
+            "spark.sql.defaultCatalog": "headrace",
+            "spark.sql.session.timeZone": "UTC",
+            _CATALOG: "org.apache.iceberg.spark.SparkCatalog",
+            f"{_CATALOG}.type": "jdbc",
+            f"{_CATALOG}.uri": f"{{{{ env_var('HEADRACE_SPARK_CATALOG_URI', 'jdbc:sqlite:{home}/catalog.db') }}}}",
+            f"{_CATALOG}.jdbc.schema-version": "V1",
+            f"{_CATALOG}.warehouse": "{{ env_var('HEADRACE_WAREHOUSE') }}",
+            f"{_CATALOG}.cache-enabled": "false",
+        },
+    }
+
+
+def _thrift() -> dict[str, object]:
+    return {
+        "type": "spark",
+        "method": "thrift",
+        "host": "{{ env_var('DBT_SPARK_HOST') }}",
+        "port": "{{ env_var('DBT_SPARK_PORT', '10000') | int }}",
+        "user": "{{ env_var('DBT_SPARK_USER', '') }}",
+        "schema": "{{ env_var('DBT_SPARK_SCHEMA', 'dbt') }}",
+        "threads": 1,
+    }

@@ -1,0 +1,41 @@
+"""A dbt of the tests' own, in an environment beside ours: its packages and ours want different versions of others."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+LOCK = Path(__file__).with_name("dbt.lock")
+Dbt = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def dbt(request: pytest.FixtureRequest) -> Dbt:
+    """Runs dbt in a project's folder; gives back what it said. It is installed once, from the lock beside this file."""
+    if request.config.cache is None:
+        raise RuntimeError("dbt is kept in pytest's cache, which is switched off")
+    name = f"dbt-{sys.version_info[0]}.{sys.version_info[1]}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
+    folder = Path(request.config.cache.mkdir("headrace")) / name
+    if not (folder / "installed").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder, with_pip=True)
+        install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+        subprocess.run([folder / "bin/python", "-m", "pip", *install, "-r", LOCK], check=True)
+        (folder / "installed").touch()
+
+    def run(project: Path, *arguments: str, fails: bool = False, **environ: str) -> str:
+        ours = {key: value for key, value in os.environ.items() if not key.startswith(("HEADRACE_", "DBT_", "PYTHON"))}
+        command = [str(folder / "bin/dbt"), "--no-use-colors", "--no-version-check", *arguments]
+        done = subprocess.run(command, cwd=project, env={**ours, **environ}, capture_output=True, text=True, check=False)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout
+
+    return run

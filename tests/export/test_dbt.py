@@ -1,0 +1,136 @@
+"""A dbt project of a pipeline: what is in it, that dbt accepts it, and that its rows are Headrace's rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from headrace.errors import SpecError
+from headrace.export.dbt_project import dbt_project, export_project, write_project
+from headrace.settings import load_settings
+from headrace.spec import Column, Pipeline, Primitive, TableName, load_pipeline
+from headrace.tables.catalog import ensure_table, open_catalog
+from tests.export import events
+from tests.export.conftest import Dbt
+from tests.shop import write_shop
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Pipeline:
+    write_shop(tmp_path)
+    return load_pipeline("shop", environ={}, folder=tmp_path)
+
+
+def test_a_project_has_sources_models_and_tests(shop: Pipeline) -> None:
+    project = dbt_project(shop, dialect="duckdb", home="../.headrace")
+    assert {name for name in project.files if name.endswith(".sql") and name.startswith("models/")} == {
+        *("models/staging/charges.sql", "models/staging/customers.sql", "models/staging/log.sql"),
+        *("models/features/spending.sql", "models/marts/by_country.sql", "models/marts/all_ids.sql"),
+    }
+    assert "score" in project.files["models/sources.yml"], "a Python table is a source"
+    assert "{{ ref('customers') }}" in project.files["models/marts/by_country.sql"]
+    assert "{{ source('raw', 'charges') }}" in project.files["models/staging/charges.sql"]
+    assert not [name for name, text in project.files.items() if "/tmp" in text or str(shop.folder) in text], "nothing absolute"
+
+
+def test_spark_queries_stay_as_they_were_written(shop: Pipeline) -> None:
+    project = dbt_project(shop, dialect="spark", home="../.headrace")
+    text = project.files["models/marts/by_country.sql"]
+    assert "LEFT JOIN {{ ref('customers') }} AS v ON v.customerId = c.customerId AND v.is_current\n" in text
+    assert "PARTITION BY `id`" in project.files["models/staging/charges.sql"]
+    assert "/*" not in text, "the settings stay behind"
+    assert "macros/generate_schema_name.sql" not in project.files, "on Spark models must not replace Headrace's tables"
+
+
+def test_two_tables_of_one_name(tmp_path: Path) -> None:
+    folder = write_shop(tmp_path)
+    (folder / "marts/log.sql").write_text("SELECT id, hour FROM staging.log AS l")
+    project = dbt_project(load_pipeline("shop", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
+    assert "{{ ref('staging__log') }}" in project.files["models/marts/marts__log.sql"]
+    assert "alias='log'" in project.files["models/marts/marts__log.sql"]
+
+
+def test_what_duckdb_computes_in_another_way_is_said(tmp_path: Path) -> None:
+    folder = write_shop(tmp_path)
+    (folder / "marts/days.sql").write_text("SELECT id, dayofweek(hour) AS day, 'hash' AS what FROM staging.log AS l")
+    project = dbt_project(load_pipeline("shop", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
+    assert project.notes == ("marts.days: DuckDB has no dayofweek as Spark has; look at the model before you use it",)
+
+
+def test_a_pipeline_without_models(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no tables in SQL"):
+        dbt_project(load_pipeline("lineage", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
+
+
+def test_a_second_export_removes_what_is_gone_and_leaves_what_is_not_ours(shop: Pipeline, tmp_path: Path) -> None:
+    folder = tmp_path / "dbt"
+    project = dbt_project(shop, dialect="duckdb", home="../.headrace")
+    write_project(project, folder)
+    (folder / "models/mine.sql").write_text("SELECT 1 AS one")
+    (folder / "models/staging/old.sql").write_text(project.files["models/staging/log.sql"])
+    write_project(project, folder)
+    assert (folder / "models/mine.sql").exists()
+    assert not (folder / "models/staging/old.sql").exists()
+
+
+def test_a_folder_of_someone_else(shop: Pipeline, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="not empty"):
+        write_project(dbt_project(shop, dialect="duckdb", home=".headrace"), tmp_path)
+    assert not (tmp_path / "dbt_project.yml").exists()
+
+
+@pytest.mark.dbt
+@pytest.mark.parametrize("seed", [1, 2])
+def test_dbt_builds_the_rows_that_headrace_builds(shop: Pipeline, tmp_path: Path, dbt: Dbt, seed: int) -> None:
+    raw = events.make_charges(400, seed=seed)
+    _write_lake(tmp_path, shop, raw)
+    project = tmp_path / "projects" / "shop"
+    export_project(load_settings(flags={}, environ={}, folder=tmp_path), shop, folder=project, dialect="duckdb")
+    dbt(project, "parse")
+    said = dbt(project, "build")
+    assert "ERROR=0" in said
+    assert "WARN=1" in said, "the address is known: counted, and that it is not true of all rows is a warning"
+    charges, customers = events.expected_charges(raw), events.expected_customers(raw)
+    expected = {
+        "staging.charges": charges,
+        "staging.customers": customers,
+        "features.spending": events.expected_spending(charges),
+        "marts.by_country": events.expected_by_country(charges, customers),
+    }
+    with duckdb.connect(str(project / "headrace_dbt.duckdb"), read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for name, rows in expected.items():
+            found = connection.execute(f"SELECT * FROM {name}").to_arrow_table().to_pylist()
+            assert events.in_order(found) == events.in_order(rows), name
+        counts = "SELECT (SELECT count(*) FROM staging.log), (SELECT count(*) FROM marts.all_ids WHERE what = 'charge')"
+        assert connection.execute(counts).fetchone() == (len(raw), 2)
+
+
+@pytest.mark.dbt
+def test_dbt_fails_where_headrace_would(shop: Pipeline, tmp_path: Path, dbt: Dbt) -> None:
+    raw = [{**row, "customerId": None} for row in events.make_charges(40, seed=3)]
+    _write_lake(tmp_path, shop, raw)
+    project = tmp_path / "shop"
+    export_project(load_settings(flags={}, environ={}, folder=tmp_path), shop, folder=project, dialect="duckdb")
+    said = dbt(project, "build", "--select", "charges", fails=True)
+    assert "charges_4_the_charge_has_a_customer" in said
+
+
+def _write_lake(folder: Path, pipeline: Pipeline, raw: list[events.Row]) -> None:
+    """Writes the tables that the project's sources are, as Headrace would."""
+    settings = load_settings(flags={}, environ={}, folder=folder)
+    catalog, stream = open_catalog(settings), pipeline.streams[0]
+    columns = (*stream.columns, Column("kafka_offset", Primitive("long")))
+    table = ensure_table(catalog, stream.table, columns=columns, location=f"{settings.warehouse}/raw/charges")
+    table.append(pa.Table.from_pylist(raw, schema=table.schema().as_arrow()))
+    score = ensure_table(
+        catalog,
+        TableName("features", "score"),
+        columns=(Column("id", Primitive("string")), Column("points", Primitive("int")), Column("_build_id", Primitive("long"))),
+        location=f"{settings.warehouse}/features/score",
+    )
+    rows = [{"id": "c1", "points": 2, "_build_id": 1}, {"id": "c2", "points": 2, "_build_id": 1}]
+    score.append(pa.Table.from_pylist(rows, schema=score.schema().as_arrow()))
