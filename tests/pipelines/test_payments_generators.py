@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from headrace.landing.columns import landed_columns
 from headrace.landing.decode import Decoded, decoder_of
 from headrace.pipelines.payments.generators import charges, disputes, refunds, subscriptions
 from headrace.pipelines.payments.generators.problems import count_problems
@@ -25,6 +24,7 @@ from headrace.sources.encode import encoder_of
 from headrace.sources.generate import FIRST_MOMENT, events_of
 from headrace.sources.generators import Rate
 from headrace.spec import Pipeline, load_pipeline
+from headrace.spec.columns import landed_columns
 from headrace.spec.pipeline import Stream
 from headrace.spec.types import Decimal as DecimalType
 from headrace.tables.schema import iceberg_schema

@@ -1,18 +1,26 @@
-"""Every pipeline's sample becomes what is expected, through a real topic and a real landing."""
+"""Every pipeline's sample becomes what is expected, through a real topic, a real landing and a real build of every table.
+
+`expected/<stream>.jsonl` has the rows of a raw table, `expected/<layer>/<table>.jsonl` those of a layer table. After a change
+that is meant, `make expected` writes them again; what git then shows is what the change does to the data.
+"""
 
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.runs.building import build, open_lake
 from headrace.sources.encode import encoder_of
-from headrace.spec import list_pipelines
+from headrace.spec import list_pipelines, load_pipeline
+from headrace.spec.columns import landed_columns
 from headrace.spec.folders import BUILT_IN
+from headrace.spec.layers import BUILD_ID, LayerTable
 from headrace.spec.pipeline import Stream
 from tests.lake import Lake, check_verified
 from tests.topics import make_topic, produce
@@ -21,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
+
+Row = dict[str, Any]
 
 NAMES = [found.name for found in list_pipelines(BUILT_IN) if found.built_in]
 
@@ -36,25 +46,54 @@ def values_of(stream: Stream, path: Path) -> list[bytes]:
 def as_json(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    if isinstance(value, Decimal):
+    if isinstance(value, (date, Decimal)):
         return str(value)
     if isinstance(value, dict):
         return {name: as_json(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [as_json(inner) for inner in value]
     return value
 
 
+def lines_of(rows: Iterable[Row]) -> list[str]:
+    return [json.dumps({name: as_json(value) for name, value in row.items()}, ensure_ascii=False) for row in rows]
+
+
+def raw_lines(lake: Lake, stream: Stream, *, topic: str) -> list[str]:
+    """Gives back the rows of a raw table in the order of its sample, without what differs from run to run."""
+    names = [column.name for column in landed_columns(stream) if column.name not in ("checkpoint_id", "kafka_timestamp")]
+    in_order = sorted(lake.rows(str(stream.table)), key=lambda row: (row["kafka_offset"], row["kafka_partition"]))
+    return lines_of({name: row[name] for name in names} | {"kafka_topic": topic} for row in in_order)
+
+
+def layer_lines(lake: Lake, table: LayerTable) -> list[str]:
+    """Gives back the rows of a layer table by its keys, without the builds that wrote them."""
+    rows = [{name: value for name, value in row.items() if name != BUILD_ID} for row in lake.rows(str(table.table))]
+    by = [*table.keys, *([table.sequence_by] if table.sequence_by else [])]
+    return lines_of(sorted(rows, key=lambda row: ([(row[name] is not None, row[name]) for name in by], str(row))))
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_the_sample_becomes_what_is_expected(name: str, lake: Lake, spark: SparkSession) -> None:
-    pipeline = lake.pipeline(name)
+def test_the_sample_becomes_what_is_expected(name: str, lake: Lake, spark: SparkSession, pytestconfig: pytest.Config) -> None:
+    pipeline, by_default = lake.pipeline(name), load_pipeline(name, environ={}, folder=lake.folder)
     for stream in pipeline.streams:
         make_topic(lake.servers, stream.topic, partitions=stream.partitions)
         sample = values_of(stream, pipeline.folder / "sample" / f"{stream.name}.jsonl")
         produce(lake.servers, stream.topic, sample, partitions=stream.partitions)
     lake.land(spark, pipeline)
-    for stream in pipeline.streams:
-        lines = (pipeline.folder / "expected" / f"{stream.name}.jsonl").read_text(encoding="utf-8").splitlines()
-        expected = [{**json.loads(line), "kafka_topic": stream.topic} for line in lines]
-        landed = [as_json(row) for row in lake.rows(str(stream.table), *expected[0])]
-        in_order = [{column: row[column] for column in expected[0]} for row in landed]
-        assert sorted(in_order, key=str) == sorted(expected, key=str)
     check_verified(lake, pipeline)
+    outcomes = build(open_lake(lake.settings(), pipeline, spark)) if pipeline.tables else ()
+    assert [outcome for outcome in outcomes if not outcome.built] == []
+    found = {
+        f"{stream.name}.jsonl": raw_lines(lake, stream, topic=default.topic)
+        for stream, default in zip(pipeline.streams, by_default.streams, strict=True)
+    }
+    found |= {f"{table.layer}/{table.table.name}.jsonl": layer_lines(lake, table) for table in pipeline.tables}
+    folder = pipeline.folder / "expected"
+    if pytestconfig.getoption("--write-expected"):
+        for file, lines in found.items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.jsonl")} == set(found), "a file for every table"
+    for file, lines in found.items():
+        assert lines == (folder / file).read_text(encoding="utf-8").splitlines(), file

@@ -1,0 +1,96 @@
+/*
+about: Each refund event once, with one spelling of its reason and an outcome even where the provider left out the status.
+keys: [event_id]
+sequence_by: updated_at
+partition_by: [days(created_at)]
+constant: [created_at]
+except_column_list: [kafka_topic, kafka_partition, kafka_offset]
+expect:
+  the event has an id: {that: event_id IS NOT NULL, otherwise: quarantine}
+  the event has a refund: {that: refund_id IS NOT NULL, otherwise: quarantine}
+  the event has a charge: {that: charge_id IS NOT NULL, otherwise: quarantine}
+  the event has a time: {that: created_at IS NOT NULL, otherwise: quarantine}
+  the amount is positive: {that: amount > 0, otherwise: quarantine}
+  the provider is one we know: "provider IN ('STRIPE', 'BRAINTREE', 'ADYEN')"
+  the provider gives a status: status IS NOT NULL
+  the outcome is known: common_status <> 'unknown'
+  the reason is one we know: "reason IN ('requested_by_customer', 'duplicate', 'fraudulent', 'product_not_received', 'product_unacceptable')"
+  the currency is in ISO 4217: currency IS NOT NULL
+  there is a support ticket: support_ticket_id IS NOT NULL
+  a failed refund says why: common_status <> 'failed' OR failure_category IS NOT NULL
+*/
+WITH refunds AS (
+    SELECT *, array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing
+    FROM payments_db.payment_refunds
+),
+
+spelled AS (
+    SELECT
+        IF(array_contains(nothing, lower(trim(event_id))), NULL, trim(event_id)) AS event_id,
+        IF(array_contains(nothing, lower(trim(event_type))), NULL, lower(trim(event_type))) AS event_type,
+        IF(array_contains(nothing, lower(trim(provider))), NULL, upper(trim(provider))) AS provider,
+        IF(array_contains(nothing, lower(trim(refund_id))), NULL, trim(refund_id)) AS refund_id,
+        IF(array_contains(nothing, lower(trim(charge_id))), NULL, trim(charge_id)) AS charge_id,
+        IF(array_contains(nothing, lower(trim(customer_id))), NULL, trim(customer_id)) AS customer_id,
+        amount,
+        upper(trim(currency)) AS currency,
+        IF(array_contains(nothing, lower(trim(status))), NULL, trim(status)) AS status,
+        -- RequestedByCustomer, " requested by customer " and requested-by-customer. are all requested_by_customer.
+        IF(
+            array_contains(nothing, lower(trim(reason))),
+            NULL,
+            trim(BOTH '_' FROM regexp_replace(lower(regexp_replace(reason, '([a-z])([A-Z])', '$1_$2')), '[^a-z0-9]+', '_'))
+        ) AS reason,
+        IF(array_contains(nothing, lower(trim(failure_reason))), NULL, lower(trim(failure_reason))) AS failure_reason,
+        IF(array_contains(nothing, lower(trim(merchant_id))), NULL, trim(merchant_id)) AS merchant_id,
+        IF(array_contains(nothing, lower(trim(metadata.refund_requested_by))), NULL, lower(trim(metadata.refund_requested_by)))
+            AS refund_requested_by,
+        IF(array_contains(nothing, lower(trim(metadata.original_order_id))), NULL, trim(metadata.original_order_id))
+            AS original_order_id,
+        IF(array_contains(nothing, lower(trim(metadata.support_ticket_id))), NULL, trim(metadata.support_ticket_id))
+            AS support_ticket_id,
+        created_at,
+        coalesce(updated_at, created_at) AS updated_at,
+        kafka_topic,
+        kafka_partition,
+        kafka_offset
+    FROM refunds
+)
+
+SELECT
+    spelled.event_id,
+    spelled.event_type,
+    spelled.provider,
+    spelled.refund_id,
+    spelled.charge_id,
+    spelled.customer_id,
+    spelled.amount,
+    iso_currency.code AS currency,
+    spelled.status,
+    spelled.reason,
+    spelled.failure_reason,
+    spelled.merchant_id,
+    spelled.refund_requested_by,
+    spelled.original_order_id,
+    spelled.support_ticket_id,
+    spelled.created_at,
+    spelled.updated_at,
+    -- Where the status is missing, the event's type still tells how the refund went.
+    CASE
+        WHEN lower(spelled.status) IN ('succeeded', 'settled', 'refunded') THEN 'succeeded'
+        WHEN lower(spelled.status) IN ('pending', 'submitted_for_settlement', 'sentforrefund') THEN 'pending'
+        WHEN lower(spelled.status) IN ('failed', 'settlement_declined', 'refundfailed') THEN 'failed'
+        WHEN spelled.status IS NULL AND spelled.event_type IN ('refund.succeeded', 'refund.pending', 'refund.failed')
+            THEN substring_index(spelled.event_type, '.', -1)
+        ELSE 'unknown'
+    END AS common_status,
+    CASE
+        WHEN spelled.failure_reason = 'expired_or_canceled_card' THEN 'expired_card'
+        WHEN spelled.failure_reason IN ('lost_or_stolen_card', 'account_closed') THEN spelled.failure_reason
+        WHEN spelled.failure_reason IS NOT NULL THEN 'other'
+    END AS failure_category,
+    spelled.kafka_topic,
+    spelled.kafka_partition,
+    spelled.kafka_offset
+FROM spelled
+LEFT JOIN payments_db.iso_currencies AS iso_currency ON iso_currency.code = spelled.currency
