@@ -1,0 +1,88 @@
+"""When each build of a table became visible, seen from outside, and which landed checkpoints it stands for.
+
+A watcher reads the catalog's database every few milliseconds. When a table's metadata file changes, it reads the build's entry
+in it, which says how far the build has read its inputs. From entry to entry that leads from a mart back to the raw tables.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from headrace.tables.build_ledger import KEY, BuildLedger
+
+_EVERY_SECONDS = 0.01
+
+
+@dataclass
+class BuildsSeen:
+    """For each table its builds by number, and when (Unix time) each was first seen."""
+
+    builds: dict[str, dict[int, tuple[float, BuildLedger]]] = field(default_factory=lambda: defaultdict(dict))
+
+    def checkpoint_of(self, way: Sequence[str], build_id: int) -> int | None:
+        """Gives back the newest checkpoint that a build of `way[0]` stands for; `way` leads to the raw table, its last name.
+
+        None where a build on the way was not seen, because the watcher came later.
+        """
+        position = build_id
+        for table, source in pairwise(way):
+            seen = self.builds[table].get(position)
+            if seen is None:
+                return None
+            position = seen[1].reads[source].position
+        return position
+
+    def visible(self, way: Sequence[str]) -> list[tuple[int, float]]:
+        """Gives back checkpoints and when each, with all before it, was visible at the end of the way."""
+        found: list[tuple[int, float]] = []
+        for build_id, (moment, entry) in sorted(self.builds[way[0]].items()):
+            checkpoint = self.checkpoint_of(way, build_id) if entry.changed_in == build_id else None
+            if checkpoint is not None and (not found or checkpoint > found[-1][0]):
+                found.append((checkpoint, moment))
+        return found
+
+
+@contextmanager
+def watch_builds(database: Path, namespace: str, tables: Sequence[str]) -> Iterator[BuildsSeen]:
+    """Gives back what is seen while the block runs. `tables` are names with their namespace."""
+    seen = BuildsSeen()
+    ended = threading.Event()
+    wanted = {name.split(".", 1)[1]: name for name in tables}
+
+    def look() -> None:
+        connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=5)
+        query = "SELECT table_name, metadata_location FROM iceberg_tables WHERE table_namespace = ?"
+        last: dict[str, str] = {}
+        while not ended.wait(_EVERY_SECONDS):
+            found = connection.execute(query, (namespace,)).fetchall()
+            moment = time.time()
+            for table, location in found:
+                if table in wanted and location != last.get(table):
+                    last[table] = location
+                    entry = _entry(location)
+                    if entry is not None:
+                        seen.builds[wanted[table]].setdefault(entry.build_id, (moment, entry))
+        connection.close()
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _entry(location: str) -> BuildLedger | None:
+    text = Path(location.removeprefix("file://").removeprefix("file:")).read_text(encoding="utf-8")
+    entry = json.loads(text)["properties"].get(KEY)
+    return BuildLedger.from_json(entry) if entry else None

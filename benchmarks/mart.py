@@ -1,0 +1,179 @@
+"""Freshness to the mart: from the moment a payment is produced to the moment a committed snapshot of the mart counts it.
+
+All four streams of the payments pipeline are sent, 500 events a second in all, and `headrace run payments` lands them and
+builds every table of the pipeline, with its default settings, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+
+from benchmarks.bench import Bench
+from benchmarks.builds_seen import BuildsSeen, watch_builds
+from benchmarks.meter import Reading, measure
+from headrace.settings import Settings, load_settings
+from headrace.spec import load_pipeline
+from headrace.tables.catalog import open_catalog
+
+RATE = 500
+MART = "payments_db.payments_daily"
+_BETWEEN = "payments_db.payment_transactions"
+STREAMS = ("charges", "refunds", "disputes")
+"""Those that reach the mart: subscriptions move no money."""
+_WARM_UP_SECONDS = 60
+_SECONDS = 120
+_START_SECONDS = 300.0
+_DRAIN_SECONDS = 300.0
+_END_SECONDS = 60.0
+_BEHIND = f"the mart does not keep up: {_DRAIN_SECONDS:.0f} s later it still lacked events of the measured time"
+
+
+@dataclass(frozen=True)
+class MartFreshness:
+    """How old events were when the mart counted them, and what the application cost meanwhile."""
+
+    events_per_second: int
+    events: int
+    median_seconds: float
+    p99_seconds: float
+    oldest_seconds: float
+    mart_builds: int
+    cpu_share: float
+    peak_mb: int
+
+
+def measure_mart(bench: Bench) -> MartFreshness:
+    """Gives back the ages of the events that were produced after the warm-up."""
+    warm_up, seconds = (_WARM_UP_SECONDS // 2, _SECONDS // 4) if bench.quick else (_WARM_UP_SECONDS, _SECONDS)
+    folder = (bench.folder / "mart").resolve()
+    folder.mkdir()
+    settings = load_settings(flags={}, environ={}, folder=folder)
+    open_catalog(settings)
+    ways = {name: (MART, _BETWEEN, f"payments_db.payment_{name}_cleaned", f"payments_db.payment_{name}") for name in STREAMS}
+    tables = sorted({table for way in ways.values() for table in way[:-1]})
+    with (
+        watch_builds(Path(settings.catalog_uri.removeprefix("sqlite:///")), "payments_db", tables) as seen,
+        _headrace(bench, folder, "run", "payments") as application,
+        _headrace(bench, folder, "generate", "payments", "--rate", f"{_rate_of_charges():.3f}") as generator,
+    ):
+        processes = (application, generator)
+        _wait(lambda: bool(seen.visible(ways["charges"])), processes, seconds=_START_SECONDS, what="the mart was not built")
+        bench.say(f"Mart: it is built; {warm_up} s to warm up, {seconds} s to measure")
+        time.sleep(warm_up)
+        since = time.time()
+        with measure(application.pid) as reading:
+            time.sleep(seconds)
+        until = time.time()
+        ages = _drain(settings, seen, ways, processes, since=since, until=until)
+    builds = sum(since <= moment < until for moment, _ in seen.builds[MART].values())
+    measured = _freshness(ages, builds, reading)
+    bench.say(f"Mart: median {measured.median_seconds:.2f} s, p99 {measured.p99_seconds:.2f} s")
+    return measured
+
+
+def _rate_of_charges() -> float:
+    """Gives back the rate of charges at which all streams together come to RATE."""
+    every = [stream.every_seconds for stream in load_pipeline("payments", environ={}, folder=Path.cwd()).streams]
+    return RATE / sum(min(every) / each for each in every)
+
+
+def _drain(
+    settings: Settings,
+    seen: BuildsSeen,
+    ways: dict[str, tuple[str, str, str, str]],
+    processes: Sequence[subprocess.Popen[bytes]],
+    *,
+    since: float,
+    until: float,
+) -> list[float]:
+    """Gives back the age of every event of the measured time, once the mart counts all; the generator goes on meanwhile."""
+    catalog = open_catalog(settings)
+    ages: list[float] = []
+    for way in ways.values():
+
+        def are_all_visible(way: tuple[str, ...] = way) -> bool:
+            newest = max((checkpoint for checkpoint, _ in seen.visible(way)), default=0)
+            landed = _produced(catalog, way[-1], since=since)
+            # Landing goes in the order of time, but for what the partitions are apart.
+            is_landed = any(produced > until + 1 for produced, _ in landed)
+            return is_landed and all(checkpoint <= newest for produced, checkpoint in landed if produced < until)
+
+        _wait(are_all_visible, processes, seconds=_DRAIN_SECONDS, what=_BEHIND, every=5.0)
+        visible = seen.visible(way)
+        for produced, checkpoint in _produced(catalog, way[-1], since=since):
+            if produced < until:
+                ages.append(next(moment for newest, moment in visible if newest >= checkpoint) - produced)
+    return sorted(ages)
+
+
+def _produced(catalog: Catalog, raw: str, *, since: float) -> list[tuple[float, int]]:
+    """Gives back when each landed event was produced, and its checkpoint, from a moment on."""
+    first = datetime.fromtimestamp(since, timezone.utc).isoformat()
+    scan = catalog.load_table(raw).scan(
+        row_filter=f"kafka_timestamp >= '{first}'", selected_fields=("kafka_timestamp", "checkpoint_id")
+    )
+    rows = scan.to_arrow()
+    moments = rows["kafka_timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+    return [(micros / 1e6, checkpoint) for micros, checkpoint in zip(moments, rows["checkpoint_id"].to_pylist(), strict=True)]
+
+
+def _freshness(ages: list[float], builds: int, reading: Reading) -> MartFreshness:
+    cores = len(os.sched_getaffinity(0))
+    return MartFreshness(
+        RATE,
+        len(ages),
+        round(ages[len(ages) // 2], 2),
+        round(ages[int(len(ages) * 0.99)], 2),
+        round(ages[-1], 2),
+        builds,
+        round(reading.cpu_seconds / reading.seconds / cores, 2),
+        round(reading.peak_bytes / 1e6),
+    )
+
+
+@contextmanager
+def _headrace(bench: Bench, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Gives a `headrace` command as a process, which ends with the block as by Ctrl-C."""
+    environ = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bench.bootstrap_servers}
+    with (folder / f"{arguments[0]}.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headrace.cli", *arguments], cwd=folder, env=environ, stdout=log, stderr=log
+        )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(
+    is_so: Callable[[], bool],
+    processes: Sequence[subprocess.Popen[bytes]],
+    *,
+    seconds: float,
+    what: str,
+    every: float = 0.2,
+) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if any(process.poll() is not None for process in processes):
+            raise RuntimeError("a headrace command ended: see the logs in the folder of the benchmark")
+        if time.monotonic() > deadline:
+            raise RuntimeError(what)
+        time.sleep(every)
