@@ -8,7 +8,7 @@ RUN := $(VENV)/bin
 
 STREAMS := charges refunds disputes subscriptions
 
-.PHONY: help setup demo test check bench soak fresh lock clean generate-all generate-stop $(STREAMS:%=generate-%)
+.PHONY: help setup demo test check expected bench soak truth fresh lock clean generate-all generate-stop $(STREAMS:%=generate-%)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -25,8 +25,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(RUN)/python -m headrace.services.jars
 	@touch $@
 
-demo: $(STAMP) ## events from Kafka to Iceberg, live, until Ctrl-C
-	@$(RUN)/headrace demo lineage
+demo: $(STAMP) ## events from Kafka to Iceberg, then from raw tables to marts, live, until Ctrl-C
+	@$(RUN)/headrace demo lineage --exit
+	@$(RUN)/headrace demo payments
 
 generate-charges: ## charges to Kafka, two a second, in the background
 generate-refunds: ## refunds, one every 2 seconds, in the background
@@ -50,11 +51,17 @@ check: $(STAMP) ## ruff, mypy strict, import-linter
 	@$(RUN)/mypy
 	@$(RUN)/lint-imports --no-logo
 
-bench: $(STAMP) ## speed, freshness and memory against plain Spark; results under benchmarks/
+expected: $(STAMP) ## write the rows again that the pipelines' samples become, after a change that is meant; then read the diff
+	@$(RUN)/pytest --quiet tests/pipelines/test_samples.py --write-expected
+
+bench: $(STAMP) ## landing against plain Spark, layers against full rebuilds; results under benchmarks/
 	@$(RUN)/python -m benchmarks
 
 soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then verify
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),10)
+
+truth: $(STAMP) ## BUILDS (100) small builds of every kind of table against one big one and a full refresh
+	@$(RUN)/python -m tests.layers.truth $(or $(BUILDS),100)
 
 fresh: ## what a newcomer does, in a fresh clone with empty caches, and again without a network (Linux, 20 minutes)
 	@scripts/fresh
@@ -62,6 +69,8 @@ fresh: ## what a newcomer does, in a fresh clone with empty caches, and again wi
 lock: ## pin all packages again, with hashes (needs uv)
 	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --group dev pyproject.toml --output-file requirements.lock
+	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  tests/export/dbt.in --output-file tests/export/dbt.lock
 
 clean: ## remove the environment, the state and all caches of the project
 	@rm -rf $(VENV) .headrace .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist
