@@ -12,6 +12,7 @@ HeadraceError
 ├── BuildError           a table can't be built
 │   └── QualityError     rows fail an expectation that does not allow it
 ├── QueryError           a query that can't be answered
+├── NotFoundError        something is asked for that there is not
 └── RetryableError       the world outside is away for now: trying again may help
     └── UnavailableError   Kafka, the catalog or the warehouse does not answer
 """
@@ -80,6 +81,10 @@ class QualityError(BuildError):
 
 
 class QueryError(HeadraceError):
+    pass
+
+
+class NotFoundError(HeadraceError):
     pass
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 
+from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from headrace.layers.plan import plan_table
 from headrace.runs.lock import is_running
-from headrace.services.kafka import running_kafka
+from headrace.services.kafka import find_servers
 from headrace.services.topics import admin_client, list_bounds, list_partitions
 from headrace.serving.figures import RATE_SECONDS, PipelineStatus, StreamStatus, TableStatus
 from headrace.settings import Settings
@@ -25,9 +26,8 @@ Bounds = Mapping[tuple[str, int], tuple[int, int]]
 """The oldest offset of each partition of a topic, and the one after its last."""
 
 
-def read_bounds(pipelines: Sequence[Pipeline], *, bootstrap_servers: str) -> Bounds:
+def read_bounds(admin: AdminClient, pipelines: Sequence[Pipeline]) -> Bounds:
     """Gives back how far the topics of these pipelines reach; those that don't exist have no partitions."""
-    admin = admin_client(bootstrap_servers)
     topics = {stream.topic for pipeline in pipelines for stream in pipeline.streams}
     found = list_partitions(admin)
     return list_bounds(admin, [(topic, partition) for topic in sorted(topics) for partition in found.get(topic, ())])
@@ -35,9 +35,8 @@ def read_bounds(pipelines: Sequence[Pipeline], *, bootstrap_servers: str) -> Bou
 
 def read_now(settings: Settings, pipelines: Sequence[Pipeline]) -> tuple[PipelineStatus, ...]:
     """Gives back the figures of these pipelines, asking the Kafka of these settings if it runs."""
-    service = running_kafka(settings)
-    servers = settings.kafka_bootstrap_servers or (service.bootstrap_servers if service else None)
-    bounds = read_bounds(pipelines, bootstrap_servers=servers) if servers else None
+    servers = find_servers(settings)
+    bounds = read_bounds(admin_client(servers), pipelines) if servers else None
     catalog, now = watch_catalog(settings), datetime.now(timezone.utc)
     return tuple(read_figures(settings, each, catalog=catalog, bounds=bounds, now=now) for each in pipelines)
 

@@ -88,6 +88,13 @@ class OwnQuery:
 
 
 @dataclass(frozen=True)
+class Serving:
+    """What people and programs get to see: tables in Postgres, and a Python file with pages of the pipeline's own."""
+
+    pages: Path | None = None
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """A pipeline's streams, the tables that it builds from them, each after those that it reads, and what to ask of them."""
 
@@ -98,3 +105,4 @@ class Pipeline:
     trigger_seconds: float = 0.0
     tables: tuple[LayerTable, ...] = ()
     queries: tuple[OwnQuery, ...] = ()
+    serving: Serving = Serving()
