@@ -91,7 +91,7 @@ def test_one_broker_is_shared_and_stopped_with_its_last_user(settings_for: Calla
         assert not service.detached
         with kafka(settings, report=said.append) as again:
             assert again == servers
-        (status,) = list_services(settings)
+        status = list_services(settings)[0]
         assert (status.state, status.pid, status.address) == ("running", service.pid, servers)
         assert any("started" in line for line in read_log(settings, "kafka", 500))
 

@@ -15,20 +15,26 @@ from headrace.spec import list_pipelines
 def up() -> None:
     """Start the services and leave them running until `headrace down`."""
     from headrace.services.kafka import start_kafka
+    from headrace.services.postgres import start_postgres
 
-    start_kafka(settings_here(), detached=True, report=say)
+    settings = settings_here()
+    start_kafka(settings, detached=True, report=say)
+    start_postgres(settings, detached=True, report=say)
 
 
 def down() -> None:
     """Stop the services, and the generators in the background."""
     from headrace.runs.background import stop_background
     from headrace.services.kafka import stop_kafka
+    from headrace.services.postgres import stop_postgres
 
     settings = settings_here()
-    generators = stop_background(settings, target="", report=say)
-    if stop_kafka(settings, report=say):
-        say("Kafka is stopped")
-    elif not generators:
+    ended = stop_background(settings, target="", report=say)
+    for title, stop in (("Kafka", stop_kafka), ("Postgres", stop_postgres)):
+        if stop(settings, report=say):
+            say(f"{title} is stopped")
+            ended += 1
+    if not ended:
         say("nothing was running")
 
 
@@ -47,7 +53,7 @@ def status(
 
 
 def logs(
-    service: Annotated[str, typer.Argument(help="kafka or spark")] = "kafka",
+    service: Annotated[str, typer.Argument(help="kafka, postgres, spark, or a generator in the background")] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,
 ) -> None:
     """Print the end of a service's log."""

@@ -13,6 +13,8 @@ from headrace.errors import HeadraceError
 from headrace.services.jars import GROUPS, cached_jars
 from headrace.services.java import choose_java
 from headrace.services.kafka import running_kafka
+from headrace.services.ports import HOST
+from headrace.services.postgres import running_postgres, without_password
 from headrace.settings import KNOWN, Settings
 from headrace.tables.catalog import open_catalog
 
@@ -43,6 +45,7 @@ def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding,
         *(_look_at_jars(group.name) for group in sorted(GROUPS.iterdir()) if group.is_dir()),
         _look_at_disk(settings),
         _look_at_kafka(settings),
+        _look_at_postgres(settings),
         _look_at_catalog(settings),
     )
 
@@ -53,6 +56,8 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
         "home": str(settings.home),
         "kafka.bootstrap_servers": settings.kafka_bootstrap_servers or "(embedded)",
         "kafka.port": str(settings.kafka_port),
+        "postgres.url": without_password(settings.postgres_url) if settings.postgres_url else "(embedded)",
+        "postgres.port": str(settings.postgres_port),
         "catalog.uri": _without_password(settings.catalog_uri),
         "warehouse": settings.warehouse,
         "spark.master": settings.spark_master,
@@ -95,6 +100,15 @@ def _look_at_kafka(settings: Settings) -> Finding:
     if service:
         return Finding("Kafka", "ok", f"runs on {service.bootstrap_servers} (pid {service.pid})")
     return Finding("Kafka", "ok", "does not run; commands that need it start it")
+
+
+def _look_at_postgres(settings: Settings) -> Finding:
+    if settings.postgres_url:
+        return Finding("Postgres", "ok", f"your own: {without_password(settings.postgres_url)}")
+    service = running_postgres(settings)
+    if service:
+        return Finding("Postgres", "ok", f"runs on {HOST}:{service.port} (pid {service.pid})")
+    return Finding("Postgres", "ok", "does not run; commands that need it start it")
 
 
 def _look_at_catalog(settings: Settings) -> Finding:

@@ -13,9 +13,10 @@ from headrace.errors import ServiceError
 from headrace.services import process
 from headrace.services.kafka import NAME as KAFKA
 from headrace.services.ports import HOST
+from headrace.services.postgres import NAME as POSTGRES
 from headrace.settings import Settings
 
-NAMES = (KAFKA,)
+NAMES = (KAFKA, POSTGRES)
 GENERATOR = "generate-"
 """How the names of generators in the background begin; their pipeline and stream follow."""
 LOGS = (*NAMES, "spark")
