@@ -10,6 +10,7 @@ import uvicorn
 
 from headrace.errors import SettingsError
 from headrace.runs.watching import Watch, load_pipelines
+from headrace.services.postgres import find_postgres
 from headrace.services.status import list_services
 from headrace.serving.app import make_app
 from headrace.serving.guard import make_lock
@@ -34,7 +35,14 @@ def serve(
     lock = make_lock(host, environ)
     pipelines, broken = load_pipelines(names, environ=environ, folder=settings.folder)
     watch = Watch(settings, pipelines)
-    room = Room(pipelines, watch.figures, watch.catalog, services=lambda: list_services(settings), broken=broken)
+    room = Room(
+        pipelines,
+        watch.figures,
+        watch.catalog,
+        services=lambda: list_services(settings),
+        postgres=lambda: find_postgres(settings),
+        broken=broken,
+    )
     app = make_app(room, lock, own_pages=load_own_pages(pipelines))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on"))
     with listen(host, port) as listening:

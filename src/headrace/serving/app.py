@@ -16,7 +16,7 @@ from headrace import __version__
 from headrace.errors import HeadraceError, NotFoundError, QueryError, RetryableError
 from headrace.serving.api import make_api
 from headrace.serving.guard import Guard, Lock
-from headrace.serving.html import make_pages
+from headrace.serving.html import make_pages, make_templates
 from headrace.serving.metrics import CONTENT_TYPE, write_metrics
 from headrace.serving.pages import OwnPages, Readers
 from headrace.serving.room import Room
@@ -37,12 +37,14 @@ def make_app(room: Room, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> F
         readers.close()
 
     app = FastAPI(title="Headrace", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    templates = make_templates(own_pages)
     app.state.readers = readers
+    app.state.templates = templates
     app.add_middleware(Guard, lock=lock)
     app.add_exception_handler(HeadraceError, _explain)
     app.add_exception_handler(Exception, _apologise)
     app.include_router(make_api(room, started=uuid.uuid4().hex))
-    app.include_router(make_pages(room, lock, own_pages=own_pages))
+    app.include_router(make_pages(room, lock, templates=templates, own_pages=own_pages))
 
     @app.get("/health", summary="Says that the server answers")
     def health() -> dict[str, str]:

@@ -9,8 +9,8 @@ from typing import Literal
 
 from headrace.spec.lineage import Lineage, Node, Role, Topic
 
-NODE_WIDTH, NODE_HEIGHT = 192.0, 66.0
-COLUMN_GAP, ROW_GAP = 38.0, 16.0
+NODE_WIDTH, NODE_HEIGHT = 204.0, 66.0
+COLUMN_GAP, ROW_GAP = 36.0, 14.0
 _PASSAGE_HEIGHT = 8.0
 _SWEEPS = 8
 

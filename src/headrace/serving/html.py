@@ -18,14 +18,19 @@ _MONTH_SECONDS = 30 * 24 * 3600
 _LONGEST_FORM = 4_096
 
 
-def make_pages(room: Room, lock: Lock, *, own_pages: Sequence[OwnPages]) -> APIRouter:
+def make_templates(own_pages: Sequence[OwnPages]) -> Environment:
+    """Gives back the templates of all pages, which link to the homes of pipelines; what is put into them is escaped."""
+    templates = Environment(loader=PackageLoader("headrace.serving"), autoescape=True)
+    templates.globals["links"] = [(each.pipeline, each.home) for each in own_pages if each.home]
+    return templates
+
+
+def make_pages(room: Room, lock: Lock, *, templates: Environment, own_pages: Sequence[OwnPages]) -> APIRouter:
     """Gives back the routes of the pages."""
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-    templates = Environment(loader=PackageLoader("headrace.serving"), autoescape=True)
-    links = [(each.pipeline, each.home) for each in own_pages if each.home]
 
     def page(template: str, /, **values: object) -> HTMLResponse:
-        return HTMLResponse(templates.get_template(f"{template}.html").render(links=links, page=template, **values))
+        return HTMLResponse(templates.get_template(f"{template}.html").render(page=template, **values))
 
     @router.get("/")
     def first() -> Response:

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader
 
 from headrace.errors import SpecError, UnavailableError
 from headrace.spec.modules import load_module
@@ -104,6 +106,14 @@ class Readers:
                     open=True,
                 )
             return self._pool
+
+
+def render_page(request: Request, template: Path, **values: object) -> HTMLResponse:
+    """Gives back a page made of a pipeline's own template, which extends one of ours (`{% extends "base.html" %}`)."""
+    shared: Environment = request.app.state.templates
+    loader = ChoiceLoader([FileSystemLoader(template.parent), cast("PackageLoader", shared.loader)])
+    found = shared.overlay(loader=loader).get_template(template.name)
+    return HTMLResponse(found.render(**values))
 
 
 def readers(request: Request) -> Readers:

@@ -53,16 +53,21 @@ def list_files(table: Table | None) -> dict[str, object]:
         return {"count": 0, "bytes": 0, "rows": 0, "files": []}
     files = [task.file for task in table.scan().plan_files()]
     largest = sorted(files, key=lambda each: -each.file_size_in_bytes)[:_FILES]
-    folder = table.location().rstrip("/") + "/"
+    folder = _plain(table.location()).rstrip("/") + "/"
     return {
         "count": len(files),
         "bytes": sum(each.file_size_in_bytes for each in files),
         "rows": sum(each.record_count for each in files),
         "files": [
-            {"path": each.file_path.removeprefix(folder), "rows": each.record_count, "bytes": each.file_size_in_bytes}
+            {"path": _plain(each.file_path).removeprefix(folder), "rows": each.record_count, "bytes": each.file_size_in_bytes}
             for each in largest
         ],
     }
+
+
+def _plain(location: str) -> str:
+    """Gives back a location without what engines write differently: Spark's `file:/` is others' `file:///`."""
+    return "/" + location.removeprefix("file:").lstrip("/") if location.startswith("file:") else location
 
 
 def read_sample(table: Table | None) -> Answer | None:
@@ -122,7 +127,7 @@ def _snapshot(snapshot: Snapshot) -> dict[str, object]:
         "at": datetime.fromtimestamp(snapshot.timestamp_ms / 1000, timezone.utc).isoformat(),
         "operation": snapshot.summary.operation.value if snapshot.summary else "",
         "by": by,
-        "seconds": landed.seconds if landed else built.seconds if built else None,
+        "seconds": (landed.seconds if landed else built.seconds if built else 0) or None,
         "added_rows": int(summary.get("added-records", 0)),
         "deleted_rows": int(summary.get("deleted-records", 0)),
         "total_rows": int(summary.get("total-records", 0)),

@@ -3,6 +3,7 @@ import { draw, say } from "./dom.js";
 import { known, rate, short, span } from "./format.js";
 
 const BEND = 0.5;
+const SMALLEST = 0.86; // of its own size: below that the picture scrolls, because nobody could read it
 
 /** Gives back the drawing of a pipeline, and a function that writes new figures into it. */
 export function drawFlow(pipeline, size) {
@@ -21,7 +22,8 @@ export function drawFlow(pipeline, size) {
     svg.append(node.root);
   }
   highlight(svg, pipeline, nodes);
-  return { svg, update: (figures) => nodes.forEach((node, name) => node.update(figures[name] ?? {})) };
+  svg.style.minWidth = `${Math.round(pipeline.width * SMALLEST)}px`;
+  return { svg, fit: () => nodes.forEach((node) => node.fit()), update: (figures) => nodes.forEach((node, name) => node.update(figures[name] ?? {})) };
 }
 
 function path(points) {
@@ -39,33 +41,40 @@ function path(points) {
 function drawNode(place, size) {
   const topic = place.kind === "topic";
   const title = topic ? place.name.replace(/^topic /, "") : place.name.split(".").pop();
-  const [middle, lower] = [39, 55].map((y) => draw("text", { x: 14, y, class: "figures" }));
-  const name = draw("text", { x: 14, y: 20, class: "name" }, shorten(title));
+  const [rows, lag] = [39, 55].map((y) => draw("text", { x: 14, y, class: "figures" }));
+  const [speed, bad] = [39, 55].map((y) => draw("text", { x: size.width - 10, y, class: `figures right${y === 55 ? " bad" : ""}` }));
+  const name = draw("text", { x: 14, y: 20, class: "name" }, title);
   const stripe = draw("rect", { class: "stripe", width: 4, height: size.height, rx: 2 });
   const box = draw("rect", { class: "box", width: size.width, height: size.height, rx: 6 });
   const label = draw("title", {}, place.name);
-  const body = [label, box, stripe, name, middle, lower];
+  const body = [label, box, stripe, name, rows, speed, lag, bad];
   const attributes = { transform: `translate(${place.x} ${place.y})`, class: `node ${place.kind}`, "data-name": place.name };
   const root = topic ? draw("g", attributes, ...body) : draw("a", { ...attributes, href: `/tables/${encodeURIComponent(place.name)}` }, ...body);
 
   function update(figures) {
     root.dataset.state = figures.state ?? "never";
-    root.dataset.bad = figures.failing || figures.bad_rows ? "yes" : "no";
+    const never = figures.state === "never";
     if (topic) {
-      say(middle, known(figures.rows) ? `${short(figures.rows)} messages` : "Kafka is off");
-      say(lower, known(figures.lag) ? `${short(figures.lag)} to land` : "");
+      say(rows, known(figures.rows) ? `${short(figures.rows)} messages` : "Kafka is off");
+      say(lag, known(figures.lag) ? `${short(figures.lag)} to land` : "");
     } else {
-      say(middle, figures.state === "never" ? (place.kind === "raw" ? "nothing landed yet" : "not built yet") : `${short(figures.rows)} rows  ${rate(figures.rate)}`);
-      say(lower, figures.state === "never" ? "" : `${delay(figures)} · ${span(figures.freshness_seconds)} ago${quality(figures)}`);
+      say(rows, never ? (place.kind === "raw" ? "nothing landed yet" : "not built yet") : `${short(figures.rows)} rows`);
+      say(speed, never ? "" : rate(figures.rate));
+      say(lag, never ? "" : `${delay(figures)} · ${span(figures.freshness_seconds)} ago`);
+      say(bad, figures.bad_rows ? `${short(figures.bad_rows)} bad` : "");
     }
     say(label, describe(place, figures));
   }
-  return { root, update };
+
+  /** Cuts a name that is longer than its node; the whole one is in the node's title. */
+  function fit() {
+    const room = size.width - 22;
+    for (let length = title.length; length > 4 && name.getComputedTextLength() > room; length--) name.textContent = `${title.slice(0, length - 1)}…`;
+  }
+  return { root, update, fit };
 }
 
-const delay = (figures) => (known(figures.behind_seconds) ? `behind ${span(figures.behind_seconds)}` : known(figures.lag) ? `lag ${short(figures.lag)}` : "lag –");
-const quality = (figures) => (figures.bad_rows ? ` · ${short(figures.bad_rows)} bad` : "");
-const shorten = (text) => (text.length > 27 ? `${text.slice(0, 26)}…` : text);
+const delay = (figures) => (known(figures.behind_seconds) ? `lag ${span(figures.behind_seconds)}` : known(figures.lag) ? `lag ${short(figures.lag)}` : "lag –");
 
 function describe(place, figures) {
   const said = [place.name, figures.state === "never" ? "nothing yet" : figures.state];

@@ -25,4 +25,4 @@ function write(cells, figures) {
   cells[5].classList.toggle("bad-text", Boolean(figures.bad_rows));
 }
 
-const bad = (figures) => (figures.failing ? `${count(figures.bad_rows)} (${figures.failing} of ${figures.expectations})` : count(figures.bad_rows));
+const bad = (figures) => (figures.failing ? `${count(figures.bad_rows)} in ${figures.failing}/${figures.expectations}` : count(figures.bad_rows));

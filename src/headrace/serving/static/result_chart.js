@@ -10,7 +10,8 @@ export function makeResultChart(answer) {
   const chart = make("div", { class: "chart", role: "img", "aria-label": "Chart of the answer" });
   const across = choice("across", answer.columns, answer.columns.find((column) => isTime(column)) ?? answer.columns.find((column) => !column.number) ?? answer.columns[0]);
   const up = choice("up", numbers, numbers.find((column) => column !== across.chosen()) ?? numbers[0]);
-  const each = choice("one line for each", [{ name: "" }, ...answer.columns.filter((column) => !column.number && !isTime(column))], { name: "" });
+  const words = answer.columns.filter((column) => !column.number && !isTime(column));
+  const each = choice("one for each", [{ name: "" }, ...words], words.find((column) => column !== across.chosen()) ?? { name: "" });
   const redraw = () => drawChart(chart, traces(answer, across.chosen(), up.chosen(), each.chosen()), {
     showlegend: Boolean(each.chosen().name),
     legend: { orientation: "h" },

@@ -13,6 +13,7 @@ async function build() {
   shown = flow.pipelines.map((pipeline) => makePipeline(pipeline, flow.node));
   room.replaceChildren(...shown.map((each) => each.root), ...flow.broken.map(makeBroken));
   if (!shown.length && !flow.broken.length) room.append(make("p", { class: "notice" }, "There is no pipeline here. Start one: headrace new mine"));
+  shown.forEach((each) => each.fit());
   started = flow.started;
 }
 
@@ -31,6 +32,7 @@ function makePipeline(pipeline, size) {
   return {
     name: pipeline.name,
     root,
+    fit: picture.fit,
     update(figures) {
       state.dataset.state = figures.running ? "running" : "stopped";
       say(state, figures.running ? "running" : "not running");

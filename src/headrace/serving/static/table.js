@@ -32,8 +32,8 @@ async function build() {
     make("div", { class: "columns" }, lineage(table), definition(table)),
     panel("Expectations", "expectations", expectations(table)),
     panel("Quarantined rows", "refused", none("reading…")),
-    panel("Schema", "schema", schema(table)),
     panel("Sample", "sample", none("reading…")),
+    panel("Schema", "schema", schema(table)),
     panel("Last commits", "snapshots", snapshots(table)),
     panel("Files", "files", none("reading…")),
   );
@@ -77,7 +77,7 @@ function expectations(table) {
     make(
       "tr",
       {},
-      make("td", { class: "wrap" }, each.sentence, make("div", { class: "dim code" }, each.that), each.failed && each.sample ? make("div", { class: "dim code" }, `such as ${each.sample}`) : null),
+      make("td", { class: "wrap" }, each.sentence, make("div", { class: "dim code" }, each.that), each.failed && each.sample ? make("div", { class: "dim code example" }, `such as ${each.sample}`) : null),
       make("td", {}, each.otherwise),
       make("td", { class: "number" }, count(each.checked)),
       make("td", { class: `number ${each.failed ? "behind" : ""}` }, count(each.failed)),

@@ -1,0 +1,86 @@
+"""The dashboard of the weather pipeline, and the JSON that it asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel
+
+from headrace.serving.api import REFUSALS
+from headrace.serving.pages import Readers, readers, render_page
+
+CITIES = (
+    *("San Francisco", "New York", "Los Angeles", "Chicago", "Houston"),
+    *("Phoenix", "Seattle", "Denver", "Miami", "Boston"),
+)
+"""Those that the dashboard always has a chart for; any other that has data gets one too."""
+
+_PAGE = Path(__file__).parent / "weather.html"
+_ALL = "SELECT city, window_start, avg_temperature FROM weather ORDER BY city, window_start"
+_LATEST = """
+SELECT city, window_start, avg_temperature FROM weather
+WHERE window_start >= %(since)s OR last_updated >= %(since)s
+ORDER BY city, window_start
+"""
+
+router = APIRouter(responses={status: REFUSALS[status] for status in (401, 421, 503)})
+Postgres = Annotated[Readers, Depends(readers)]
+
+
+class Point(BaseModel):
+    """The average of the minute that begins at `time`, in degrees Fahrenheit."""
+
+    time: str
+    temperature: float | None
+
+
+class Weather(BaseModel):
+    cities: list[str]
+    data: dict[str, list[Point]]
+
+
+@router.get("/weather", include_in_schema=False)
+def dashboard(request: Request) -> HTMLResponse:
+    return render_page(request, _PAGE, page="weather", cities=CITIES)
+
+
+@router.get("/api/weather", summary="All averages, by city")
+def weather(postgres: Postgres) -> Weather:
+    with postgres.connection() as connection:
+        return _by_city(connection.execute(_ALL).fetchall())
+
+
+@router.get("/api/weather/latest", summary="Averages of minutes that began, or changed, since a moment")
+def latest(
+    postgres: Postgres, since: Annotated[datetime, Query(description="such as 2026-01-08T14:30:00.000Z; UTC if it has no zone")]
+) -> Weather:
+    with postgres.connection() as connection:
+        return _by_city(connection.execute(_LATEST, {"since": _in_utc(since)}).fetchall())
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """Gives back a moment as the table has it: UTC, without a zone."""
+    if moment.tzinfo is None:
+        return moment
+    try:
+        return moment.astimezone(timezone.utc).replace(tzinfo=None)
+    except OverflowError:
+        raise HTTPException(422, "since is not a moment of any calendar") from None
+
+
+def _by_city(rows: Iterable[tuple[object, ...]]) -> Weather:
+    data: dict[str, list[Point]] = {}
+    for city, start, temperature in rows:
+        assert isinstance(start, datetime)
+        time = f"{start.isoformat(timespec='milliseconds')}Z"
+        known = temperature if isinstance(temperature, float) and math.isfinite(temperature) else None
+        data.setdefault(str(city), []).append(Point(time=time, temperature=known))
+    order = {city: place for place, city in enumerate(CITIES)}
+    cities = sorted(data, key=lambda city: (order.get(city, len(order)), city))
+    return Weather(cities=cities, data=data)
