@@ -68,8 +68,14 @@ class ShopLake:
         _commit(table, rows, ledger.KEY, new)
         refused = [
             {
-                "stream": "shop.charges", "topic": stream.topic, "partition": 0, "offset": first + len(ids) + at,
-                "timestamp": datetime.now(timezone.utc), "reason": each, "original_bytes": b"{", "checkpoint_id": 1,
+                "stream": "shop.charges",
+                "topic": stream.topic,
+                "partition": 0,
+                "offset": first + len(ids) + at,
+                "timestamp": datetime.now(timezone.utc),
+                "reason": each,
+                "original_bytes": b"{",
+                "checkpoint_id": 1,
             }
             for at, each in enumerate(bad)
         ]

@@ -114,7 +114,11 @@ def _pipeline(status: PipelineStatus) -> dict[str, object]:
     """Gives back the figures of a pipeline by the names that its picture has."""
     nodes: dict[str, dict[str, object]] = {}
     for stream in status.streams:
-        nodes[f"topic {stream.topic}"] = {"rows": stream.messages, "lag": stream.lag, "state": stream.state}
+        nodes[f"topic {stream.topic}"] = {
+            "rows": stream.messages,
+            "lag": stream.lag,
+            "state": "never" if stream.messages is None else stream.state,
+        }
         nodes[stream.table] = _stream(stream)
     for table in status.tables:
         nodes[table.table] = _table(table)

@@ -44,7 +44,7 @@ def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None) -> pa.T
                 f"the query ran for longer than {limit}", next_step="Ask for less, or use headrace query."
             ) from error
         except duckdb.Error as error:
-            raise QueryError(str(error).strip(), next_step="Fix the query. Tables are: " + _names(catalog)) from error
+            raise QueryError(str(error).strip(), next_step="Fix the query.") from error
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, bound: Bound | None) -> pa.Table:

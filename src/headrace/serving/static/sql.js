@@ -17,7 +17,7 @@ async function run() {
     show(found);
   } catch (error) {
     const words = error.status ? error.message : "The server does not answer. Try again when it is back.";
-    answer.replaceChildren(make("p", { class: "notice bad", role: "alert" }, words));
+    answer.replaceChildren(make("p", { class: "notice bad code", role: "alert" }, words));
   } finally {
     button.disabled = false;
   }

@@ -9,6 +9,8 @@ const MOST_CARDS = 60;
 const charts = byId("charts");
 const series = new Series();
 const cards = new Map();
+const utc = (date) => date.toISOString().slice(11, 19);
+let started = false;
 
 function cardOf(city) {
   if (!cards.has(city) && cards.size < MOST_CARDS) {
@@ -38,7 +40,8 @@ poll(
   ({ cities, data }) => {
     const changed = series.add(data);
     for (const city of cities) if (changed.has(city)) cardOf(city)?.show(series.points(city));
-    if (changed.size) say(byId("updated"), new Date().toLocaleTimeString("en-GB"));
+    if (changed.size) say(byId("updated"), `${utc(started ? new Date() : new Date(series.since))} UTC`);
+    started = true;
     tellAll(false);
     showStats();
   },
