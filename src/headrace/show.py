@@ -234,13 +234,17 @@ def show_status(
 
 def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
     table = Table()
-    for column in ("table", "kind", "rows", "build", "last build", "behind", "failing in it"):
-        table.add_column(column, justify="right" if column in ("rows", "build", "behind") else "left")
+    watched = any(each.late_rows is not None for each in tables)
+    more = ("watermark", "late rows") if watched else ()
+    for column in ("table", "kind", "rows", "build", "last build", "behind", "failing in it", *more):
+        table.add_column(column, justify="right" if column in ("rows", "build", "behind", "late rows") else "left")
     for each in tables:
         failing = f"{len(each.failing)} of {each.expectations} expectations" if each.failing else ""
         behind = "" if each.behind_seconds is None else f"{each.behind_seconds:,.0f} s"
         built = (f"{each.rows:,}", str(each.build_id), _moment(each.last_build), behind, failing)
-        table.add_row(each.table, each.kind, *built)
+        late = "" if each.late_rows is None else f"{each.late_rows:,}"
+        shown = (_moment(each.watermark) if each.watermark else "", late) if watched else ()
+        table.add_row(each.table, each.kind, *built, *shown)
     console.print(table)
 
 

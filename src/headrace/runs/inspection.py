@@ -15,8 +15,9 @@ from headrace.landing.verify import Verified, verify_stream
 from headrace.layers.plan import plan_table
 from headrace.services.topics import admin_client, list_bounds, list_partitions
 from headrace.settings import Settings
+from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, Stream, TableName
-from headrace.tables.build_ledger import CheckedExpectation
+from headrace.tables.build_ledger import BuildLedger, CheckedExpectation
 from headrace.tables.catalog import load_table, open_catalog
 from headrace.tables.ledger import read_ledger
 from headrace.tables.quarantine import QUARANTINE
@@ -26,7 +27,7 @@ from headrace.tables.quarantine import QUARANTINE
 class TableStatus:
     """A layer table's figures. `behind_seconds` is how long something that it is made of, directly or by way of other tables,
     has been newer than its last build; None where it was never built. `failing` are the expectations of the last build that
-    rows failed."""
+    rows failed. Where the table has a `watermark`, rows behind it count as late; `late_rows` is how many there were."""
 
     table: str
     kind: str
@@ -36,6 +37,8 @@ class TableStatus:
     behind_seconds: float | None
     expectations: int
     failing: tuple[CheckedExpectation, ...]
+    watermark: datetime | None = None
+    late_rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,17 @@ def list_layer_tables(settings: Settings, pipeline: Pipeline, *, now: datetime) 
                 behind_seconds=behind[table.table] if entry.build_id else None,
                 expectations=len(entry.expectations),
                 failing=tuple(each for each in entry.expectations if each.failed),
+                watermark=_watermark(table, entry),
+                late_rows=entry.rows_late if table.watermark else None,
             )
         )
     return tuple(found)
+
+
+def _watermark(table: LayerTable, entry: BuildLedger) -> datetime | None:
+    if table.watermark is None or entry.event_time_us is None:
+        return None
+    return datetime.fromtimestamp(entry.event_time_us / 1_000_000 - table.watermark.seconds, timezone.utc)
 
 
 def commits_of(settings: Settings, pipeline: Pipeline, *, checkpoint_id: int | None) -> tuple[LoggedFile, ...]:

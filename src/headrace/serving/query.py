@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -12,7 +13,7 @@ import duckdb_extension_iceberg
 import pyarrow as pa
 import sqlglot
 from pyiceberg.catalog import Catalog
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from headrace.errors import QueryError
@@ -24,7 +25,7 @@ def run_query(catalog: Catalog, sql: str) -> pa.Table:
     with _connection() as connection:
         _fence_in(connection, _make_views(connection, catalog, statement))
         try:
-            return connection.execute(sql).to_arrow_table()
+            return connection.execute(_quote_default(sql)).to_arrow_table()
         except duckdb.Error as error:
             raise QueryError(str(error).strip(), next_step="Fix the query. Tables are: " + _names(catalog)) from error
 
@@ -50,6 +51,15 @@ def _parse(sql: str) -> exp.Expr:
             next_step='Write it as headrace query "SELECT …".',
         )
     return statements[0]
+
+
+def _quote_default(sql: str) -> str:
+    """Gives back the query with the namespace `default` in quotes, which is a word of DuckDB's own."""
+    tokens = sqlglot.tokenize(sql, read="duckdb")
+    for token, after in reversed(list(pairwise(tokens))):
+        if token.token_type == TokenType.DEFAULT and after.token_type == TokenType.DOT:
+            sql = f'{sql[: token.start]}"{token.text}"{sql[token.end + 1 :]}'
+    return sql
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, catalog: Catalog, statement: exp.Expr) -> list[str]:
