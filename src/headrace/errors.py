@@ -11,10 +11,11 @@ HeadraceError
 │   └── TakenOverError   another application landed this stream since this one planned its batch
 ├── BuildError           a table can't be built
 │   └── QualityError     rows fail an expectation that does not allow it
+├── PublishError         Postgres refuses what is published to it
 ├── QueryError           a query that can't be answered
 ├── NotFoundError        something is asked for that there is not
 └── RetryableError       the world outside is away for now: trying again may help
-    └── UnavailableError   Kafka, the catalog or the warehouse does not answer
+    └── UnavailableError   Kafka, Postgres, the catalog or the warehouse does not answer
 """
 
 from __future__ import annotations
@@ -78,6 +79,10 @@ class QualityError(BuildError):
     def __init__(self, what: str, *, results: tuple[object, ...], where: str = "", next_step: str = "") -> None:
         super().__init__(what, where=where, next_step=next_step)
         self.results = results
+
+
+class PublishError(HeadraceError):
+    pass
 
 
 class QueryError(HeadraceError):

@@ -69,8 +69,12 @@ def _show_streams(console: Console, streams: Sequence[StreamStatus]) -> None:
 
 
 def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
-    table = _table("table", "kind", *_TABLE, "last build", "failing in it", numbers=_TABLE)
+    watched = any(each.late_rows is not None for each in tables)
+    more = ("watermark", "late rows") if watched else ()
+    table = _table("table", "kind", *_TABLE, "last build", "failing in it", *more, numbers=(*_TABLE, "late rows"))
     for each in tables:
+        late = "" if each.late_rows is None else f"{each.late_rows:,}"
+        shown = (_moment(each.watermark) if each.watermark else "", late) if watched else ()
         failing = f"{len(each.failing)} of {each.expectations} expectations" if each.failing else ""
         table.add_row(
             each.table,
@@ -84,6 +88,7 @@ def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
             str(each.build_id),
             _moment(each.last_build),
             failing,
+            *shown,
         )
     console.print(table)
 

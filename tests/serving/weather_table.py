@@ -10,17 +10,7 @@ import psycopg
 from headrace.spec.folders import BUILT_IN
 
 PAGES = BUILT_IN / "weather" / "serving" / "pages.py"
-DDL = """
-CREATE TABLE IF NOT EXISTS weather (
-    city VARCHAR(255) NOT NULL,
-    avg_temperature DOUBLE PRECISION,
-    window_start TIMESTAMP,
-    window_end TIMESTAMP,
-    record_count BIGINT,
-    last_updated TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
-    PRIMARY KEY (city, window_start)
-)
-"""
+_DDL = (PAGES.parent / "weather.sql").read_bytes()
 _UPSERT = """
 INSERT INTO weather VALUES (%s, %s, %s, %s, 1, %s)
 ON CONFLICT (city, window_start) DO UPDATE SET avg_temperature = excluded.avg_temperature, last_updated = excluded.last_updated
@@ -37,7 +27,7 @@ def publish(dsn: str, rows: Iterable[tuple[str, datetime, float | None]]) -> Non
     """Publishes averages by city and the beginning of their minute."""
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     with psycopg.connect(dsn) as connection:
-        connection.execute(DDL)
+        connection.execute(_DDL)
         values = [(city, average, start, start + timedelta(minutes=1), now) for city, start, average in rows]
         if values:
             connection.cursor().executemany(_UPSERT, values)
@@ -45,5 +35,5 @@ def publish(dsn: str, rows: Iterable[tuple[str, datetime, float | None]]) -> Non
 
 def empty(dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
-        connection.execute(DDL)
+        connection.execute(_DDL)
         connection.execute("TRUNCATE weather")

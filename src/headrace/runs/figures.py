@@ -16,6 +16,7 @@ from headrace.services.kafka import find_servers
 from headrace.services.topics import admin_client, list_bounds, list_partitions
 from headrace.serving.figures import RATE_SECONDS, PipelineStatus, StreamStatus, TableStatus
 from headrace.settings import Settings
+from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger
@@ -88,6 +89,8 @@ def list_layer_tables(catalog: Catalog, pipeline: Pipeline, *, now: datetime) ->
                 behind_seconds=behind[table.table] if entry.build_id else None,
                 expectations=len(entry.expectations),
                 failing=tuple(each for each in entry.expectations if each.failed),
+                watermark=_watermark(table, entry),
+                late_rows=entry.rows_late if table.watermark else None,
             )
         )
     return tuple(found)
@@ -116,6 +119,12 @@ def _stream_status(
         extras=entry.extras,
         gaps=entry.gaps,
     )
+
+
+def _watermark(table: LayerTable, entry: BuildLedger) -> datetime | None:
+    if table.watermark is None or entry.event_time_us is None:
+        return None
+    return datetime.fromtimestamp(entry.event_time_us / 1_000_000 - table.watermark.seconds, timezone.utc)
 
 
 def _age(moment: datetime | None, now: datetime) -> float | None:

@@ -53,7 +53,8 @@ class StreamStatus:
 class TableStatus:
     """A layer table's figures. `behind_seconds` is how long something that it is made of, directly or by way of other tables,
     has been newer than its last build; None where it was never built. `failing` are the expectations of the last build that
-    rows failed. `rate` is rows per second that came or changed in the last minute."""
+    rows failed. `rate` is rows per second that came or changed in the last minute. Where the table has a `watermark`, rows
+    behind it count as late; `late_rows` is how many there were."""
 
     table: str
     kind: str
@@ -66,6 +67,8 @@ class TableStatus:
     behind_seconds: float | None
     expectations: int
     failing: tuple[CheckedExpectation, ...]
+    watermark: datetime | None = None
+    late_rows: int | None = None
 
     @property
     def bad_rows(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from threading import Timer
 
@@ -14,7 +15,7 @@ import duckdb_extension_iceberg
 import pyarrow as pa
 import sqlglot
 from pyiceberg.catalog import Catalog
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from headrace.errors import QueryError
@@ -37,7 +38,7 @@ def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None) -> pa.T
             connection.execute(f"SET memory_limit = {_quoted(bound.memory)}")
         _fence_in(connection, _make_views(connection, catalog, statement))
         try:
-            return _run(connection, sql, bound)
+            return _run(connection, _quote_default(sql), bound)
         except duckdb.InterruptException as error:
             limit = f"{bound.seconds:g} seconds" if bound else "its time"
             raise QueryError(
@@ -86,6 +87,15 @@ def _parse(sql: str) -> exp.Expr:
             next_step='Write it as headrace query "SELECT …".',
         )
     return statements[0]
+
+
+def _quote_default(sql: str) -> str:
+    """Gives back the query with the namespace `default` in quotes, which is a word of DuckDB's own."""
+    tokens = sqlglot.tokenize(sql, read="duckdb")
+    for token, after in reversed(list(pairwise(tokens))):
+        if token.token_type == TokenType.DEFAULT and after.token_type == TokenType.DOT:
+            sql = f'{sql[: token.start]}"{token.text}"{sql[token.end + 1 :]}'
+    return sql
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, catalog: Catalog, statement: exp.Expr) -> list[str]:

@@ -30,10 +30,11 @@ def encoder_of(stream: Stream) -> Callable[[Event], bytes]:
 
 
 def _encode_json(event: Event) -> bytes:
-    return json.dumps(event, default=_as_json, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    return json.dumps(event, default=as_json, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
-def _as_json(value: object) -> object:
+def as_json(value: object) -> object:
+    """Gives back a value as JSON has it: times in UTC to the microsecond, decimals as text."""
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, date):

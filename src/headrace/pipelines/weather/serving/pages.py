@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
+from psycopg.errors import UndefinedTable
 from pydantic import BaseModel
+from typing_extensions import LiteralString
 
 from headrace.serving.api import REFUSALS
 from headrace.serving.pages import Readers, readers, render_page
@@ -52,16 +54,23 @@ def dashboard(request: Request) -> HTMLResponse:
 
 @router.get("/api/weather", summary="All averages, by city")
 def weather(postgres: Postgres) -> Weather:
-    with postgres.connection() as connection:
-        return _by_city(connection.execute(_ALL).fetchall())
+    return _ask(postgres, _ALL, {})
 
 
 @router.get("/api/weather/latest", summary="Averages of minutes that began, or changed, since a moment")
 def latest(
     postgres: Postgres, since: Annotated[datetime, Query(description="such as 2026-01-08T14:30:00.000Z; UTC if it has no zone")]
 ) -> Weather:
-    with postgres.connection() as connection:
-        return _by_city(connection.execute(_LATEST, {"since": _in_utc(since)}).fetchall())
+    return _ask(postgres, _LATEST, {"since": _in_utc(since)})
+
+
+def _ask(postgres: Readers, query: LiteralString, values: Mapping[str, object]) -> Weather:
+    """Gives back the averages that a query finds; before the first is published there is no table, and there are none."""
+    try:
+        with postgres.connection() as connection:
+            return _by_city(connection.execute(query, values).fetchall())
+    except UndefinedTable:
+        return Weather(cities=[], data={})
 
 
 def _in_utc(moment: datetime) -> datetime:

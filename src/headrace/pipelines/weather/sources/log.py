@@ -1,0 +1,71 @@
+"""Readings over HTTP: `GET /log?city=New York&temperature=72.5`."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import AfterValidator, WithJsonSchema
+
+from headrace import Received, receive
+
+COLDEST, HOTTEST = -150, 150  # degrees Fahrenheit; on Earth it has been -128.6 and 134.1
+LONGEST_CITY = 255
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def check_city(city: str) -> str:
+    if not city.strip():
+        raise ValueError("it is empty: write the name of a city")
+    if len(city) > LONGEST_CITY:
+        raise ValueError(f"it has {len(city)} characters: write at most {LONGEST_CITY}")
+    if CONTROL.search(city):
+        raise ValueError("it has a control character in it: write letters")
+    return city
+
+
+def check_temperature(temperature: str) -> str:
+    shown = temperature if len(temperature) <= 40 else f"{temperature[:40]}…"
+    if not NUMBER.fullmatch(temperature):
+        finite = (
+            "not a finite number" if temperature.strip().lower().lstrip("+-") in ("inf", "infinity", "nan") else "not a number"
+        )
+        raise ValueError(f'"{shown}" is {finite}: write degrees Fahrenheit, such as 72.5')
+    if not COLDEST <= float(temperature) <= HOTTEST:
+        raise ValueError(f"{shown} degrees Fahrenheit can't be: write a number from {COLDEST} to {HOTTEST}")
+    if len(temperature) > 40:
+        raise ValueError("it has too many digits: write at most 40 characters")
+    return temperature
+
+
+City = Annotated[
+    str,
+    AfterValidator(check_city),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": LONGEST_CITY,
+            "pattern": r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f-\uffff][^\x00-\x1f\x7f]*$",
+        }
+    ),
+    Query(description="the name of a city", examples=["New York"]),
+]
+Temperature = Annotated[
+    str,
+    AfterValidator(check_temperature),
+    WithJsonSchema({"type": "number", "minimum": COLDEST, "maximum": HOTTEST}),
+    Query(description="degrees Fahrenheit", examples=["72.5"]),
+]
+
+
+@receive("/log", stream="readings")
+def log(city: City, temperature: Temperature, now: datetime) -> Received:
+    """Takes a reading; success means that Kafka has it."""
+    data = {"city": city, "temperature": temperature, "ts": now.strftime("%Y-%m-%d-%H")}
+    event_time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    answer = {"status": "success", "message": "Weather data logged", "data": data}
+    return Received(event={**data, "event_time": event_time}, answer=answer)
