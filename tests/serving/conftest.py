@@ -53,10 +53,10 @@ def dsn(postgres_home: Settings) -> str:
 
 
 @pytest.fixture
-def make_weather_app(shop: ShopLake) -> Callable[[Callable[[], str | None]], FastAPI]:
+def make_weather_app(shop: ShopLake) -> Callable[..., FastAPI]:
     """Makes an application with weather's pages, which asks where Postgres is."""
 
-    def make(conninfo: Callable[[], str | None]) -> FastAPI:
-        return make_app(replace(shop.room, postgres=conninfo), OPEN, own_pages=[load_pages("weather", PAGES)])
+    def make(conninfo: Callable[[], str | None], *, lock: Lock = OPEN) -> FastAPI:
+        return make_app(replace(shop.room, postgres=conninfo), lock, own_pages=[load_pages("weather", PAGES)])
 
     return make

@@ -18,7 +18,7 @@ FIRST = datetime(2026, 1, 8, 14, 30)
 
 
 @pytest.fixture
-def weather(dsn: str, make_weather_app: Callable[[Callable[[], str | None]], FastAPI]) -> Iterator[TestClient]:
+def weather(dsn: str, make_weather_app: Callable[..., FastAPI]) -> Iterator[TestClient]:
     with TestClient(make_weather_app(lambda: dsn), base_url="http://127.0.0.1") as client:
         yield client
 
@@ -69,16 +69,16 @@ def test_before_the_first_average(dsn: str, weather: TestClient) -> None:
     assert weather.get("/api/weather").json() == {"cities": [], "data": {}}
 
 
-def test_without_postgres(make_weather_app: Callable[[Callable[[], str | None]], FastAPI]) -> None:
+def test_without_postgres(make_weather_app: Callable[..., FastAPI]) -> None:
     for conninfo in (None, "host=127.0.0.1 port=1 user=nobody dbname=nothing connect_timeout=1"):
-        with TestClient(make_weather_app(lambda conninfo=conninfo: conninfo), base_url="http://127.0.0.1") as client:  # type: ignore[misc]
+        with TestClient(make_weather_app(lambda conninfo=conninfo: conninfo), base_url="http://127.0.0.1") as client:
             answer = client.get("/api/weather")
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
             assert "Postgres does not" in answer.json()["what"]
             assert client.get("/health").json() == {"status": "healthy"}
 
 
-def test_connections_only_read(dsn: str, make_weather_app: Callable[[Callable[[], str | None]], FastAPI]) -> None:
+def test_connections_only_read(dsn: str, make_weather_app: Callable[..., FastAPI]) -> None:
     readers = make_weather_app(lambda: dsn).state.readers
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), readers.connection() as connection:
         connection.execute("DELETE FROM weather")

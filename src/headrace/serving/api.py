@@ -12,6 +12,7 @@ from headrace.errors import NotFoundError
 from headrace.serving.asking import ask
 from headrace.serving.figures import PipelineStatus, StreamStatus, TableStatus
 from headrace.serving.flow import NODE_HEIGHT, NODE_WIDTH
+from headrace.serving.problems import REFUSALS
 from headrace.serving.room import Room, ShownTable
 from headrace.serving.table_facts import describe_table, list_files, read_refused, read_sample
 from headrace.tables.catalog import load_table
@@ -19,30 +20,10 @@ from headrace.tables.catalog import load_table
 TablePath = Annotated[str, Path(description="a table as namespace.table", max_length=300)]
 
 
-class Problem(BaseModel):
-    """What is wrong, where, and what to do next."""
-
-    what: str
-    where: str
-    next_step: str
-
-
 class Question(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     sql: str = Field(max_length=20_000, description="one SELECT")
-
-
-REFUSALS: dict[int | str, dict[str, object]] = {
-    status: {"model": Problem, "description": about}
-    for status, about in {
-        400: "the query can't be answered",
-        401: "a token is needed",
-        404: "there is no such table",
-        421: "asked by a name that is not this machine's",
-        503: "something that is needed is away for now",
-    }.items()
-}
 
 
 def make_api(room: Room, *, started: str) -> APIRouter:

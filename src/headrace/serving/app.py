@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from headrace import __version__
-from headrace.errors import HeadraceError, NotFoundError, QueryError, RetryableError
 from headrace.serving.api import make_api
 from headrace.serving.guard import Guard, Lock
 from headrace.serving.html import make_pages, make_templates
 from headrace.serving.metrics import CONTENT_TYPE, write_metrics
 from headrace.serving.pages import OwnPages, Readers
+from headrace.serving.problems import add_handlers
 from headrace.serving.room import Room
 
 _STATIC = Path(__file__).parent / "static"
-_RETRY_SECONDS = "2"
 _DAY = "public, max-age=86400"
-_log = logging.getLogger(__name__)
 
 
 def make_app(room: Room, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> FastAPI:
@@ -41,8 +38,7 @@ def make_app(room: Room, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> F
     app.state.readers = readers
     app.state.templates = templates
     app.add_middleware(Guard, lock=lock)
-    app.add_exception_handler(HeadraceError, _explain)
-    app.add_exception_handler(Exception, _apologise)
+    add_handlers(app)
     app.include_router(make_api(room, started=uuid.uuid4().hex))
     app.include_router(make_pages(room, lock, templates=templates, own_pages=own_pages))
 
@@ -76,25 +72,3 @@ def plotly_file() -> Path:
     import plotly
 
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-
-
-def _explain(request: Request, error: Exception) -> Response:
-    """Answers an error of ours in its own words."""
-    assert isinstance(error, HeadraceError)
-    status = 500
-    if isinstance(error, QueryError):
-        status = 400
-    elif isinstance(error, NotFoundError):
-        status = 404
-    elif isinstance(error, RetryableError):
-        status = 503
-    headers = {"Retry-After": _RETRY_SECONDS} if status == 503 else None
-    body = {"what": error.what, "where": error.where, "next_step": error.next_step}
-    return JSONResponse(body, status_code=status, headers=headers)
-
-
-def _apologise(request: Request, error: Exception) -> Response:
-    """Answers what nobody expected: the log has the details, the page does not."""
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    body = {"what": "something went wrong in the server", "where": request.url.path, "next_step": "Its log says what."}
-    return JSONResponse(body, status_code=500)

@@ -11,10 +11,11 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.errors import SettingsError
+from headrace.serving.problems import make_problem
 
 TOKEN = "HEADRACE_TOKEN"
 COOKIE = "headrace"
@@ -131,14 +132,15 @@ class Guard:
     def _refuse(self, scope: Scope) -> Response | None:
         headers, path = Headers(scope=scope), str(scope["path"])
         if not self._lock.answers(headers.get("host", "")):
-            return _problem(421, "this address is not one of this machine's own names", "Open it as http://127.0.0.1.")
+            return make_problem(
+                421, "this address is not one of this machine's own names", next_step="Open it as http://127.0.0.1."
+            )
         if path in _OPEN or path.startswith(_OPEN_FOLDER) or self._lock.opens(headers):
             return None
         if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
             return RedirectResponse(f"/login?next={quote(path)}", status_code=303)
-        answer = _problem(401, "a token is needed", "Send it as Authorization: Bearer …, or sign in at /login.")
-        answer.headers["WWW-Authenticate"] = "Bearer"
-        return answer
+        step = "Send it as Authorization: Bearer …, or sign in at /login."
+        return make_problem(401, "a token is needed", next_step=step, headers={"WWW-Authenticate": "Bearer"})
 
 
 def local_path(path: str) -> str:
@@ -146,7 +148,3 @@ def local_path(path: str) -> str:
     parts = urlsplit(path)
     plain = not parts.scheme and not parts.netloc and path.startswith("/") and not path.startswith("//")
     return path if plain and "\\" not in path and path.isprintable() else "/"
-
-
-def _problem(status: int, what: str, next_step: str) -> JSONResponse:
-    return JSONResponse({"what": what, "where": "", "next_step": next_step}, status_code=status)

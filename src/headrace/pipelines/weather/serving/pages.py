@@ -14,8 +14,8 @@ from psycopg.errors import UndefinedTable
 from pydantic import BaseModel
 from typing_extensions import LiteralString
 
-from headrace.serving.api import REFUSALS
 from headrace.serving.pages import Readers, readers, render_page
+from headrace.serving.problems import REFUSALS
 
 CITIES = (
     *("San Francisco", "New York", "Los Angeles", "Chicago", "Houston"),
@@ -31,7 +31,7 @@ WHERE window_start >= %(since)s OR last_updated >= %(since)s
 ORDER BY city, window_start
 """
 
-router = APIRouter(responses={status: REFUSALS[status] for status in (401, 421, 503)})
+router = APIRouter(responses={status: REFUSALS[status] for status in (401, 421, 422, 503)})
 Postgres = Annotated[Readers, Depends(readers)]
 
 
