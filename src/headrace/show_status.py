@@ -14,7 +14,7 @@ from headrace.serving.values import print_json, short_seconds
 
 if TYPE_CHECKING:
     from headrace.services.status import ServiceStatus
-    from headrace.serving.figures import PipelineStatus, StreamStatus, TableStatus
+    from headrace.serving.figures import PipelineStatus, PublishedStatus, StreamStatus, TableStatus
 
 _STREAM = ("rows", "rows/s", "lag", "freshness", "batch", "bad", "checkpoint")
 _TABLE = ("rows", "rows/s", "behind", "freshness", "batch", "bad", "build")
@@ -30,6 +30,9 @@ def show_status(
             {
                 "services": [dataclasses.asdict(service) for service in services],
                 "streams": [{**vars(stream), "extras": dict(stream.extras), "state": stream.state} for stream in streams],
+                "published": [
+                    {**dataclasses.asdict(table), "state": table.state} for each in pipelines for table in each.published
+                ],
                 "tables": [{**dataclasses.asdict(each), "bad_rows": each.bad_rows, "state": each.state} for each in tables],
             }
         )
@@ -38,6 +41,9 @@ def show_status(
     _show_streams(console, streams)
     if tables:
         _show_layer_tables(console, tables)
+    published = [table for each in pipelines for table in each.published]
+    if published:
+        _show_published(console, published)
     for stream in streams:
         _show_oddities(console, stream)
 
@@ -90,6 +96,17 @@ def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
             failing,
             *shown,
         )
+    console.print(table)
+
+
+def _show_published(console: Console, published: Sequence[PublishedStatus]) -> None:
+    table = _table(
+        "in Postgres", "from", "rows", "freshness", "build", "last published", numbers=("rows", "freshness", "build")
+    )
+    for each in published:
+        rows = "" if each.rows is None else f"{each.rows:,}"
+        age = short_seconds(each.freshness_seconds)
+        table.add_row(each.table, each.source, rows, age, str(each.build_id), _moment(each.last_published))
     console.print(table)
 
 

@@ -71,6 +71,8 @@ def test_charts_get_new_points_without_a_reload(browser: Browser, server: Server
     expect(watched.page.locator('[data-city="Miami"] .now')).to_have_text("95.5 °F", timeout=SOON)
     assert chart(watched, "Miami")() == 3, "an open minute changes, and is no new point"
     assert watched.page.evaluate("window.stayed"), "without a reload"
+    watched.page.locator('[data-city="Miami"] .plot').hover()
+    expect(watched.page.locator('[data-city="Miami"] .hoverlayer')).to_contain_text("°F", timeout=SOON)
     assert watched.complaints == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.serving.flow import NODE_HEIGHT, NODE_WIDTH, Flow, draw_flow
+from headrace.serving.flow import NODE_HEIGHT, NODE_WIDTH, Flow, draw_flow, ends_of
 from headrace.spec import list_pipelines, load_pipeline
 from headrace.spec.folders import BUILT_IN
 from headrace.spec.lineage import trace_lineage
@@ -18,7 +18,7 @@ from tests.shop import write_shop
 def test_a_picture(tmp_path: Path, name: str) -> None:
     write_shop(tmp_path)
     pipeline = load_pipeline(name, environ={}, folder=tmp_path)
-    flow = draw_flow(trace_lineage(pipeline))
+    flow = draw_flow(trace_lineage(pipeline), ends=ends_of(pipeline))
     names = {each.name for each in flow.places}
     assert names >= {str(stream.table) for stream in pipeline.streams} | {str(table.table) for table in pipeline.tables}
     assert {f"topic {stream.topic}" for stream in pipeline.streams} == {
@@ -26,6 +26,7 @@ def test_a_picture(tmp_path: Path, name: str) -> None:
     }
     inputs = {(str(read), str(table.table)) for table in pipeline.tables for read in table.inputs}
     assert {(line.source, line.target) for line in flow.lines} >= inputs
+    assert {f"postgres {each.name}" for each in pipeline.serving.postgres} <= names
     _check_places(flow)
     _check_lines(flow)
 

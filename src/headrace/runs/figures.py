@@ -13,8 +13,10 @@ from pyiceberg.table.snapshots import Snapshot
 from headrace.layers.plan import plan_table
 from headrace.runs.lock import is_running
 from headrace.services.kafka import find_servers
+from headrace.services.postgres import find_postgres
 from headrace.services.topics import admin_client, list_bounds, list_partitions
 from headrace.serving.figures import RATE_SECONDS, PipelineStatus, StreamStatus, TableStatus
+from headrace.serving.published import read_published
 from headrace.settings import Settings
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, Stream, TableName
@@ -39,19 +41,24 @@ def read_now(settings: Settings, pipelines: Sequence[Pipeline]) -> tuple[Pipelin
     servers = find_servers(settings)
     bounds = read_bounds(admin_client(servers), pipelines) if servers else None
     catalog, now = watch_catalog(settings), datetime.now(timezone.utc)
-    return tuple(read_figures(settings, each, catalog=catalog, bounds=bounds, now=now) for each in pipelines)
+    dsn = find_postgres(settings)
+    return tuple(read_figures(settings, each, catalog=catalog, bounds=bounds, dsn=dsn, now=now) for each in pipelines)
 
 
 def read_figures(
-    settings: Settings, pipeline: Pipeline, *, catalog: Catalog, bounds: Bounds | None, now: datetime
+    settings: Settings, pipeline: Pipeline, *, catalog: Catalog, bounds: Bounds | None, dsn: str | None, now: datetime
 ) -> PipelineStatus:
-    """Gives back the figures of a pipeline, also of what nothing has landed in yet; `bounds` are None where Kafka is off."""
+    """Gives back the figures of a pipeline, also of what nothing has landed in yet.
+
+    `bounds` are None where Kafka is off, and `dsn` is where Postgres is.
+    """
     return PipelineStatus(
         name=pipeline.name,
         running=is_running(settings, pipeline.name),
         at=now,
         streams=list_streams(catalog, pipeline, bounds=bounds, now=now),
         tables=list_layer_tables(catalog, pipeline, now=now),
+        published=read_published(dsn, pipeline.serving.postgres, now=now),
     )
 
 

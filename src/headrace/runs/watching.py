@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from headrace.errors import HeadraceError, RetryableError, UnavailableError
 from headrace.runs.figures import Bounds, read_bounds, read_figures
 from headrace.services.kafka import find_servers
+from headrace.services.postgres import find_postgres
 from headrace.services.topics import admin_client
 from headrace.serving.figures import PipelineStatus
 from headrace.settings import Settings
@@ -76,9 +77,10 @@ class Watch:
             if self._catalog is None:
                 self._catalog = watch_catalog(self._settings)
             self._catalog.look()
-            now, bounds = datetime.now(timezone.utc), self._ends.latest()
+            now, bounds, dsn = datetime.now(timezone.utc), self._ends.latest(), find_postgres(self._settings)
             self._figures = tuple(
-                read_figures(self._settings, each, catalog=self._catalog, bounds=bounds, now=now) for each in self._pipelines
+                read_figures(self._settings, each, catalog=self._catalog, bounds=bounds, dsn=dsn, now=now)
+                for each in self._pipelines
             )
         except (SQLAlchemyError, OSError) as error:
             raise UnavailableError(

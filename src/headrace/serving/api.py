@@ -103,6 +103,13 @@ def _pipeline(status: PipelineStatus) -> dict[str, object]:
         nodes[stream.table] = _stream(stream)
     for table in status.tables:
         nodes[table.table] = _table(table)
+    for each in status.published:
+        nodes[f"postgres {each.table}"] = {
+            "rows": each.rows,
+            "freshness_seconds": each.freshness_seconds,
+            "commit": each.build_id,
+            "state": each.state,
+        }
     return {"name": status.name, "running": status.running, "at": status.at.isoformat(), "nodes": nodes}
 
 

@@ -83,6 +83,22 @@ class TableStatus:
 
 
 @dataclass(frozen=True)
+class PublishedStatus:
+    """What Postgres has of a layer table. `rows` is None where nothing was published, or where Postgres does not answer."""
+
+    table: str
+    source: str
+    rows: int | None = None
+    build_id: int = 0
+    last_published: datetime | None = None
+    freshness_seconds: float | None = None
+
+    @property
+    def state(self) -> State:
+        return "never" if self.rows is None else "fresh"
+
+
+@dataclass(frozen=True)
 class PipelineStatus:
     """A pipeline's figures at one moment. `running` says whether an application lands it now."""
 
@@ -91,3 +107,4 @@ class PipelineStatus:
     at: datetime
     streams: tuple[StreamStatus, ...]
     tables: tuple[TableStatus, ...]
+    published: tuple[PublishedStatus, ...] = ()

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 from headrace.spec.lineage import Lineage, Node, Role, Topic
+from headrace.spec.pipeline import Pipeline, TableName
 
 NODE_WIDTH, NODE_HEIGHT = 204.0, 66.0
 COLUMN_GAP, ROW_GAP = 36.0, 14.0
@@ -15,12 +16,26 @@ _PASSAGE_HEIGHT = 8.0
 _SWEEPS = 8
 
 
+Kind = Literal["http", "topic", "raw", "table", "postgres"]
+
+
+@dataclass(frozen=True)
+class End:
+    """What a pipeline reaches beyond its lake: a path that takes events over HTTP, or a table of Postgres."""
+
+    kind: Literal["http", "postgres"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
 @dataclass(frozen=True)
 class Place:
-    """Where a topic or table stands; x and y are those of its upper left corner."""
+    """Where a topic, a table or an end stands; x and y are those of its upper left corner."""
 
     name: str
-    kind: Literal["topic", "raw", "table"]
+    kind: Kind
     x: float
     y: float
 
@@ -47,17 +62,28 @@ class Flow:
 class _Passage:
     """A gap in a column that a long line runs through."""
 
-    source: Node
-    target: Node
+    source: _Stand
+    target: _Stand
     column: int
 
 
-_Item = Node | _Passage
+_Stand = Node | End
+_Item = _Stand | _Passage
+_Edge = tuple[_Stand, _Stand, Role]
 
 
-def draw_flow(lineage: Lineage) -> Flow:
+def ends_of(pipeline: Pipeline) -> tuple[tuple[End, Topic] | tuple[TableName, End], ...]:
+    """Gives back what feeds a pipeline's topics over HTTP, and what its tables are published to, as from and to."""
+    topics = {stream.name: Topic(stream.topic) for stream in pipeline.streams}
+    receivers = pipeline.http.receivers if pipeline.http else ()
+    sources = [(End("http", f"{each.method} {each.path}"), topics[each.stream]) for each in receivers]
+    return (*sources, *((each.source, End("postgres", each.name)) for each in pipeline.serving.postgres))
+
+
+def draw_flow(lineage: Lineage, *, ends: Sequence[tuple[_Stand, _Stand]] = ()) -> Flow:
     """Gives back the picture of a pipeline: every line runs to the right, and nothing stands on anything else."""
-    edges = [(read.node, table.table, read.role) for table in lineage.tables for read in table.inputs]
+    edges: list[_Edge] = [(read.node, table.table, read.role) for table in lineage.tables for read in table.inputs]
+    edges += [(source, target, "drives") for source, target in ends]
     columns = _columns_of(lineage, edges)
     chains = {(source, target): _chain(source, target, columns) for source, target, _ in edges}
     grid = _fill_columns(columns, chains.values())
@@ -77,26 +103,31 @@ def draw_flow(lineage: Lineage) -> Flow:
     )
 
 
-def _kind(lineage: Lineage, node: Node) -> Literal["topic", "raw", "table"]:
+def _kind(lineage: Lineage, node: _Stand) -> Kind:
+    if isinstance(node, End):
+        return node.kind
     table = lineage.table(node)
     return "topic" if table is None else "raw" if table.made_by == "stream" else "table"
 
 
-def _columns_of(lineage: Lineage, edges: Sequence[tuple[Node, Node, Role]]) -> dict[Node, int]:
+def _columns_of(lineage: Lineage, edges: Sequence[_Edge]) -> dict[_Stand, int]:
     """Gives back the column of each node: one after the last of its inputs."""
-    columns: dict[Node, int] = {source: 0 for source, _, _ in edges if isinstance(source, Topic)}
+    columns: dict[_Stand, int] = {source: 0 for source, _, _ in edges if isinstance(source, End)}
+    first = int(bool(columns))
+    columns |= {source: first for source, _, _ in edges if isinstance(source, Topic)}
     for table in lineage.tables:  # each after those that it reads
         before = [columns[read.node] for read in table.inputs if read.node in columns]
-        columns[table.table] = max(before, default=0) + 1
+        columns[table.table] = max(before, default=first) + 1
+    columns |= {target: columns[source] + 1 for source, target, _ in edges if isinstance(target, End)}
     return columns
 
 
-def _chain(source: Node, target: Node, columns: Mapping[Node, int]) -> list[_Item]:
+def _chain(source: _Stand, target: _Stand, columns: Mapping[_Stand, int]) -> list[_Item]:
     passages = [_Passage(source, target, column) for column in range(columns[source] + 1, columns[target])]
     return [source, *passages, target]
 
 
-def _fill_columns(columns: Mapping[Node, int], chains: Iterable[Sequence[_Item]]) -> list[list[_Item]]:
+def _fill_columns(columns: Mapping[_Stand, int], chains: Iterable[Sequence[_Item]]) -> list[list[_Item]]:
     grid: list[list[_Item]] = [[] for _ in range(max(columns.values(), default=-1) + 1)]
     for node, column in columns.items():
         grid[column].append(node)
@@ -181,7 +212,7 @@ def _spread(column: Sequence[_Item], wishes: Sequence[float]) -> list[float]:
 
 
 def _points(
-    chain: Sequence[_Item], nodes: Mapping[Node, tuple[float, float]], tops: Mapping[_Item, float], lowest: float
+    chain: Sequence[_Item], nodes: Mapping[_Stand, tuple[float, float]], tops: Mapping[_Item, float], lowest: float
 ) -> Iterable[tuple[float, float]]:
     """Gives the points of a line: out of the right side, through the middle of each passage, into the left side."""
     source, *passages, target = chain

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from headrace.errors import HeadraceError
 from headrace.services.status import ServiceStatus
 from headrace.serving.figures import PipelineStatus
-from headrace.serving.flow import Flow, draw_flow
+from headrace.serving.flow import Flow, draw_flow, ends_of
 from headrace.spec.layers import LayerTable
 from headrace.spec.lineage import Lineage, TableLineage, trace_lineage
 from headrace.spec.pipeline import Pipeline, Stream, TableName
@@ -58,7 +58,7 @@ class Room:
 
     @cached_property
     def flows(self) -> Mapping[str, Flow]:
-        return {name: draw_flow(lineage) for name, lineage in self.lineages.items()}
+        return {each.name: draw_flow(self.lineages[each.name], ends=ends_of(each)) for each in self.pipelines}
 
     @cached_property
     def tables(self) -> Mapping[str, ShownTable]:

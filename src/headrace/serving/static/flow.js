@@ -39,8 +39,8 @@ function path(points) {
 }
 
 function drawNode(place, size) {
-  const topic = place.kind === "topic";
-  const title = topic ? place.name.replace(/^topic /, "") : place.name.split(".").pop();
+  const table = place.kind === "raw" || place.kind === "table";
+  const title = table ? place.name.split(".").pop() : place.name.replace(/^(topic|http) /, "");
   const [rows, lag] = [39, 55].map((y) => draw("text", { x: 14, y, class: "figures" }));
   const [speed, bad] = [39, 55].map((y) => draw("text", { x: size.width - 10, y, class: `figures right${y === 55 ? " bad" : ""}` }));
   const name = draw("text", { x: 14, y: 20, class: "name" }, title);
@@ -49,12 +49,17 @@ function drawNode(place, size) {
   const label = draw("title", {}, place.name);
   const body = [label, box, stripe, name, rows, speed, lag, bad];
   const attributes = { transform: `translate(${place.x} ${place.y})`, class: `node ${place.kind}`, "data-name": place.name };
-  const root = topic ? draw("g", attributes, ...body) : draw("a", { ...attributes, href: `/tables/${encodeURIComponent(place.name)}` }, ...body);
+  const root = table ? draw("a", { ...attributes, href: `/tables/${encodeURIComponent(place.name)}` }, ...body) : draw("g", attributes, ...body);
 
   function update(figures) {
     root.dataset.state = figures.state ?? "never";
     const never = figures.state === "never";
-    if (topic) {
+    if (place.kind === "http") {
+      say(rows, "events over HTTP");
+    } else if (place.kind === "postgres") {
+      say(rows, never ? "nothing to tell" : `${short(figures.rows)} rows`);
+      say(lag, never ? "" : `${span(figures.freshness_seconds)} ago`);
+    } else if (place.kind === "topic") {
       say(rows, known(figures.rows) ? `${short(figures.rows)} messages` : "Kafka is off");
       say(lag, known(figures.lag) ? `${short(figures.lag)} to land` : "");
     } else {

@@ -7,7 +7,7 @@ const FIGURES = ["rows", "rows/s", "lag", "freshness", "batch", "bad", "commit"]
 export function makeList(pipeline) {
   const rows = new Map();
   const body = make("tbody");
-  for (const place of pipeline.places.filter((each) => each.kind !== "topic")) {
+  for (const place of pipeline.places.filter((each) => each.kind === "raw" || each.kind === "table")) {
     const cells = FIGURES.map((name) => make("td", { class: "number", "data-label": name }));
     const link = make("a", { href: `/tables/${encodeURIComponent(place.name)}` }, place.name);
     rows.set(place.name, cells);

@@ -40,7 +40,7 @@ async function listExamples() {
   const flow = await fetchJson("/api/flow");
   for (const pipeline of flow.pipelines) {
     const queries = pipeline.queries.map((query) => make("option", { value: query.sql }, query.about));
-    const tables = pipeline.places.filter((each) => each.kind !== "topic").map((each) => make("option", { value: `SELECT *\nFROM ${each.name}\nLIMIT 100` }, each.name));
+    const tables = pipeline.places.filter((each) => each.kind === "raw" || each.kind === "table").map((each) => make("option", { value: `SELECT *\nFROM ${each.name}\nLIMIT 100` }, each.name));
     examples.append(make("optgroup", { label: pipeline.name }, queries, tables));
   }
 }
