@@ -39,7 +39,7 @@ def demo(
         if leave or not out.is_terminal:
             return
         with (
-            generators(session, report=board.report),
+            generators(session),
             live_board(out, title=f"{loaded.name}, live") as live,
             stop_on_signals() as stop,
         ):

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from headrace.errors import SpecError
-from headrace.sources.acknowledged import AcknowledgedProducer, NotAcknowledgedError
+from headrace.sources.acknowledged import WAIT_SECONDS, AcknowledgedProducer, NotAcknowledgedError
 from headrace.sources.encode import encoder_of
 from headrace.spec.modules import load_module
 from headrace.spec.pipeline import HttpSource, Pipeline, Receiver, Stream
@@ -43,11 +43,14 @@ class Health(BaseModel):
     status: str
 
 
-def receiving_app(pipeline: Pipeline, *, bootstrap_servers: str) -> FastAPI:
-    """Gives back the application; its producer lives as long as it does. The topics must be there."""
+def receiving_app(pipeline: Pipeline, *, bootstrap_servers: str, wait_seconds: float = WAIT_SECONDS) -> FastAPI:
+    """Gives back the application; its producer lives as long as it does. The topics must be there.
+
+    A request hears after `wait_seconds` at the latest that Kafka is away.
+    """
     source = pipeline.http
     assert source is not None
-    producer = AcknowledgedProducer(bootstrap_servers)
+    producer = AcknowledgedProducer(bootstrap_servers, wait_seconds=wait_seconds)
 
     @asynccontextmanager
     async def live(app: FastAPI) -> AsyncIterator[None]:
