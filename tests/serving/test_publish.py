@@ -13,7 +13,7 @@ import pytest
 
 from headrace.errors import PublishError, UnavailableError
 from headrace.runs.building import build, open_lake
-from headrace.runs.inspection import list_layer_tables
+from headrace.runs.figures import list_layer_tables
 from headrace.serving.publish import Published, publish
 from headrace.spec.pipeline import Pipeline
 from tests.lake import Lake
