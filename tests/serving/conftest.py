@@ -1,4 +1,4 @@
-"""What the tests of serving share: a lake, an application on it, and one Postgres for all of them."""
+"""What the tests of serving share: a lake, and an application on it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from headrace.services.postgres import start_postgres, stop_postgres
 from headrace.serving.app import make_app
 from headrace.serving.guard import Lock
 from headrace.serving.pages import load_pages
-from headrace.settings import Settings, load_settings
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import PAGES, empty
 
@@ -34,22 +32,11 @@ def client(shop: ShopLake) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.fixture(scope="session")
-def postgres_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """The settings of the Postgres that all tests of serving share, started."""
-    environ = {"HEADRACE_POSTGRES_PASSWORD": "only for tests"}
-    settings = load_settings(flags={}, environ=environ, folder=tmp_path_factory.mktemp("postgres"))
-    start_postgres(settings, detached=False, report=lambda sentence: None)
-    yield settings
-    stop_postgres(settings)
-
-
 @pytest.fixture
-def dsn(postgres_home: Settings) -> str:
-    """The connection string of a Postgres whose weather is empty."""
-    found = start_postgres(postgres_home, detached=False, report=lambda sentence: None).dsn
-    empty(found)
-    return found
+def dsn(database: str) -> str:
+    """The connection string of a database whose weather is empty."""
+    empty(database)
+    return database
 
 
 @pytest.fixture

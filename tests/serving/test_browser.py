@@ -10,12 +10,12 @@ import pytest
 from fastapi import FastAPI
 from playwright.sync_api import Browser, expect
 
-from headrace.services.postgres import running_postgres, start_postgres
-from headrace.settings import Settings
+from headrace.services.postgres import running_postgres, start_postgres, stop_postgres
+from headrace.settings import Settings, load_settings
 from tests.serving.browser import PHONE, Watched, find_browser, open_browser
 from tests.serving.server import Server
 from tests.serving.shop_lake import ShopLake
-from tests.serving.weather_table import publish, this_minute
+from tests.serving.weather_table import empty, publish, this_minute
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -34,6 +34,22 @@ SOON = 8_000
 def browser() -> Iterator[Browser]:
     with open_browser() as browser:
         yield browser
+
+
+@pytest.fixture(scope="module")
+def postgres_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """The settings of a Postgres of these tests' own, which one of them kills."""
+    settings = load_settings(flags={}, environ={}, folder=tmp_path_factory.mktemp("postgres"))
+    start_postgres(settings, detached=False, report=lambda sentence: None)
+    yield settings
+    stop_postgres(settings)
+
+
+@pytest.fixture
+def dsn(postgres_home: Settings) -> str:
+    found = start_postgres(postgres_home, detached=False, report=lambda sentence: None).dsn
+    empty(found)
+    return found
 
 
 @pytest.fixture

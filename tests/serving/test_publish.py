@@ -88,7 +88,7 @@ def test_minutes_are_those_of_a_batch_also_for_late_readings_and_replays(
         assert done is not None
         assert done.build_id == seed
         assert published(database) == recompute(lake)
-    status = list_layer_tables(lake.settings(), pipeline, now=START)[0]
+    status = list_layer_tables(lake.catalog, pipeline, now=START)[0]
     assert status.watermark is not None
     late = sum(row["event_time"] < status.watermark for row in lake.rows("default.weather", "event_time"))
     assert (status.late_rows, late > 100) == (late, True)
