@@ -122,7 +122,7 @@ def show_demo(console: Console, results: Results, *, settings: Settings, pipelin
         console.print(f"{count} {other}expectations hold of every row", highlight=False)
     console.print(f"\nThe tables are in {settings.warehouse}", highlight=False, soft_wrap=True)
     more = f"headrace lineage {pipeline.name}" if pipeline.tables else f"headrace commits {pipeline.name}"
-    console.print(f"Next: {more}   headrace status   headrace run {pipeline.name}", highlight=False)
+    console.print(f"Next: {more}   headrace serve   headrace run {pipeline.name}", highlight=False)
 
 
 def show_verified(console: Console, verified: Sequence[Verified], *, as_json: bool) -> None:

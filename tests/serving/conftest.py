@@ -12,9 +12,8 @@ from fastapi.testclient import TestClient
 
 from headrace.serving.app import make_app
 from headrace.serving.guard import Lock
-from headrace.serving.pages import load_pages
 from tests.serving.shop_lake import ShopLake
-from tests.serving.weather_table import PAGES, empty
+from tests.serving.weather_table import empty, weather_pages
 
 OPEN = Lock(None, local=True)
 
@@ -44,6 +43,6 @@ def make_weather_app(shop: ShopLake) -> Callable[..., FastAPI]:
     """Makes an application with weather's pages, which asks where Postgres is."""
 
     def make(conninfo: Callable[[], str | None], *, lock: Lock = OPEN) -> FastAPI:
-        return make_app(replace(shop.room, postgres=conninfo), lock, own_pages=[load_pages("weather", PAGES)])
+        return make_app(replace(shop.room, postgres=conninfo), lock, own_pages=[weather_pages()])
 
     return make

@@ -20,7 +20,7 @@ from headrace.serving.guard import Lock
 from headrace.serving.pages import OwnPages, load_pages
 from headrace.serving.room import Room
 from tests.serving.shop_lake import ShopLake
-from tests.serving.weather_table import PAGES
+from tests.serving.weather_table import weather_pages
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -182,7 +182,7 @@ def test_a_page_of_a_name_that_is_markup(client: TestClient) -> None:
 
 
 def test_the_first_page_is_the_dashboard_of_the_only_pipeline_that_runs(shop: ShopLake) -> None:
-    pages = load_pages("weather", PAGES)
+    pages = weather_pages()
 
     def first(*running: tuple[str, bool], own: OwnPages = pages) -> str:
         now = datetime.now(timezone.utc)
@@ -198,11 +198,11 @@ def test_the_first_page_is_the_dashboard_of_the_only_pipeline_that_runs(shop: Sh
     assert first(("weather", False)) == "the control room"
 
 
-def test_pages_that_can_not_be_loaded(tmp_path: Path) -> None:
+def test_pages_that_can_not_be_loaded(shop: ShopLake, tmp_path: Path) -> None:
     path = tmp_path / "pages.py"
     path.write_text("router = 1\n")
     with pytest.raises(SpecError, match=r"router is a int, not a fastapi\.APIRouter"):
-        load_pages("mine", path)
+        load_pages(shop.pipeline, path)
 
 
 def test_a_pipeline_that_can_not_be_loaded_is_shown_with_what_is_wrong(shop: ShopLake) -> None:

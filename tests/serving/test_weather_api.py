@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from headrace.serving.pages import load_pages
+from headrace.spec import copy_pipeline, load_pipeline
 from tests.serving.weather_table import publish
 
 pytestmark = pytest.mark.services
@@ -83,3 +87,13 @@ def test_connections_only_read(dsn: str, make_weather_app: Callable[..., FastAPI
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), readers.connection() as connection:
         connection.execute("DELETE FROM weather")
     readers.close()
+
+
+def test_a_copy_of_the_pipeline_has_pages_of_its_own(tmp_path: Path) -> None:
+    path = copy_pipeline("weather", target_name="mine", folder=tmp_path)
+    mine = load_pipeline("mine", environ={}, folder=tmp_path)
+    assert mine.serving.pages == path / "serving" / "pages.py"
+    pages = load_pages(mine, mine.serving.pages)
+    assert pages.home == "/mine"
+    paths = {route.path for route in pages.router.routes if isinstance(route, APIRoute)}
+    assert paths == {"/mine", "/api/mine", "/api/mine/latest"}

@@ -7,14 +7,22 @@ from datetime import datetime, timedelta, timezone
 
 import psycopg
 
+from headrace.serving.pages import OwnPages, load_pages
+from headrace.spec import load_pipeline
 from headrace.spec.folders import BUILT_IN
 
-PAGES = BUILT_IN / "weather" / "serving" / "pages.py"
-_DDL = (PAGES.parent / "weather.sql").read_bytes()
+WEATHER = load_pipeline("weather", environ={}, folder=BUILT_IN)
+_DDL = WEATHER.serving.postgres[0].ddl.encode()
 _UPSERT = """
 INSERT INTO weather VALUES (%s, %s, %s, %s, 1, %s)
 ON CONFLICT (city, window_start) DO UPDATE SET avg_temperature = excluded.avg_temperature, last_updated = excluded.last_updated
 """
+
+
+def weather_pages() -> OwnPages:
+    path = WEATHER.serving.pages
+    assert path
+    return load_pages(WEATHER, path)
 
 
 def this_minute(minutes_ago: int = 0) -> datetime:

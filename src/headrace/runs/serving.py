@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import uvicorn
 
@@ -56,8 +55,7 @@ def serve(
 
 def load_own_pages(pipelines: Sequence[Pipeline]) -> tuple[OwnPages, ...]:
     """Gives back the pages that pipelines bring along."""
-    files: list[tuple[str, Path | None]] = [(each.name, each.serving.pages) for each in pipelines]
-    return tuple(load_pages(name, path) for name, path in files if path is not None)
+    return tuple(load_pages(each, each.serving.pages) for each in pipelines if each.serving.pages is not None)
 
 
 def listen(host: str, port: int) -> socket.socket:

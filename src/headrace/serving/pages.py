@@ -1,4 +1,7 @@
-"""Pages that a pipeline brings along: a Python file with a FastAPI `router`, and static files beside it."""
+"""Pages that a pipeline brings along: a Python file with a FastAPI `router`, and static files beside it.
+
+`router` is an APIRouter, or a function that makes one for the pipeline, so that a copy of the pipeline has pages of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader
 
 from headrace.errors import SpecError, UnavailableError
 from headrace.spec.modules import load_module
+from headrace.spec.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -35,10 +39,11 @@ class OwnPages:
     home: str | None
 
 
-def load_pages(pipeline: str, path: Path) -> OwnPages:
+def load_pages(pipeline: Pipeline, path: Path) -> OwnPages:
     """Gives back the pages of a pipeline's file; one that can't be loaded is a SpecError."""
     try:
-        router = load_module(path).router
+        found = load_module(path).router
+        router = found(pipeline) if callable(found) and not isinstance(found, APIRouter) else found
         if not isinstance(router, APIRouter):
             raise TypeError(f"router is a {type(router).__name__}, not a fastapi.APIRouter")
     except Exception as error:
@@ -47,9 +52,9 @@ def load_pages(pipeline: str, path: Path) -> OwnPages:
             where=str(path),
             next_step="Fix the file; it must define router = fastapi.APIRouter() with its pages.",
         ) from error
-    home = f"/{pipeline}"
+    home = f"/{pipeline.name}"
     has_home = any(isinstance(route, APIRoute) and route.path == home for route in router.routes)
-    return OwnPages(pipeline, router, path.parent / "static", home if has_home else None)
+    return OwnPages(pipeline.name, router, path.parent / "static", home if has_home else None)
 
 
 class Readers:

@@ -10,12 +10,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
+from psycopg import sql
 from psycopg.errors import UndefinedTable
 from pydantic import BaseModel
-from typing_extensions import LiteralString
 
 from headrace.serving.pages import Readers, readers, render_page
 from headrace.serving.problems import REFUSALS
+from headrace.spec.pipeline import Pipeline
 
 CITIES = (
     *("San Francisco", "New York", "Los Angeles", "Chicago", "Houston"),
@@ -24,15 +25,15 @@ CITIES = (
 """Those that the dashboard always has a chart for; any other that has data gets one too."""
 
 _PAGE = Path(__file__).parent / "weather.html"
-_ALL = "SELECT city, window_start, avg_temperature FROM weather ORDER BY city, window_start"
-_LATEST = """
-SELECT city, window_start, avg_temperature FROM weather
-WHERE window_start >= %(since)s OR last_updated >= %(since)s
-ORDER BY city, window_start
-"""
+_ALL = sql.SQL("SELECT city, window_start, avg_temperature FROM {} ORDER BY city, window_start")
+_LATEST = sql.SQL(
+    "SELECT city, window_start, avg_temperature FROM {} WHERE window_start >= %(since)s OR last_updated >= %(since)s"
+    " ORDER BY city, window_start"
+)
+_REFUSALS: dict[int | str, dict[str, object]] = {status: REFUSALS[status] for status in (401, 421, 422, 503)}
 
-router = APIRouter(responses={status: REFUSALS[status] for status in (401, 421, 422, 503)})
 Postgres = Annotated[Readers, Depends(readers)]
+Since = Annotated[datetime, Query(description="such as 2026-01-08T14:30:00.000Z; UTC if it has no zone")]
 
 
 class Point(BaseModel):
@@ -47,24 +48,28 @@ class Weather(BaseModel):
     data: dict[str, list[Point]]
 
 
-@router.get("/weather", include_in_schema=False)
-def dashboard(request: Request) -> HTMLResponse:
-    return render_page(request, _PAGE, page="weather", cities=CITIES)
+def router(pipeline: Pipeline) -> APIRouter:
+    """Gives back the pages of this pipeline, or of a copy of it: they are called like the pipeline."""
+    pages = APIRouter(responses=_REFUSALS)
+    name = pipeline.name
+    table = sql.Identifier(pipeline.serving.postgres[0].name)
+
+    @pages.get(f"/{name}", include_in_schema=False)
+    def dashboard(request: Request) -> HTMLResponse:
+        return render_page(request, _PAGE, page=name, cities=CITIES)
+
+    @pages.get(f"/api/{name}", summary="All averages, by city")
+    def weather(postgres: Postgres) -> Weather:
+        return _ask(postgres, _ALL.format(table), {})
+
+    @pages.get(f"/api/{name}/latest", summary="Averages of minutes that began, or changed, since a moment")
+    def latest(postgres: Postgres, since: Since) -> Weather:
+        return _ask(postgres, _LATEST.format(table), {"since": _in_utc(since)})
+
+    return pages
 
 
-@router.get("/api/weather", summary="All averages, by city")
-def weather(postgres: Postgres) -> Weather:
-    return _ask(postgres, _ALL, {})
-
-
-@router.get("/api/weather/latest", summary="Averages of minutes that began, or changed, since a moment")
-def latest(
-    postgres: Postgres, since: Annotated[datetime, Query(description="such as 2026-01-08T14:30:00.000Z; UTC if it has no zone")]
-) -> Weather:
-    return _ask(postgres, _LATEST, {"since": _in_utc(since)})
-
-
-def _ask(postgres: Readers, query: LiteralString, values: Mapping[str, object]) -> Weather:
+def _ask(postgres: Readers, query: sql.Composed, values: Mapping[str, object]) -> Weather:
     """Gives back the averages that a query finds; before the first is published there is no table, and there are none."""
     try:
         with postgres.connection() as connection:

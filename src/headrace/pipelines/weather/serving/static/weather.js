@@ -36,7 +36,7 @@ function showStats() {
 
 JSON.parse(charts.dataset.cities).forEach(cardOf);
 poll(
-  () => (series.since ? `/api/weather/latest?since=${encodeURIComponent(series.since)}` : "/api/weather"),
+  () => (series.since ? `${charts.dataset.api}/latest?since=${encodeURIComponent(series.since)}` : charts.dataset.api),
   ({ cities, data }) => {
     const changed = series.add(data);
     for (const city of cities) if (changed.has(city)) cardOf(city)?.show(series.points(city));
