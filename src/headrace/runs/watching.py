@@ -11,7 +11,7 @@ from threading import Event, Lock, Thread
 from confluent_kafka.admin import AdminClient
 from sqlalchemy.exc import SQLAlchemyError
 
-from headrace.errors import HeadraceError, RetryableError, UnavailableError
+from headrace.errors import HeadraceError, UnavailableError
 from headrace.runs.figures import Bounds, read_bounds, read_figures
 from headrace.services.kafka import find_servers
 from headrace.services.postgres import find_postgres
@@ -123,7 +123,7 @@ class TopicEnds:
             try:
                 servers = find_servers(self._settings)
                 self._found = (time.monotonic(), read_bounds(self._admin(servers), self._pipelines)) if servers else None
-            except RetryableError:
+            except Exception:  # whatever it is, the next look may do better, and a thread that ended would never look again
                 self._found = None
             self._closed.wait(_ENDS_EVERY_SECONDS)
 

@@ -53,7 +53,9 @@ def make_pages(room: Room, lock: Lock, *, templates: Environment, own_pages: Seq
         return page("sql")
 
     @router.get("/login")
-    def ask_for_token(go: Annotated[str, Query(alias="next")] = "/") -> HTMLResponse:
+    def ask_for_token(go: Annotated[str, Query(alias="next")] = "/") -> Response:
+        if lock.token is None:
+            return RedirectResponse(local_path(go), status_code=303)
         return page("login", go=local_path(go), wrong=False)
 
     @router.post("/login")
