@@ -14,10 +14,10 @@ export function makeResultChart(answer) {
   const each = choice("one for each", [{ name: "" }, ...words], words.find((column) => column !== across.chosen()) ?? { name: "" });
   const redraw = () => drawChart(chart, traces(answer, across.chosen(), up.chosen(), each.chosen()), {
     showlegend: Boolean(each.chosen().name),
-    legend: { orientation: "h" },
+    legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom" },
     xaxis: { type: isTime(across.chosen()) ? "date" : across.chosen().number ? "linear" : "category", title: { text: plain(across.chosen().name) } },
     yaxis: { title: { text: plain(up.chosen().name) } },
-    margin: { l: 60, r: 12, t: 8, b: 48 },
+    margin: { l: 60, r: 12, t: 28, b: 48 },
   });
   for (const select of [across, up, each]) select.root.addEventListener("change", redraw);
   requestAnimationFrame(redraw);
