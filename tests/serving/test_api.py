@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from headrace.errors import QueryError, SpecError
+from headrace.errors import QueryError, SpecError, UnavailableError
 from headrace.runs.figures import read_now
 from headrace.serving.app import make_app
-from headrace.serving.asking import ask
+from headrace.serving.asking import Desk
 from headrace.serving.figures import PipelineStatus
 from headrace.serving.guard import Lock
 from headrace.serving.pages import OwnPages, load_pages
@@ -139,6 +141,7 @@ def test_a_query_that_can_not_be_answered(client: TestClient, sql: str, says: st
 
 
 def test_a_query_is_bounded(shop: ShopLake) -> None:
+    ask = Desk().ask
     found = ask(shop.catalog, "SELECT * FROM range(5000)", most_rows=10)
     assert (len(found.rows), found.truncated) == (10, True)
     assert not ask(shop.catalog, "SELECT * FROM range(10)", most_rows=10).truncated
@@ -148,6 +151,18 @@ def test_a_query_is_bounded(shop: ShopLake) -> None:
             "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3",
             most_seconds=0.2,
         )
+
+
+def test_queries_wait_for_a_seat(shop: ShopLake) -> None:
+    desk = Desk(seats=1)
+    with ThreadPoolExecutor(2) as pool:
+        slow = "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3"
+        first = pool.submit(desk.ask, shop.catalog, slow, most_seconds=4)
+        time.sleep(0.5)
+        with pytest.raises(UnavailableError, match="other queries are running"):
+            desk.ask(shop.catalog, "SELECT 1")
+        assert isinstance(first.exception(), QueryError)
+    assert desk.ask(shop.catalog, "SELECT 1 AS one").rows == ((1,),)
 
 
 def test_metrics(shop: ShopLake, client: TestClient) -> None:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.errors import NotFoundError
-from headrace.serving.asking import ask
+from headrace.serving.asking import Desk
 from headrace.serving.figures import PipelineStatus, StreamStatus, TableStatus
 from headrace.serving.flow import NODE_HEIGHT, NODE_WIDTH
 from headrace.serving.problems import REFUSALS
@@ -29,6 +29,7 @@ class Question(BaseModel):
 def make_api(room: Room, *, started: str) -> APIRouter:
     """Gives back the routes below /api; `started` tells a page that the server is another one than before."""
     router = APIRouter(prefix="/api", responses=REFUSALS)
+    desk = Desk()
 
     @router.get("/flow", summary="Each pipeline as a picture")
     def flow() -> dict[str, object]:
@@ -79,7 +80,7 @@ def make_api(room: Room, *, started: str) -> APIRouter:
 
     @router.post("/query", summary="The answer to one SELECT, bounded in rows and time")
     def query(question: Question) -> dict[str, object]:
-        return ask(room.catalog(), question.sql).to_json()
+        return desk.ask(room.catalog(), question.sql).to_json()
 
     return router
 

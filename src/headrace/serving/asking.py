@@ -18,9 +18,9 @@ from headrace.serving.values import as_text, is_number
 MOST_ROWS = 1_000
 MOST_SECONDS = 20.0
 _AT_ONCE = 2
+_PATIENCE_SECONDS = 1.0
 _MEMORY = "1GB"
 _EXACT = 2**53
-_seats = BoundedSemaphore(_AT_ONCE)
 
 Cell = str | int | float | bool | None
 
@@ -43,18 +43,24 @@ class Answer:
         }
 
 
-def ask(catalog: Catalog, sql: str, *, most_rows: int = MOST_ROWS, most_seconds: float = MOST_SECONDS) -> Answer:
-    """Gives back the answer to one SELECT; what can't be answered is a QueryError in plain words."""
-    if not sql.strip():
-        raise QueryError("there is no query", next_step="Write a SELECT, then run it.")
-    if not _seats.acquire(timeout=1.0):
-        raise UnavailableError(f"{_AT_ONCE} queries are running already", next_step="Wait until one of them is done.")
-    started = time.monotonic()
-    try:
-        found = run_query(catalog, sql, bound=Bound(rows=most_rows + 1, seconds=most_seconds, memory=_MEMORY))
-    finally:
-        _seats.release()
-    return make_answer(found, most_rows=most_rows, seconds=time.monotonic() - started)
+class Desk:
+    """Where questions are answered, a few at once: whoever comes when all seats are taken is asked to wait."""
+
+    def __init__(self, *, seats: int = _AT_ONCE) -> None:
+        self._seats = BoundedSemaphore(seats)
+
+    def ask(self, catalog: Catalog, sql: str, *, most_rows: int = MOST_ROWS, most_seconds: float = MOST_SECONDS) -> Answer:
+        """Gives back the answer to one SELECT; what can't be answered is a QueryError in plain words."""
+        if not sql.strip():
+            raise QueryError("there is no query", next_step="Write a SELECT, then run it.")
+        if not self._seats.acquire(timeout=_PATIENCE_SECONDS):
+            raise UnavailableError("other queries are running already", next_step="Wait until one of them is done.")
+        started = time.monotonic()
+        try:
+            found = run_query(catalog, sql, bound=Bound(rows=most_rows + 1, seconds=most_seconds, memory=_MEMORY))
+        finally:
+            self._seats.release()
+        return make_answer(found, most_rows=most_rows, seconds=time.monotonic() - started)
 
 
 def make_answer(found: pa.Table, *, most_rows: int, seconds: float = 0.0) -> Answer:

@@ -28,7 +28,7 @@ export function makeCard(city) {
     root.dataset.points = points.length;
     root.dataset.newest = time;
     const line = { type: "scatter", mode: points.length < 60 ? "lines+markers" : "lines", x: points.map(([at]) => at), y: points.map(([, value]) => value), line: { width: 1.75 }, marker: { size: 4 }, hovertemplate: "%{x|%H:%M} UTC  %{y:.1f} °F<extra></extra>" };
-    drawChart(plot, [line], { xaxis: { type: "date", nticks: 5, tickformat: "%H:%M" }, yaxis: { nticks: 5 }, margin: { l: 34, r: 8, t: 6, b: 26 } });
+    drawChart(plot, [line], { xaxis: { type: "date", nticks: 5, tickformat: "%H:%M" }, yaxis: { nticks: 5 }, hovermode: "x", margin: { l: 34, r: 8, t: 6, b: 26 } });
   }
 
   tell("", true);
