@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fastapi import WebSocket, WebSocketDisconnect
 from fastapi.testclient import TestClient
 
 from headrace.errors import SettingsError
@@ -39,6 +40,21 @@ def test_without_the_token(locked: TestClient, path: str) -> None:
 def test_with_the_token(locked: TestClient) -> None:
     assert locked.get("/api/figures", headers={"Authorization": f"Bearer {SECRET}"}).status_code == 200
     assert locked.get("/health").json() == {"status": "healthy"}, "that it lives is no secret"
+
+
+def test_web_sockets_of_pages_need_the_token_too(shop: ShopLake) -> None:
+    app = make_app(shop.room, Lock(SECRET, local=False))
+
+    @app.websocket("/live")
+    async def live(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.send_text("hello")
+
+    client = TestClient(app)
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect("/live"):
+        pass
+    with client.websocket_connect("/live", headers={"Authorization": f"Bearer {SECRET}"}) as socket:
+        assert socket.receive_text() == "hello"
 
 
 def test_a_login(locked: TestClient) -> None:

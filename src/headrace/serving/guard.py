@@ -23,6 +23,7 @@ _SHORTEST = 16
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _OPEN = frozenset({"/health", "/login"})
 _OPEN_FOLDER = "/static/"
+_NOT_ALLOWED = 1008  # of a web socket: policy violation
 
 # Scripts and styles are files of ours and nothing else, also for plotly: see templates/plotly.html.
 POLICY = "; ".join(
@@ -113,7 +114,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._pass_other(scope, receive, send)
             return
 
         async def send_guarded(message: Message) -> None:
@@ -126,6 +127,14 @@ class Guard:
 
         refused = self._refuse(scope)
         await (refused or self._app)(scope, receive, send_guarded)
+
+    async def _pass_other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Lets the server's own messages through, and of web sockets, which pages may have, those that may look."""
+        headers = Headers(scope=scope) if scope["type"] == "websocket" else None
+        if headers is None or (self._lock.answers(headers.get("host", "")) and self._lock.opens(headers)):
+            await self._app(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": _NOT_ALLOWED})
 
     def _refuse(self, scope: Scope) -> Response | None:
         headers, path = Headers(scope=scope), str(scope["path"])
