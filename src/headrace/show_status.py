@@ -106,7 +106,8 @@ def _show_published(console: Console, published: Sequence[PublishedStatus]) -> N
     for each in published:
         rows = "" if each.rows is None else f"{each.rows:,}"
         age = short_seconds(each.freshness_seconds)
-        table.add_row(each.table, each.source, rows, age, str(each.build_id), _moment(each.last_published))
+        when = _moment(each.last_published) if each.last_published else "not known"
+        table.add_row(each.table, each.source, rows, age, str(each.build_id), when)
     console.print(table)
 
 
