@@ -75,9 +75,7 @@ class Readers:
             with self._current().connection(timeout=_WAIT_SECONDS) as connection:
                 yield connection
         except (OperationalError, PoolTimeout) as error:
-            raise UnavailableError(
-                "Postgres does not answer", where="the results in Postgres", next_step="It is asked again; see headrace status."
-            ) from error
+            raise UnavailableError("Postgres does not answer", next_step="It is asked again; see headrace status.") from error
 
     def close(self) -> None:
         with self._lock:
@@ -93,7 +91,6 @@ class Readers:
         if conninfo is None:
             raise UnavailableError(
                 "Postgres does not run",
-                where="the results in Postgres",
                 next_step="Start it with the pipeline, or: headrace up",
             )
         with self._lock:

@@ -59,9 +59,18 @@ function showServices(services) {
   if (place.textContent !== parts.map((each) => each.textContent).join("")) place.replaceChildren(...parts);
 }
 
+/** Puts pipelines that run before those that have only landed something, and those before the others. */
+function arrange(pipelines) {
+  const rank = (each) => (each.running ? 0 : Object.values(each.nodes).some((node) => node.state !== "never") ? 1 : 2);
+  const order = [...pipelines].sort((one, other) => rank(one) - rank(other)).map((each) => each.name);
+  const sections = order.map((name) => shown.find((each) => each.name === name)).filter(Boolean).map((each) => each.root);
+  if (sections.some((section, index) => room.children[index] !== section)) room.prepend(...sections);
+}
+
 poll("/api/figures", async (figures) => {
   if (figures.started !== started) await build();
   showServices(figures.services);
   for (const pipeline of figures.pipelines) shown.find((each) => each.name === pipeline.name)?.update(pipeline);
+  arrange(figures.pipelines);
   room.dataset.stale = "no";
 }, () => { room.dataset.stale = "yes"; });
