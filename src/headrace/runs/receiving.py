@@ -14,7 +14,7 @@ from pathlib import Path
 import uvicorn
 
 from headrace.errors import ServiceError, SpecError
-from headrace.runs.landing import Report
+from headrace.runs.landing import Report, stop_on_signals
 from headrace.services import embedded, ports, process
 from headrace.services.embedded import START_TIMEOUT, Embedded
 from headrace.services.kafka import kafka
@@ -41,14 +41,15 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
         ensure_topics(admin_client(servers), {stream.topic: stream.partitions for stream in pipeline.streams})
         app = receiving_app(pipeline, bootstrap_servers=servers)
         report(f"Receiving on http://{ports.HOST}:{chosen}")
-        uvicorn.run(
-            app,
-            host=ports.HOST,
-            port=chosen,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=_ENDING_SECONDS,
-        )
+        with stop_on_signals():  # uvicorn raises the signal again that ended it, which must not end what comes after
+            uvicorn.run(
+                app,
+                host=ports.HOST,
+                port=chosen,
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=_ENDING_SECONDS,
+            )
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from headrace.errors import ServiceError, UnavailableError
 from headrace.services import ports, process
@@ -20,6 +21,22 @@ START_TIMEOUT = 90.0
 ATTEMPTS = 3
 
 Report = Callable[[str], None]
+S = TypeVar("S", bound="RunningService")
+
+
+@dataclass(frozen=True)
+class RunningService:
+    """A server that runs; `detached` is one that lives until `headrace down`."""
+
+    port: int
+    pid: int
+    log: Path
+    since: str
+    detached: bool
+
+    @classmethod
+    def of(cls: type[S], state: process.ServiceState) -> S:
+        return cls(state.port, state.pid, Path(state.log), state.since, state.owner is None)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.errors import ServiceError, UnavailableError
 from headrace.services import embedded, kafka_server, ports, process
-from headrace.services.embedded import START_TIMEOUT, Embedded, Report
+from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
 from headrace.services.jars import resolve_jars
 from headrace.services.java import choose_java
 from headrace.settings import Settings
@@ -24,15 +24,12 @@ ANSWER_TIMEOUT = 15.0
 
 
 @dataclass(frozen=True)
-class KafkaService:
-    """A running broker; `detached` is one that lives until `headrace down`."""
+class KafkaService(RunningService):
+    """A running broker."""
 
-    bootstrap_servers: str
-    port: int
-    pid: int
-    log: Path
-    since: str
-    detached: bool
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{ports.HOST}:{self.port}"
 
 
 @contextmanager
@@ -43,19 +40,19 @@ def kafka(settings: Settings, *, report: Report) -> Iterator[str]:
         yield settings.kafka_bootstrap_servers
         return
     with embedded.use(BROKER, settings, report=report) as state:
-        yield _as_service(state).bootstrap_servers
+        yield KafkaService.of(state).bootstrap_servers
 
 
 def running_kafka(settings: Settings) -> KafkaService | None:
     """Gives back this home's broker if its process lives and it has been ready, else None."""
     state = embedded.running(BROKER, settings)
-    return None if state is None else _as_service(state)
+    return None if state is None else KafkaService.of(state)
 
 
 def start_kafka(settings: Settings, *, detached: bool, report: Report) -> KafkaService:
     """Gives back this home's broker, started if it does not run. Detached it lives until `stop_kafka`; otherwise it
     ends with this process, or with the last one that uses it."""
-    return _as_service(embedded.start(BROKER, settings, detached=detached, report=report))
+    return KafkaService.of(embedded.start(BROKER, settings, detached=detached, report=report))
 
 
 def stop_kafka(settings: Settings, *, report: Report = lambda line: None) -> bool:
@@ -154,14 +151,3 @@ def _ask(client: AdminClient, *, timeout: float) -> str | None:
     except KafkaException:
         return None
     return str(answer.cluster_id) if answer.brokers else None
-
-
-def _as_service(state: process.ServiceState) -> KafkaService:
-    return KafkaService(
-        bootstrap_servers=f"{ports.HOST}:{state.port}",
-        port=state.port,
-        pid=state.pid,
-        log=Path(state.log),
-        since=state.since,
-        detached=state.owner is None,
-    )

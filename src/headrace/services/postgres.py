@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psycopg
@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.errors import ServiceError, SettingsError, UnavailableError
 from headrace.services import embedded, ports, postgres_server, process
-from headrace.services.embedded import START_TIMEOUT, Embedded, Report
+from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
 from headrace.settings import Settings
 
 NAME = "postgres"
@@ -23,15 +23,10 @@ ANSWER_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class PostgresService:
-    """A running Postgres; `dsn` is how to connect to it, and has its password. `detached` lives until `headrace down`."""
+class PostgresService(RunningService):
+    """A running Postgres; `dsn` is how to connect to it, and has its password."""
 
-    dsn: str = field(repr=False)
-    port: int
-    pid: int
-    log: Path
-    since: str
-    detached: bool
+    dsn: str = field(default="", repr=False)
 
 
 @contextmanager
@@ -188,11 +183,4 @@ def _dsn(settings: Settings, state: process.ServiceState) -> str:
 
 
 def _as_service(settings: Settings, state: process.ServiceState) -> PostgresService:
-    return PostgresService(
-        dsn=_dsn(settings, state),
-        port=state.port,
-        pid=state.pid,
-        log=Path(state.log),
-        since=state.since,
-        detached=state.owner is None,
-    )
+    return replace(PostgresService.of(state), dsn=_dsn(settings, state))
