@@ -9,7 +9,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import uvicorn
 
@@ -64,31 +63,20 @@ def receiving(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iter
 
 
 def _server_of(pipeline: Pipeline) -> Embedded:
-    title = f"{pipeline.name}'s receiver"
+    name, title = f"{RECEIVER}{pipeline.name}", f"{pipeline.name}'s receiver"
 
     def launch(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
         usual = _source_of(pipeline).port
         port = embedded.choose_port(title, "", settings, usual=usual, last=None, report=report)
-        started = process.start(
-            settings.home,
-            process.Launch(
-                name=f"{RECEIVER}{pipeline.name}",
-                command=(sys.executable, "-m", "headrace.cli", "receive", pipeline.name, "--port", str(port)),
-                folder=Path.cwd(),
-                environ=os.environ,
-                port=port,
-            ),
-            detached=detached,
+        command = (sys.executable, "-m", "headrace.cli", "receive", pipeline.name, "--port", str(port))
+        start = process.Launch(name=name, command=command, folder=settings.folder, environ=os.environ, port=port)
+        state = embedded.launch_until_ready(
+            settings, start, detached=detached, wait=lambda state: _wait_until_ready(state, title)
         )
-        try:
-            _wait_until_ready(started, title)
-        except BaseException:
-            process.stop(settings.home, started.name, grace=2.0)
-            raise
         report(f"{title} is ready on http://{ports.HOST}:{port}")
-        return process.mark_ready(settings.home, started)
+        return state
 
-    return Embedded(f"{RECEIVER}{pipeline.name}", title, launch, answers=lambda settings, state: _answers(state.port))
+    return Embedded(name, title, launch, answers=lambda settings, state: _answers(state.port))
 
 
 def _wait_until_ready(state: process.ServiceState, title: str) -> None:

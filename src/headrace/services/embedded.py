@@ -6,7 +6,8 @@ lives until `headrace down`. After a crash it comes back on the same data, and o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from headrace.settings import Settings
 
 START_TIMEOUT = 90.0
 ATTEMPTS = 3
+_PAUSE = 0.3
 
 Report = Callable[[str], None]
 S = TypeVar("S", bound="RunningService")
@@ -88,6 +90,35 @@ def stop(server: Embedded, settings: Settings, *, report: Report) -> bool:
     """Gives back whether a server was running; it is stopped, whoever uses it."""
     with _start_lock(server, settings, report=report):
         return process.stop(settings.home, server.name)
+
+
+def launch_until_ready(
+    settings: Settings,
+    launch: process.Launch,
+    *,
+    detached: bool,
+    wait: Callable[[process.ServiceState], None],
+) -> process.ServiceState:
+    """Gives back the state of a process that was started and waited for; one that does not get ready is stopped."""
+    state = process.start(settings.home, launch, detached=detached)
+    try:
+        wait(state)
+    except BaseException:
+        process.stop(settings.home, launch.name, grace=2.0)
+        raise
+    return process.mark_ready(settings.home, state)
+
+
+def try_again(start: Callable[[], process.ServiceState], *, passing: Sequence[str]) -> process.ServiceState:
+    """Gives back what `start` gives back; an error that says one of these things passes, and is tried again."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return start()
+        except ServiceError as error:
+            if not any(reason in error.what for reason in passing):
+                raise
+            time.sleep(_PAUSE)
+    return start()
 
 
 def choose_port(title: str, setting: str, settings: Settings, *, usual: int, last: int | None, report: Report) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headrace.errors import ServiceError, UnavailableError
+from headrace.errors import UnavailableError
 from headrace.services import embedded, kafka_server, ports, process
 from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
 from headrace.services.jars import resolve_jars
@@ -64,36 +64,28 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     folder = settings.home / "kafka"
     folder.mkdir(parents=True, exist_ok=True)
     kafka_server.check_space(settings.home)
-    port = _choose_port(settings, report=report)
     java = choose_java(os.environ, cache=settings.home / "java")
     server = kafka_server.Server(folder=folder, java=java.program, jars=resolve_jars(NAME, report=report))
     report("Kafka is starting")
     began = time.monotonic()
     kafka_server.format_storage(server)
-    for attempt in range(1, embedded.ATTEMPTS + 1):
+
+    def start() -> process.ServiceState:
+        port = _choose_port(settings, report=report)
         kafka_server.write_properties(server, port=port, controller_port=ports.find_free_port())
-        launch = process.Launch(
-            name=NAME,
-            command=server.command("kafka.Kafka", "server.properties"),
-            folder=folder,
-            environ=os.environ,
-            port=port,
+        command = server.command("kafka.Kafka", "server.properties")
+        launch = process.Launch(name=NAME, command=command, folder=folder, environ=os.environ, port=port)
+        cluster = kafka_server.read_cluster_id(folder)
+        return embedded.launch_until_ready(
+            settings,
+            launch,
+            detached=detached,
+            wait=lambda state: _wait_until_ready(state, cluster=cluster, home=settings.home),
         )
-        state = process.start(settings.home, launch, detached=detached)
-        try:
-            _wait_until_ready(state, cluster=kafka_server.read_cluster_id(folder), home=settings.home)
-        except ServiceError as error:
-            process.stop(settings.home, NAME, grace=2.0)
-            if kafka_server.PORT_TAKEN not in error.what or attempt == embedded.ATTEMPTS:
-                raise
-            port = _choose_port(settings, report=report)
-        except BaseException:
-            process.stop(settings.home, NAME, grace=2.0)
-            raise
-        else:
-            break
-    report(f"Kafka is ready on {ports.HOST}:{port} ({time.monotonic() - began:.1f} s)")
-    return process.mark_ready(settings.home, state)
+
+    state = embedded.try_again(start, passing=[kafka_server.PORT_TAKEN])
+    report(f"Kafka is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
+    return state
 
 
 def _choose_port(settings: Settings, *, report: Report) -> int:
