@@ -16,6 +16,7 @@ from headrace.runs.building import build, open_lake
 from headrace.runs.figures import list_layer_tables
 from headrace.serving.publish import Published, publish
 from headrace.spec.pipeline import Pipeline
+from tests.folders import write_files
 from tests.lake import Lake
 from tests.topics import make_topic, produce
 from tests.weather import START, minutes_of, published, readings, recompute
@@ -31,7 +32,7 @@ name: items
 about: things that come, change and go
 namespace: shelf
 streams:
-  events: {topic: TOPIC, format: json, schema: schemas/event.sql, table: shelf.events}
+  events: {topic: items, format: json, schema: schemas/event.sql, table: shelf.events}
 serving:
   postgres:
     items: {from: shelf.current, ddl: serving/items.sql}
@@ -116,12 +117,9 @@ def test_minutes_are_those_of_a_batch_also_for_late_readings_and_replays(
 
 @pytest.fixture
 def items(lake: Lake) -> Pipeline:
-    folder = lake.folder / "pipelines" / "items"
-    for name, text in ITEMS.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text.replace("TOPIC", lake.topic), encoding="utf-8")
+    write_files(lake.folder / "pipelines" / "items", ITEMS)
     make_topic(lake.servers, lake.topic)
-    return lake.pipeline("items")
+    return with_topic(lake.pipeline("items"), lake.topic)
 
 
 def event(n: int, key: str, *, gone: bool = False, note: str | None = "new", price: str = "1.10") -> bytes:

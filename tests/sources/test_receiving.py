@@ -22,6 +22,7 @@ from schemathesis.core.result import Ok
 from headrace.sources.receiving import receiving_app
 from headrace.spec import load_pipeline
 from headrace.spec.pipeline import Pipeline
+from tests.folders import write_files
 from tests.topics import make_topic
 
 pytestmark = pytest.mark.services
@@ -33,7 +34,7 @@ about: a test
 sources:
   http: {file: sources/take.py, port: 9000}
 streams:
-  events: {topic: TOPIC, format: json, schema: schemas/event.sql, table: raw.events, max_record_bytes: 200}
+  events: {topic: own-receiver, format: json, schema: schemas/event.sql, table: raw.events, max_record_bytes: 200}
 """,
     "schemas/event.sql": "name STRING, number BIGINT",
     "sources/take.py": """\
@@ -162,10 +163,7 @@ def test_while_kafka_is_away_nothing_is_acknowledged(weather: Pipeline) -> None:
 
 
 def test_any_pipeline_can_receive(tmp_path: Path, broker: str) -> None:
-    folder = tmp_path / "pipelines" / "mine"
-    for name, text in OWN.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text.replace("TOPIC", "own-receiver"), encoding="utf-8")
+    write_files(tmp_path / "pipelines" / "mine", OWN)
     pipeline = load_pipeline("mine", environ={}, folder=tmp_path)
     make_topic(broker, "own-receiver")
     with TestClient(receiving_app(pipeline, bootstrap_servers=broker), raise_server_exceptions=False) as client:

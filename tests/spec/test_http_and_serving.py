@@ -8,6 +8,7 @@ import pytest
 
 from headrace.spec import Check, check_pipeline
 from headrace.spec.pipeline import Receiver, TableName
+from tests.folders import write_files
 
 FILES = {
     "pipeline.yml": """\
@@ -147,11 +148,7 @@ MISTAKES: dict[str, tuple[str, str, str, str, str, str]] = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "pipelines" / "mine"
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
+    return write_files(tmp_path / "pipelines" / "mine", FILES)
 
 
 def check(folder: Path) -> Check:

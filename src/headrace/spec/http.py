@@ -10,6 +10,7 @@ from typing import get_args
 
 from headrace.spec.document import Section, Value, read_text
 from headrace.spec.files import Files
+from headrace.spec.functions import find_decorated
 from headrace.spec.pipeline import HttpSource, Method, Receiver, Stream
 from headrace.spec.problems import Place, Problems, suggest
 
@@ -81,27 +82,21 @@ def _read_receivers(path: Path, *, place: Place, streams: Sequence[Stream]) -> t
     return tuple(found)
 
 
-def _calls(module: ast.Module, *, place: Place) -> Iterator[tuple[ast.FunctionDef, ast.Call]]:
-    for statement in module.body:
-        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        for decorator in statement.decorator_list:
-            call = decorator if isinstance(decorator, ast.Call) else None
-            name = call.func if call else decorator
-            if not (isinstance(name, ast.Name) and name.id == DECORATOR):
-                continue
-            if isinstance(statement, ast.AsyncFunctionDef):
-                raise place.error(
-                    f"{statement.name} is async: a receiver only makes an event, and waits for nothing",
-                    line=statement.lineno,
-                    fix=f"Write def {statement.name}",
-                )
-            if call is None:
-                raise place.error("receive needs a path and a stream", line=statement.lineno, fix=f"Write {EXAMPLE}")
-            yield statement, call
+def _calls(module: ast.Module, *, place: Place) -> Iterator[tuple[str, ast.Call]]:
+    """Gives back the receivers' names and the calls of their decorators."""
+    for function, call in find_decorated(module, DECORATOR):
+        if isinstance(function, ast.AsyncFunctionDef):
+            raise place.error(
+                f"{function.name} is async: a receiver only makes an event, and waits for nothing",
+                line=function.lineno,
+                fix=f"Write def {function.name}",
+            )
+        if call is None:
+            raise place.error("receive needs a path and a stream", line=function.lineno, fix=f"Write {EXAMPLE}")
+        yield function.name, call
 
 
-def _read_receiver(function: ast.FunctionDef, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Receiver:
+def _read_receiver(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Receiver:
     given: dict[str, object] = {}
     try:
         named = {each.arg or "**": ast.literal_eval(each.value) for each in call.keywords}
@@ -121,5 +116,5 @@ def _read_receiver(function: ast.FunctionDef, call: ast.Call, *, place: Place, s
         raise place.error(f'there is no stream "{stream}"', line=call.lineno, fix=f"{hint} Fix the name")
     for known in METHODS:
         if known == method:
-            return Receiver(function.name, path, known, stream)
+            return Receiver(function, path, known, stream)
     raise place.error(f'"{method}" is not a method', line=call.lineno, fix=f"Write one of {', '.join(METHODS)}")
