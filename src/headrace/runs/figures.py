@@ -118,7 +118,7 @@ def _stream_status(
         rate=_rate(table, _rows_landed, now),
         checkpoint_id=entry.checkpoint_id,
         quarantined=entry.quarantined,
-        lag=None if bounds is None else sum(high - entry.offsets.get(partition, low) for partition, (low, high) in own),
+        lag=None if bounds is None else sum(_waiting(entry.offsets.get(partition), at) for partition, at in own),
         messages=None if bounds is None else sum(high - low for _, (low, high) in own),
         last_commit=committed,
         freshness_seconds=_age(committed, now),
@@ -126,6 +126,12 @@ def _stream_status(
         extras=entry.extras,
         gaps=entry.gaps,
     )
+
+
+def _waiting(offset: int | None, bounds: tuple[int, int]) -> int:
+    """Gives back the messages of a partition that have not landed; the ends may have been read before the last commit."""
+    low, high = bounds
+    return max(0, high - (low if offset is None else offset))
 
 
 def _watermark(table: LayerTable, entry: BuildLedger) -> datetime | None:

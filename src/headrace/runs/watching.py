@@ -26,6 +26,7 @@ _EVERY_SECONDS = 1.0
 _ENDS_EVERY_SECONDS = 2.0
 _ENDS_HOLD_SECONDS = 15.0
 _ASKED_SECONDS = 30.0
+_FIRST_WAIT_SECONDS = 1.5
 
 
 def load_pipelines(
@@ -97,15 +98,23 @@ class TopicEnds:
         self._pipelines = pipelines
         self._found: tuple[float, Bounds] | None = None
         self._asked_at = float("-inf")
-        self._wake, self._closed = Event(), Event()
+        self._wake, self._answered, self._closed = Event(), Event(), Event()
         self._client: tuple[str, AdminClient] | None = None
         self._thread = Thread(target=self._follow, name="topic ends", daemon=True)
         self._thread.start()
 
     def latest(self) -> Bounds | None:
-        """Gives back the newest that is known, or None where Kafka does not run or has not answered for a while."""
+        """Gives back the newest that is known, or None where Kafka does not run or has not answered for a while.
+
+        Who looks for the first time, or after a while, waits a moment for the answer.
+        """
+        first = time.monotonic() - self._asked_at > _ASKED_SECONDS
+        if first:
+            self._answered.clear()
         self._asked_at = time.monotonic()
         self._wake.set()
+        if first:
+            self._answered.wait(_FIRST_WAIT_SECONDS)
         found = self._found
         return found[1] if found and time.monotonic() - found[0] < _ENDS_HOLD_SECONDS else None
 
@@ -125,6 +134,7 @@ class TopicEnds:
                 self._found = (time.monotonic(), read_bounds(self._admin(servers), self._pipelines)) if servers else None
             except Exception:  # whatever it is, the next look may do better, and a thread that ended would never look again
                 self._found = None
+            self._answered.set()
             self._closed.wait(_ENDS_EVERY_SECONDS)
 
     def _admin(self, servers: str) -> AdminClient:

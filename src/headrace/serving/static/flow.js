@@ -1,9 +1,9 @@
 // A pipeline's picture: nodes that are links, and lines from each input to what is made of it.
 import { draw, say } from "./dom.js";
-import { known, rate, short, span } from "./format.js";
+import { brief, known, rate, short } from "./format.js";
 
 const BEND = 0.5;
-const SMALLEST = 0.86; // of its own size: below that the picture scrolls, because nobody could read it
+const SMALLEST = 0.8; // of its own size: below that the picture scrolls, because nobody could read it
 
 /** Gives back the drawing of a pipeline, and a function that writes new figures into it. */
 export function drawFlow(pipeline, size) {
@@ -58,14 +58,14 @@ function drawNode(place, size) {
       say(rows, "events over HTTP");
     } else if (place.kind === "postgres") {
       say(rows, never ? "nothing to tell" : `${short(figures.rows)} rows`);
-      say(lag, never ? "" : `${span(figures.freshness_seconds)} ago`);
+      say(lag, never ? "" : `${brief(figures.freshness_seconds)} ago`);
     } else if (place.kind === "topic") {
       say(rows, known(figures.rows) ? `${short(figures.rows)} messages` : "Kafka is off");
       say(lag, known(figures.lag) ? `${short(figures.lag)} to land` : "");
     } else {
       say(rows, never ? (place.kind === "raw" ? "nothing landed yet" : "not built yet") : `${short(figures.rows)} rows`);
       say(speed, never ? "" : rate(figures.rate));
-      say(lag, never ? "" : `${delay(figures)} · ${span(figures.freshness_seconds)} ago`);
+      say(lag, never ? "" : `${delay(figures)} · ${brief(figures.freshness_seconds)} ago`);
       say(bad, figures.bad_rows ? `${short(figures.bad_rows)} bad` : "");
     }
     say(label, describe(place, figures));
@@ -79,7 +79,7 @@ function drawNode(place, size) {
   return { root, update, fit };
 }
 
-const delay = (figures) => (known(figures.behind_seconds) ? `lag ${span(figures.behind_seconds)}` : known(figures.lag) ? `lag ${short(figures.lag)}` : "lag –");
+const delay = (figures) => (known(figures.behind_seconds) ? `lag ${brief(figures.behind_seconds)}` : known(figures.lag) ? `lag ${short(figures.lag)}` : "lag –");
 
 function describe(place, figures) {
   const said = [place.name, figures.state === "never" ? "nothing yet" : figures.state];

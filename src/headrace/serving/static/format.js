@@ -21,6 +21,9 @@ export function span(seconds) {
   return `${whole.format(Math.floor(seconds / DAY))} d ${Math.floor((seconds % DAY) / HOUR)} h`;
 }
 
+/** A span in its largest unit, where there is little room. */
+export const brief = (seconds) => span(seconds).replace(/ (h|d) .*/, " $1");
+
 export const batch = (seconds) => (known(seconds) ? `${seconds.toFixed(seconds < 10 ? 2 : 1)} s` : "–");
 
 export function bytes(value) {
