@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,9 +37,9 @@ _STAGED_COLUMNS = (
 class ShopLake:
     """`land` and `build` commit rows and the entries that go with them; `room` is what an application shows of it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, environ: Mapping[str, str] | None = None) -> None:
         write_shop(folder)
-        self.settings = load_settings(flags={}, environ={}, folder=folder)
+        self.settings = load_settings(flags={}, environ=environ or {}, folder=folder)
         self.pipeline = load_pipeline("shop", environ={}, folder=folder)
         self.catalog = open_catalog(self.settings)
         self.watch = Watch(self.settings, [self.pipeline])

@@ -14,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from headrace.errors import QueryError, SpecError, UnavailableError
-from headrace.runs.figures import read_now
+from headrace.runs.figures import list_streams, read_now
 from headrace.serving.app import make_app
 from headrace.serving.asking import Desk
 from headrace.serving.figures import PipelineStatus
@@ -23,6 +23,7 @@ from headrace.serving.pages import OwnPages, load_pages
 from headrace.serving.room import Room
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import weather_pages
+from tests.topics import make_topic, produce
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -60,6 +61,21 @@ def test_status_and_the_control_room_say_the_same(shop: ShopLake) -> None:
         return [*streams, *((each.table, each.rows, each.bad_rows, each.build_id, each.state) for each in status.tables)]
 
     assert without_time(shop.watch.figures()[0]) == without_time(read_now(shop.settings, [shop.pipeline])[0])
+
+
+@pytest.mark.services
+def test_lag_is_told_at_the_first_look_and_never_below_zero(tmp_path: Path, broker: str) -> None:
+    lake = ShopLake(tmp_path, environ={"KAFKA_BOOTSTRAP_SERVERS": broker})
+    topic = lake.pipeline.streams[0].topic
+    make_topic(broker, topic)
+    produce(broker, topic, [b"{}"] * 3)
+    stream = lake.watch.figures()[0].streams[0]
+    assert (stream.messages, stream.lag) == (3, 3)
+    lake.land(["a", "b", "c", "d"])
+    bounds = {(topic, 0): (0, 3)}
+    now = datetime.now(timezone.utc)
+    assert list_streams(lake.catalog, lake.pipeline, bounds=bounds, now=now)[0].lag == 0, "read before the last commit"
+    lake.watch.close()
 
 
 def test_looking_often_reads_metadata_only_where_it_moved(shop: ShopLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +173,7 @@ def test_queries_wait_for_a_seat(shop: ShopLake) -> None:
     desk = Desk(seats=1)
     with ThreadPoolExecutor(2) as pool:
         slow = "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3"
-        first = pool.submit(desk.ask, shop.catalog, slow, most_seconds=4)
+        first = pool.submit(desk.ask, shop.catalog, slow, most_seconds=2.5)
         time.sleep(0.5)
         with pytest.raises(UnavailableError, match="other queries are running"):
             desk.ask(shop.catalog, "SELECT 1")

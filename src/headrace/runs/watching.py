@@ -125,9 +125,9 @@ class TopicEnds:
     def _follow(self) -> None:
         """Asks every two seconds, as long as somebody looks."""
         while not self._closed.is_set():
+            self._wake.clear()  # before it looks whether somebody asked, or it would miss who asks meanwhile
             if time.monotonic() - self._asked_at > _ASKED_SECONDS:
-                self._wake.clear()
-                self._wake.wait()
+                self._wake.wait(_ASKED_SECONDS)
                 continue
             try:
                 servers = find_servers(self._settings)
