@@ -4,6 +4,7 @@ import { make, say } from "/static/dom.js";
 import { span } from "/static/format.js";
 
 const STALE_SECONDS = 180;
+const MINUTE = 60000; // in milliseconds: ticks are never closer than what they say
 
 export function makeCard(city) {
   const now = make("span", { class: "now" });
@@ -28,7 +29,7 @@ export function makeCard(city) {
     root.dataset.points = points.length;
     root.dataset.newest = time;
     const line = { type: "scatter", mode: points.length < 60 ? "lines+markers" : "lines", x: points.map(([at]) => at), y: points.map(([, value]) => value), line: { width: 1.75 }, marker: { size: 4 }, hovertemplate: "%{x|%H:%M} UTC  %{y:.1f} °F<extra></extra>" };
-    drawChart(plot, [line], { xaxis: { type: "date", nticks: 5, tickformat: "%H:%M" }, yaxis: { nticks: 5 }, hovermode: "x", margin: { l: 34, r: 8, t: 6, b: 26 } });
+    drawChart(plot, [line], { xaxis: { type: "date", nticks: 5, dtick: points.length < 6 ? MINUTE : undefined, tickformat: "%H:%M" }, yaxis: { nticks: 5 }, hovermode: "x", margin: { l: 34, r: 8, t: 6, b: 26 } });
   }
 
   tell("", true);
