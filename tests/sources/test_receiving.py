@@ -195,4 +195,5 @@ def test_it_keeps_to_its_own_description(weather: Pipeline, broker: str, mode: G
             tried.add((case.path, answer.status_code))
 
         keeps_to_it()
-    assert tried == ({("/log", 200), ("/health", 200)} if mode == GenerationMode.POSITIVE else {("/log", 422)})
+    wanted = {("/log", 200), ("/health", 200)} if mode == GenerationMode.POSITIVE else {("/log", 422)}
+    assert wanted <= tried <= wanted | {("/log", 200)}  # what is wrong by its type may be right as text
