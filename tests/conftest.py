@@ -22,7 +22,7 @@ from tests.lake import Lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Tests run Java for seconds, and its second compiler needs minutes to pay: without it a test run takes two thirds of the CPU time.
+# Tests run Java for seconds, and its second compiler pays after minutes: without it a start takes two thirds of the CPU time.
 os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1"
 
 hypothesis_settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -55,7 +55,7 @@ def start_spark(
         "spark.locality.wait": "0",
         "spark.scheduler.mode": "FAIR",
         "spark.python.daemon.module": "headrace.services.worker_daemon",
-        "spark.python.sql.dataFrameDebugging.enabled": "false",  # each call on a column would first say to Spark where it stands
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it would tell Spark where each call stands
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         "spark.sql.shuffle.partitions": "2",
