@@ -60,8 +60,8 @@ bench: $(STAMP) ## landing against plain Spark, layers against full rebuilds; re
 soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then verify
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),10)
 
-truth: $(STAMP) ## BUILDS (100) small builds of every kind of table against one big one and a full refresh
-	@$(RUN)/python -m tests.layers.truth $(or $(BUILDS),100)
+truth: $(STAMP) ## BUILDS (1000) small builds of tables of every kind against one big one and a full refresh
+	@$(RUN)/python -m tests.layers.truth $(or $(BUILDS),1000)
 
 fresh: ## what a newcomer does, in a fresh clone with empty caches, and again without a network (Linux, 20 minutes)
 	@scripts/fresh
