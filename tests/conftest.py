@@ -1,4 +1,4 @@
-"""One broker and one Spark session for the whole test run; a lake for each test."""
+"""One broker and one Spark session for each process that runs tests; a lake for each test."""
 
 from __future__ import annotations
 
