@@ -11,9 +11,11 @@ HeadraceError
 │   └── TakenOverError   another application landed this stream since this one planned its batch
 ├── BuildError           a table can't be built
 │   └── QualityError     rows fail an expectation that does not allow it
+├── PublishError         Postgres refuses what is published to it
 ├── QueryError           a query that can't be answered
+├── NotFoundError        something is asked for that there is not
 └── RetryableError       the world outside is away for now: trying again may help
-    └── UnavailableError   Kafka, the catalog or the warehouse does not answer
+    └── UnavailableError   Kafka, Postgres, the catalog or the warehouse does not answer
 """
 
 from __future__ import annotations
@@ -79,7 +81,15 @@ class QualityError(BuildError):
         self.results = results
 
 
+class PublishError(HeadraceError):
+    pass
+
+
 class QueryError(HeadraceError):
+    pass
+
+
+class NotFoundError(HeadraceError):
     pass
 
 

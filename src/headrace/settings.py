@@ -6,6 +6,7 @@ once, at the start of a command, and passed down.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ else:
     import tomli as tomllib
 
 FILE = "headrace.toml"
+POSTGRES_PASSWORD = "HEADRACE_POSTGRES_PASSWORD"
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|\bpassword\s*=", re.IGNORECASE)
+"""A connection string that has a password in it."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ KNOWN = (
     Known("home", "HEADRACE_HOME", ".headrace", "state of the embedded servers, the warehouse and the logs"),
     Known("kafka.bootstrap_servers", "KAFKA_BOOTSTRAP_SERVERS", "", "your own Kafka; empty: one is started for you"),
     Known("kafka.port", "HEADRACE_KAFKA_PORT", "9092", "the embedded broker's port; a free one if it is taken"),
+    Known("postgres.url", "HEADRACE_POSTGRES_URL", "", "your own Postgres; empty: one is started for you"),
+    Known("postgres.port", "HEADRACE_POSTGRES_PORT", "7777", "the embedded Postgres's port; a free one if it is taken"),
     Known("catalog.uri", "HEADRACE_CATALOG_URI", "", "an Iceberg SQL catalog's database; empty: SQLite in home"),
     Known("warehouse", "HEADRACE_WAREHOUSE", "", "where tables live; empty: a folder in home"),
     Known("spark.master", "HEADRACE_SPARK_MASTER", "local[*]", "where Spark runs"),
@@ -46,7 +52,10 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of one command, each with where it came from. `folder` is the one that it was typed in."""
+    """The values of one command, each with where it came from. `folder` is the one that it was typed in.
+
+    `postgres_password` is the embedded Postgres's, where the environment sets one.
+    """
 
     profile: str
     folder: Path
@@ -58,6 +67,9 @@ class Settings:
     spark_master: str
     spark_driver_memory: str
     batch_max_records: int
+    postgres_port: int = 7777
+    postgres_url: str | None = field(default=None, repr=False)
+    postgres_password: str | None = field(default=None, repr=False)
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -80,6 +92,12 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
             values[known.name], origins[known.name] = from_file[known.name], f"{FILE} [{profile}]"
         else:
             values[known.name], origins[known.name] = known.default, "default"
+    if "postgres.url" in from_file and _PASSWORD.search(from_file["postgres.url"]):
+        raise SettingsError(
+            "postgres.url has a password in it, and secrets come from the environment alone",
+            where=f"{FILE} [{profile}]",
+            next_step="Take the password out and set PGPASSWORD, or set the whole URL as HEADRACE_POSTGRES_URL.",
+        )
     home = (folder / values["home"]).resolve()
     return Settings(
         profile=profile,
@@ -92,6 +110,9 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
         spark_master=values["spark.master"],
         spark_driver_memory=values["spark.driver_memory"],
         batch_max_records=_whole_number("batch.max_records", values, origins),
+        postgres_port=_whole_number("postgres.port", values, origins),
+        postgres_url=values["postgres.url"] or None,
+        postgres_password=environ.get(POSTGRES_PASSWORD) or None,
         origins=MappingProxyType(origins),
     )
 

@@ -43,7 +43,7 @@ def test_help_names_every_command(tmp_path: Path) -> None:
     assert code == 0
     for command in (
         *("demo", "new", "check", "up", "down", "status", "logs", "generate", "land", "run"),
-        *("query", "lineage", "export", "commits", "verify", "doctor", "clean"),
+        *("serve", "query", "lineage", "export", "commits", "verify", "doctor", "clean"),
     ):
         assert f"\n  {command} " in said
 
@@ -215,7 +215,7 @@ def test_status_down_and_logs_where_nothing_runs(tmp_path: Path) -> None:
     code, said = headrace(tmp_path, "status", "lineage", "--json")
     assert code == 0
     found = json.loads(said)
-    assert [(one["name"], one["state"]) for one in found["services"]] == [("kafka", "stopped")]
+    assert [(one["name"], one["state"]) for one in found["services"]] == [("kafka", "stopped"), ("postgres", "stopped")]
     assert [(one["label"], one["rows"], one["lag"]) for one in found["streams"]] == [("lineage.events", 0, None)]
     assert headrace(tmp_path, "down") == (0, "nothing was running\n")
     code, said = headrace(tmp_path, "logs", "kafka")

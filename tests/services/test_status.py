@@ -27,12 +27,12 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_never_started(settings: Settings) -> None:
-    assert list_services(settings) == (ServiceStatus("kafka", "stopped"),)
+    assert list_services(settings) == (ServiceStatus("kafka", "stopped"), ServiceStatus("postgres", "stopped"))
 
 
 def test_running(settings: Settings) -> None:
     write(settings, started=psutil.Process().create_time())
-    (status,) = list_services(settings)
+    status, _ = list_services(settings)
     assert (status.state, status.pid, status.address) == ("running", os.getpid(), "127.0.0.1:9092")
     assert status.detached
     assert status.memory_bytes is not None
@@ -46,7 +46,7 @@ def test_starting(settings: Settings) -> None:
 
 def test_stale_state_is_a_server_that_died(settings: Settings) -> None:
     write(settings, started=time.time() - 9999)
-    (status,) = list_services(settings)
+    status, _ = list_services(settings)
     assert (status.state, status.address) == ("died", None)
 
 
@@ -62,5 +62,5 @@ def test_end_of_a_log(settings: Settings, lines: int) -> None:
 def test_log_that_is_not_there(settings: Settings) -> None:
     with pytest.raises(ServiceError, match="never started here"):
         read_log(settings, "kafka", 10)
-    with pytest.raises(ServiceError, match="Logs are: kafka, spark"):
-        read_log(settings, "postgres", 10)
+    with pytest.raises(ServiceError, match="Logs are: kafka, postgres, spark"):
+        read_log(settings, "catalog", 10)

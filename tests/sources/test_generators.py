@@ -56,7 +56,7 @@ def test_a_generator_imports_its_own_neighbours_and_leaves_no_trace(tmp_path: Pa
     assert first(theirs, Rate(seed=1))[0]["name"] == "theirs"
     assert first(ours, Rate(seed=1))[0]["name"] == "ours"
     assert sys.path == path
-    assert all(name.startswith("headrace_generators_") for name in set(sys.modules) - modules)
+    assert all(name.startswith("headrace_files_") for name in set(sys.modules) - modules)
 
 
 @pytest.mark.parametrize("text", ["import nowhere\n", "from .nobody import x\n", "def event(): ...\n", "1 / 0\n"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Annotated, Optional
 
 import typer
@@ -19,13 +20,21 @@ def demo(
     from headrace.runs.demo import build_tables, generators, land_events, read_results
     from headrace.runs.landing import landing_session, stop_on_signals
     from headrace.runs.live import land_and_build
+    from headrace.runs.publishing import publishing
+    from headrace.runs.receiving import receiving
     from headrace.show import show_demo
 
     settings, loaded = settings_here(), load(pipeline)
     board = lines(out)
-    with landing_session(settings, loaded, report=board.report) as session:
+    with (
+        landing_session(settings, loaded, report=board.report) as session,
+        receiving(settings, loaded, report=board.report),
+        publishing(settings, loaded, report=board.report, published=board.published) as publisher,
+    ):
         land_events(session, count=events, landed=board.landed, report=board.report)
         build_tables(session, built=board.built, report=board.report)
+        if publisher is not None:
+            publisher.publish()
         show_demo(out, read_results(session), settings=settings, pipeline=loaded)
         if leave or not out.is_terminal:
             return
@@ -34,7 +43,7 @@ def demo(
             live_board(out, title=f"{loaded.name}, live") as live,
             stop_on_signals() as stop,
         ):
-            land_and_build(session, stop=stop, board=live)
+            land_and_build(session, stop=stop, board=live, publisher=publisher)
 
 
 def generate(
@@ -78,6 +87,16 @@ def generate(
     say(f"{sent:,} events are acknowledged by Kafka")
 
 
+def receive(
+    pipeline: PipelineName,
+    port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="another port than the pipeline's")] = None,
+) -> None:
+    """Take a pipeline's events over HTTP until Ctrl-C; each is answered when Kafka has acknowledged it."""
+    from headrace.runs.receiving import receive as receive_events
+
+    receive_events(settings_here(), load(pipeline), port=port, report=say)
+
+
 def land(
     pipeline: PipelineName,
     once: Annotated[bool, typer.Option("--once", help="land all there is now, then stop")] = False,
@@ -89,7 +108,7 @@ def land(
 
 
 def run(pipeline: PipelineName, take_over: TakeOver = False) -> None:
-    """Land and build a pipeline, live, until Ctrl-C."""
+    """Land, build and publish a pipeline, live, until Ctrl-C; what it receives over HTTP is received meanwhile."""
     _land(pipeline, once=False, accept_gaps=False, take_over=take_over, with_builds=True)
 
 
@@ -102,14 +121,19 @@ def build(
     from headrace.runs.board import lines
     from headrace.runs.building import build as build_tables
     from headrace.runs.building import building_session, choose_tables
+    from headrace.runs.publishing import publishing
 
     settings, loaded = settings_here(), load(pipeline)
     choose_tables(loaded, table)
     if not loaded.tables:
         say(f"{pipeline} has no layer tables: there is nothing to build")
         return
-    with building_session(settings, loaded, report=say) as lake:
-        outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=lines(out).built)
+    board = lines(out)
+    with publishing(settings, loaded, report=say, published=board.published) as publisher:
+        with building_session(settings, loaded, report=say) as lake:
+            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=board.built)
+        if publisher is not None:
+            publisher.publish()
     if any(each.error for each in outcomes):
         raise typer.Exit(1)
     if not any(each.built for each in outcomes):
@@ -130,20 +154,26 @@ def plan(
 
 
 def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_builds: bool = False) -> None:
-    from headrace.runs.board import live_board
+    from headrace.runs.board import lines, live_board
     from headrace.runs.landing import land as land_pipeline
     from headrace.runs.landing import landing_session, stop_on_signals
     from headrace.runs.live import land_and_build
+    from headrace.runs.publishing import publishing
+    from headrace.runs.receiving import receiving
 
     settings, pipeline = settings_here(), load(name)
     with (
         landing_session(settings, pipeline, report=say, take_over=take_over) as session,
+        receiving(settings, pipeline, report=say) if with_builds else nullcontext(),
+        publishing(settings, pipeline, report=say, published=lines(out).published)
+        if with_builds
+        else nullcontext() as publisher,
         stop_on_signals() as stop,
         live_board(out, title=pipeline.name if once else f"{pipeline.name}, live") as board,
     ):
         for label, (partition, start, end) in session.lander.accept_gaps() if accept_gaps else ():
             board.report(f"{label}: gap accepted and recorded: partition {partition}, offsets {start} to {end - 1}")
         if with_builds:
-            land_and_build(session, stop=stop, board=board)
+            land_and_build(session, stop=stop, board=board, publisher=publisher)
         else:
             land_pipeline(session, once=once, stop=stop, landed=board.landed, report=board.report, idle=board.idle)

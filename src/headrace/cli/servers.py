@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -16,20 +15,26 @@ from headrace.spec import list_pipelines
 def up() -> None:
     """Start the services and leave them running until `headrace down`."""
     from headrace.services.kafka import start_kafka
+    from headrace.services.postgres import start_postgres
 
-    start_kafka(settings_here(), detached=True, report=say)
+    settings = settings_here()
+    start_kafka(settings, detached=True, report=say)
+    start_postgres(settings, detached=True, report=say)
 
 
 def down() -> None:
     """Stop the services, and the generators in the background."""
     from headrace.runs.background import stop_background
     from headrace.services.kafka import stop_kafka
+    from headrace.services.postgres import stop_postgres
 
     settings = settings_here()
-    generators = stop_background(settings, target="", report=say)
-    if stop_kafka(settings, report=say):
-        say("Kafka is stopped")
-    elif not generators:
+    ended = stop_background(settings, target="", report=say)
+    for title, stop in (("Kafka", stop_kafka), ("Postgres", stop_postgres)):
+        if stop(settings, report=say):
+            say(f"{title} is stopped")
+            ended += 1
+    if not ended:
         say("nothing was running")
 
 
@@ -38,23 +43,17 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the services, and how far each stream and each table is."""
-    from headrace.runs.inspection import list_layer_tables, list_streams
-    from headrace.services.kafka import running_kafka
+    from headrace.runs.figures import read_now
     from headrace.services.status import list_services
-    from headrace.show import show_status
+    from headrace.show_status import show_status
 
     settings = settings_here()
     names = [pipeline] if pipeline else [found.name for found in list_pipelines(Path.cwd())]
-    service = running_kafka(settings)
-    servers = settings.kafka_bootstrap_servers or (service.bootstrap_servers if service else None)
-    pipelines = [load(name) for name in names]
-    streams = [stream for each in pipelines for stream in list_streams(settings, each, bootstrap_servers=servers)]
-    tables = [table for each in pipelines for table in list_layer_tables(settings, each, now=datetime.now(timezone.utc))]
-    show_status(out, list_services(settings), streams, tables, as_json=as_json)
+    show_status(out, list_services(settings), read_now(settings, [load(name) for name in names]), as_json=as_json)
 
 
 def logs(
-    service: Annotated[str, typer.Argument(help="kafka or spark")] = "kafka",
+    service: Annotated[str, typer.Argument(help="kafka, postgres, spark, or a generator in the background")] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,
 ) -> None:
     """Print the end of a service's log."""

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.errors import BuildError
 from headrace.layers.analysis import stored_columns
 from headrace.layers.lake import Lake, PlannedInputs
+from headrace.layers.lateness import measure_lateness
 from headrace.layers.merge import Merged, bounds_of, merge, read_bounds
 from headrace.layers.plan import TablePlan
 from headrace.layers.removed import DELETED, write_removed
@@ -89,6 +90,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
             result = _append(inputs, java_table, build_id)
         else:
             result = _merge(inputs, java_table, build_id)
+        lateness = measure_lateness(inputs)
     except PySparkException as error:
         raise _explain(table, error) from error
     changed = bool(result.added.files or result.removed)
@@ -105,6 +107,9 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         expectations=result.results,
         quarantine_files=result.refused,
         built_at_us=time.time_ns() // 1_000,
+        seconds=round(time.monotonic() - started, 3),
+        event_time_us=lateness.event_time_us,
+        rows_late=lateness.rows,
     )
     reach(f"{name}:staged")
     entry = commit_build(

@@ -22,10 +22,10 @@ _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 
 @dataclass(frozen=True)
 class KeySource:
-    """A key that is a column of the driver, or that column's time cut to a unit."""
+    """A key that is a column of the driver, or its time cut to a unit; of several columns it is the first that is not null."""
 
     key: str
-    column: str
+    columns: tuple[str, ...]
     unit: str | None
 
 
@@ -36,8 +36,8 @@ def same_key(table: LayerTable, pipeline: Pipeline) -> bool:
     driver = next((each for each in pipeline.tables if each.table == table.drivers[0]), None)
     if driver is None or not driver.keys or driver.kind == "history":
         return False
-    plain = {each.key: each.column for each in key_sources(table) if each.unit is None}
-    return all(plain.get(key) == key for key in driver.keys)
+    plain = {each.key: each.columns for each in key_sources(table) if each.unit is None}
+    return all(plain.get(key) == (key,) for key in driver.keys)
 
 
 def key_sources(table: LayerTable) -> tuple[KeySource, ...]:
@@ -70,7 +70,7 @@ def with_keys_near(driver: DataFrame, table: LayerTable, touched: DataFrame) -> 
     Every row that has one is there; others may be. Files that hold none of the values are then not opened.
     """
     for key in key_sources(table):
-        if key.column not in driver.columns:
+        if not set(key.columns) <= set(driver.columns):
             continue
         condition = _near(driver, key, touched)
         if condition is not None:
@@ -79,8 +79,7 @@ def with_keys_near(driver: DataFrame, table: LayerTable, touched: DataFrame) -> 
 
 
 def _near(driver: DataFrame, key: KeySource, touched: DataFrame) -> Column | None:
-    column = F.col(f"`{key.column}`")
-    kind = driver.schema[key.column].dataType
+    kind = driver.schema[key.columns[0]].dataType
     value = F.col(f"`{key.key}`")
     if key.unit is None:
         if not isinstance(kind, AtomicType) or isinstance(kind, StringType):
@@ -95,17 +94,16 @@ def _near(driver: DataFrame, key: KeySource, touched: DataFrame) -> Column | Non
     found = ranges.limit(_MOST_RANGES + 1).collect()
     if len(found) > _MOST_RANGES:
         return None
-    parts = []
-    for row in found:
-        if row["start"] is None:
-            parts.append(column.isNull())
-        elif key.unit is None:
-            parts.append(column == F.lit(row["start"]).cast(kind))
-        else:
-            parts.append((column >= F.lit(row["start"]).cast(kind)) & (column <= F.lit(row["end"]).cast(kind)))
     condition = F.lit(False)
-    for part in parts:
-        condition = condition | part
+    for column in (F.col(f"`{name}`") for name in key.columns):
+        for row in found:
+            if row["start"] is None:
+                part = column.isNull()
+            elif key.unit is None:
+                part = column == F.lit(row["start"]).cast(kind)
+            else:
+                part = (column >= F.lit(row["start"]).cast(kind)) & (column <= F.lit(row["end"]).cast(kind))
+            condition = condition | part
     return condition
 
 
@@ -115,12 +113,14 @@ def _source_of(key: str, expression: exp.Expr, driver: str, *, joins: bool) -> K
     if isinstance(expression, exp.Column):
         if expression.table not in ("", driver) or (joins and not expression.table):
             return None
-        return KeySource(key, expression.name, None)
+        return KeySource(key, (expression.name,), None)
     unit = _unit_of(expression)
-    inner = expression.this if unit else None
-    if unit and isinstance(inner, exp.Column):
-        found = _source_of(key, inner, driver, joins=joins)
-        return KeySource(key, found.column, unit) if found else None
+    if unit:
+        inner = expression.this
+        parts: list[exp.Expr] = [inner.this, *inner.expressions] if isinstance(inner, exp.Coalesce) else [inner]
+        found = [_source_of(key, part, driver, joins=joins) for part in parts if isinstance(part, exp.Column)]
+        columns = tuple(name for each in found if each for name in each.columns)
+        return KeySource(key, columns, unit) if len(columns) == len(parts) else None
     return None
 
 

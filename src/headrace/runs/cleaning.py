@@ -9,9 +9,10 @@ from headrace.errors import SettingsError
 from headrace.runs.background import stop_background
 from headrace.runs.lock import pipeline_lock
 from headrace.services.kafka import stop_kafka
+from headrace.services.postgres import stop_postgres
 from headrace.settings import Settings
 
-_OURS = frozenset({"logs", "services", "kafka", "warehouse", "catalog.db", "locks"})
+_OURS = frozenset({"logs", "services", "kafka", "postgres", "warehouse", "catalog.db", "locks"})
 
 
 def state_size(settings: Settings) -> int:
@@ -36,5 +37,6 @@ def remove_state(settings: Settings, *, report: Callable[[str], None]) -> None:
         with pipeline_lock(settings, lock.stem, take_over=False):
             pass
     stop_kafka(settings, report=report)
+    stop_postgres(settings, report=report)
     shutil.rmtree(settings.home)
     report(f"{settings.home} is removed")

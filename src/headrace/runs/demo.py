@@ -14,6 +14,7 @@ from headrace.errors import BuildError
 from headrace.landing.lander import Batch
 from headrace.landing.verify import Verified
 from headrace.runs.building import Outcome, build, open_lake
+from headrace.runs.generating import ways
 from headrace.runs.inspection import verify
 from headrace.runs.landing import Session, land
 from headrace.runs.lock import build_lock
@@ -71,10 +72,12 @@ def queries_of(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
 def land_events(session: Session, *, count: int, landed: Callable[[Batch], None], report: Callable[[str], None]) -> None:
     """Generates `count` events of the stream that sends most often, as many of the others as go with it, and lands them."""
     able = [stream for stream in session.pipeline.streams if stream.generator is not None]
-    for stream in able:
-        rate = Rate(per_second=None, count=count).in_proportion(stream, among=able)
-        sent = generate(stream, rate, bootstrap_servers=session.bootstrap_servers, stop=Event())
-        report(f"{sent:,} events are in topic {stream.topic}")
+    with ways(session.settings, session.pipeline, able, report=lambda sentence: None) as way:
+        for stream in able:
+            rate = Rate(per_second=None, count=count).in_proportion(stream, among=able)
+            servers, receiver = session.bootstrap_servers, way.get(stream.name)
+            sent = generate(stream, rate, bootstrap_servers=servers, stop=Event(), receiver=receiver)
+            report(f"{sent:,} events are in topic {stream.topic}")
     land(session, once=True, stop=Event(), landed=landed, report=report)
 
 
@@ -108,21 +111,22 @@ def read_results(session: Session) -> Results:
 def generators(session: Session) -> Iterator[None]:
     """Keeps the pipeline's generators running, each at its own rate, while the block does."""
     stop = Event()
-    threads = [
-        Thread(
-            target=generate,
-            args=(stream, Rate()),
-            kwargs={"bootstrap_servers": session.bootstrap_servers, "stop": stop},
-            daemon=True,
-        )
-        for stream in session.pipeline.streams
-        if stream.generator is not None
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
+    able = [stream for stream in session.pipeline.streams if stream.generator is not None]
+    with ways(session.settings, session.pipeline, able, report=lambda sentence: None) as way:
+        threads = [
+            Thread(
+                target=generate,
+                args=(stream, Rate()),
+                kwargs={"bootstrap_servers": session.bootstrap_servers, "stop": stop, "receiver": way.get(stream.name)},
+                daemon=True,
+            )
+            for stream in able
+        ]
         for thread in threads:
-            thread.join(timeout=5)
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(timeout=5)

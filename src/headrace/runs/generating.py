@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from threading import Event
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.errors import LockedError, SpecError
+from headrace.runs.receiving import receiving
 from headrace.services.kafka import kafka
 from headrace.services.locks import try_lock, unlock
 from headrace.services.status import GENERATOR
@@ -18,7 +19,7 @@ from headrace.services.topics import admin_client, ensure_topics
 from headrace.settings import Settings
 from headrace.sources.generate import generate
 from headrace.sources.generators import Rate, check_problems, load_generator
-from headrace.spec.pipeline import Pipeline, Stream
+from headrace.spec.pipeline import Pipeline, Receiver, Stream
 
 SENDING = "Sending to topic"
 """How the line begins that says that all is ready and events follow."""
@@ -45,6 +46,7 @@ def generate_all(
             held.enter_context(_one_at_a_time(settings, pipeline, one))
         servers = held.enter_context(kafka(settings, report=report))
         ensure_topics(admin_client(servers), {one.topic: one.partitions for one in chosen})
+        way = held.enter_context(ways(settings, pipeline, chosen, report=report))
         for one in chosen:
             report(f"{SENDING} {one.topic}" + ("" if rate.count else " until Ctrl-C"))
         columns = (
@@ -69,11 +71,27 @@ def generate_all(
                         bootstrap_servers=servers,
                         stop=stop,
                         progress=lambda count, bar=bar: bars.update(bar, completed=count),  # type: ignore[misc]
+                        receiver=way.get(one.name),
                     )
                 )
             for future in futures:
                 future.add_done_callback(lambda done: stop.set() if done.exception() else None)
             return sum(future.result() for future in futures)
+
+
+@contextmanager
+def ways(
+    settings: Settings, pipeline: Pipeline, streams: Sequence[Stream], *, report: Callable[[str], None]
+) -> Iterator[Mapping[str, tuple[str, Receiver]]]:
+    """Gives the server's address and the receiver of each stream whose generator sends through one; it runs meanwhile."""
+    paths = {one.name: one.through for one in streams if one.through is not None}
+    if not paths or pipeline.http is None:
+        yield {}
+        return
+    by_path = {each.path: each for each in pipeline.http.receivers}
+    with receiving(settings, pipeline, report=report) as address:
+        assert address is not None
+        yield {name: (address, by_path[path]) for name, path in paths.items()}
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event, Thread
 
 from headrace.errors import HeadraceError
@@ -14,6 +15,7 @@ from headrace.runs.board import Board
 from headrace.runs.building import Outcome, build, mirror, open_lake
 from headrace.runs.landing import Report, Session, land
 from headrace.runs.lock import build_lock
+from headrace.runs.publishing import Publisher
 from headrace.spec.pipeline import TableName
 
 _FIRST_WAIT_SECONDS = 5.0
@@ -21,9 +23,11 @@ _LONGEST_WAIT_SECONDS = 300.0
 _ROUND_SECONDS = 0.2
 
 
-def land_and_build(session: Session, *, stop: Event, board: Board) -> None:
-    """Lands batch after batch until `stop` is set, and builds beside it what that moves."""
-    with builds(session, built=board.built, report=board.report) as moved:
+def land_and_build(session: Session, *, stop: Event, board: Board, publisher: Publisher | None = None) -> None:
+    """Lands batch after batch until `stop` is set; beside it, builds what that moves and publishes what that changes."""
+    if publisher is not None:
+        publisher = replace(publisher, report=board.report, published=board.published)
+    with builds(session, built=board.built, report=board.report, publisher=publisher) as moved:
 
         def landed(batch: Batch) -> None:
             board.landed(batch)
@@ -33,7 +37,9 @@ def land_and_build(session: Session, *, stop: Event, board: Board) -> None:
 
 
 @contextmanager
-def builds(session: Session, *, built: Callable[[Outcome], None], report: Report) -> Iterator[Event]:
+def builds(
+    session: Session, *, built: Callable[[Outcome], None], report: Report, publisher: Publisher | None = None
+) -> Iterator[Event]:
     """Builds the pipeline's tables beside landing while the block runs; gives the flag that says that something landed."""
     landed, stop = Event(), Event()
     if not session.pipeline.tables:
@@ -43,7 +49,7 @@ def builds(session: Session, *, built: Callable[[Outcome], None], report: Report
         lake = open_lake(session.settings, session.pipeline, session.spark)
         mirror(lake)
         landed.set()
-        thread = Thread(target=_follow, args=(lake, landed, stop, built, report), name="builds", daemon=True)
+        thread = Thread(target=_follow, args=(lake, landed, stop, built, report, publisher), name="builds", daemon=True)
         thread.start()
         try:
             yield landed
@@ -53,12 +59,20 @@ def builds(session: Session, *, built: Callable[[Outcome], None], report: Report
             thread.join()
 
 
-def _follow(lake: Lake, landed: Event, stop: Event, built: Callable[[Outcome], None], report: Report) -> None:
-    """Builds round after round. A table that fails is left alone for a while, longer each time, and then tried again."""
+def _follow(
+    lake: Lake,
+    landed: Event,
+    stop: Event,
+    built: Callable[[Outcome], None],
+    report: Report,
+    publisher: Publisher | None,
+) -> None:
+    """Builds and publishes round after round. A table that fails is left alone for a while, longer each time, and then tried
+    again."""
     again_at: dict[TableName, float] = {}
     waits: dict[TableName, float] = {}
     while True:
-        landed.wait(timeout=1.0 if again_at else None)
+        landed.wait(timeout=1.0 if again_at or (publisher is not None and publisher.is_behind) else None)
         if stop.is_set():
             return
         landed.clear()
@@ -79,4 +93,6 @@ def _follow(lake: Lake, landed: Event, stop: Event, built: Callable[[Outcome], N
             elif name not in resting:
                 waits.pop(name, None)
                 again_at.pop(name, None)
+        if publisher is not None:
+            publisher.try_publish()
         stop.wait(max(0.0, _ROUND_SECONDS - (time.monotonic() - started)))

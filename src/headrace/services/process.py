@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,13 +35,19 @@ _CLOCK = 2.0  # seconds that two readings of one process's start time may differ
 
 @dataclass(frozen=True)
 class Launch:
-    """What to start: the program with its arguments, its working folder and environment, the port it will answer on."""
+    """What to start: the program with its arguments, its working folder and environment, the port it will answer on.
+
+    `user` is the system's user that it runs as, where that is not the one that starts it; `ending` is the signal that asks it
+    to end.
+    """
 
     name: str
     command: tuple[str, ...]
     folder: Path
     environ: Mapping[str, str]
     port: int
+    user: str | None = None
+    ending: int = signal.SIGTERM
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ class ServiceState:
     since: str
     owner: int | None
     ready: bool = False
+    ending: int = signal.SIGTERM
 
 
 def state_path(home: Path, name: str) -> Path:
@@ -147,6 +155,7 @@ def start(home: Path, launch: Launch, *, detached: bool) -> ServiceState:
         log=str(log),
         since=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         owner=None if detached else os.getpid(),
+        ending=int(launch.ending),
     )
     write_state(home, state)
     return state
@@ -171,7 +180,7 @@ def stop(home: Path, name: str, *, grace: float = GRACE) -> bool:
     process = find_process(state) if state else None
     if state is not None and process is not None:
         try:
-            process.terminate()
+            process.send_signal(state.ending)
             if not _ended(state, within=grace):
                 process.kill()
                 _ended(state, within=5.0)
@@ -202,6 +211,8 @@ def _spawn(home: Path, launch: Launch, *, log: Path) -> int:
         "lease": str(_lease_path(home, launch.name)),
         "state": str(state_path(home, launch.name)),
         "grace": GRACE,
+        "user": launch.user,
+        "ending": int(launch.ending),
         "command": launch.command,
     }
     try:

@@ -13,11 +13,14 @@ from headrace.errors import ServiceError
 from headrace.services import process
 from headrace.services.kafka import NAME as KAFKA
 from headrace.services.ports import HOST
+from headrace.services.postgres import NAME as POSTGRES
 from headrace.settings import Settings
 
-NAMES = (KAFKA,)
+NAMES = (KAFKA, POSTGRES)
 GENERATOR = "generate-"
 """How the names of generators in the background begin; their pipeline and stream follow."""
+RECEIVER = "receive-"
+"""How the names of servers that take events over HTTP begin; their pipeline follows."""
 LOGS = (*NAMES, "spark")
 _BLOCK = 64 * 1024
 
@@ -37,8 +40,10 @@ class ServiceStatus:
 
 
 def list_services(settings: Settings) -> tuple[ServiceStatus, ...]:
-    """Gives back every server that Headrace can start in this home, also those that don't run, and generators that were."""
-    return tuple(_look_at(settings.home, name) for name in (*NAMES, *list_background(settings)))
+    """Gives back every server that Headrace can start in this home, also those that don't run, and what was started of
+    generators and receivers."""
+    receivers = sorted(path.stem for path in (settings.home / "services").glob(f"{RECEIVER}*.json"))
+    return tuple(_look_at(settings.home, name) for name in (*NAMES, *receivers, *list_background(settings)))
 
 
 def list_background(settings: Settings) -> tuple[str, ...]:
@@ -48,7 +53,8 @@ def list_background(settings: Settings) -> tuple[str, ...]:
 
 def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     """Gives back the last lines of a log, the oldest first."""
-    known = (*LOGS, *sorted(path.stem for path in settings.logs.glob(f"{GENERATOR}*.log")))
+    others = (path.stem for prefix in (GENERATOR, RECEIVER) for path in settings.logs.glob(f"{prefix}*.log"))
+    known = (*LOGS, *sorted(others))
     if name not in known:
         raise ServiceError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
     path = process.log_path(settings.home, name)

@@ -5,7 +5,8 @@ even by SIGKILL, so once the watchdog can take the lock for itself alone, no use
 names no owner was started by `headrace up` and is left alone.
 
 Runs as a script of its own (`python -I -S watchdog.py …`) and imports only the standard library, so that it starts in
-milliseconds and stays small. Arguments: a JSON object with report (a file descriptor), lease, state, grace, command.
+milliseconds and stays small. Arguments: a JSON object with report (a file descriptor), lease, state, grace, command, user (or
+null) and ending (a signal).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -27,24 +29,30 @@ def main(arguments: dict[str, Any]) -> None:
     report = int(arguments["report"])
     if os.fork() > 0:
         os._exit(0)  # the command has no child to wait for: this watchdog belongs to init from here on
-    for ending in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(ending, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     try:
-        server = subprocess.Popen(arguments["command"], stdin=subprocess.DEVNULL)
+        server = subprocess.Popen(arguments["command"], stdin=subprocess.DEVNULL, **as_user(arguments["user"]))
     except OSError as error:
         os.write(report, f"{error}\n".encode())
         return
     os.write(report, f"{server.pid}\n".encode())
     os.close(report)
-    signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+    ending = signal.Signals(arguments["ending"])
+    signal.signal(signal.SIGTERM, lambda *_: server.send_signal(ending))
     lease = os.open(arguments["lease"], os.O_RDWR | os.O_CREAT, 0o644)
     while server.poll() is None:
         if not is_kept(Path(arguments["state"])) and is_unused(lease):
-            stop(server, grace=float(arguments["grace"]))
+            stop(server, ending, grace=float(arguments["grace"]))
             remove_state(Path(arguments["state"]), pid=server.pid)
             return
         time.sleep(EVERY)
     print(f"headrace: process {server.pid} ended with {server.returncode}", flush=True)
+
+
+def as_user(name: str | None) -> dict[str, Any]:
+    """Gives back what makes a child run as another user, in none of the groups of this one."""
+    return {} if name is None else {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
 
 
 def is_kept(state: Path) -> bool:
@@ -63,8 +71,8 @@ def is_unused(lease: int) -> bool:
     return True
 
 
-def stop(server: subprocess.Popen[bytes], *, grace: float) -> None:
-    server.terminate()
+def stop(server: subprocess.Popen[bytes], ending: signal.Signals, *, grace: float) -> None:
+    server.send_signal(ending)
     try:
         server.wait(grace)
     except subprocess.TimeoutExpired:

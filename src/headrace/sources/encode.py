@@ -18,7 +18,7 @@ Event = Mapping[str, object]
 def encoder_of(stream: Stream) -> Callable[[Event], bytes]:
     """Gives back the function that encodes one event of this stream."""
     if stream.format == "json":
-        return _encode_json
+        return lambda event: _JSON.encode(event).encode()
     schema = fastavro.parse_schema(json.loads(stream.avro_schema or ""))
 
     def encode(event: Event) -> bytes:
@@ -29,11 +29,8 @@ def encoder_of(stream: Stream) -> Callable[[Event], bytes]:
     return encode
 
 
-def _encode_json(event: Event) -> bytes:
-    return json.dumps(event, default=_as_json, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-
-
-def _as_json(value: object) -> object:
+def as_json(value: object) -> object:
+    """Gives back a value as JSON has it: times in UTC to the microsecond, decimals as text."""
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, date):
@@ -41,3 +38,7 @@ def _as_json(value: object) -> object:
     if isinstance(value, decimal.Decimal):
         return str(value)
     raise TypeError(f"{type(value).__name__} can't be said in JSON")
+
+
+_JSON = json.JSONEncoder(default=as_json, separators=(",", ":"), ensure_ascii=False)
+"""Made once: `json.dumps` would make one for each event."""

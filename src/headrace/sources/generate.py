@@ -8,22 +8,19 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from random import Random
 from threading import Event as Flag
-from typing import Any
-
-from confluent_kafka import KafkaException, Producer
 
 from headrace.errors import UnavailableError
 from headrace.services.topics import admin_client, list_bounds
-from headrace.sources.encode import Event, encoder_of
+from headrace.sources.encode import Event
 from headrace.sources.generators import Generator, Rate, load_generator
-from headrace.spec.pipeline import Stream
+from headrace.sources.sinks import HttpSink, Sink, TopicSink
+from headrace.spec.pipeline import Receiver, Stream
 
 __all__ = ["FIRST_MOMENT", "Rate", "events_of", "generate"]
 
 FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 _NO_SEED = 0
 _LEADER_SECONDS = 15.0
-_FLUSH_SECONDS = 30.0
 _AT_ONCE = 1_000
 
 
@@ -39,51 +36,38 @@ def generate(
     bootstrap_servers: str,
     stop: Flag,
     progress: Callable[[int], None] = lambda count: None,
+    receiver: tuple[str, Receiver] | None = None,
 ) -> int:
     """Sends events until the count is reached or `stop` is set; gives back how many Kafka has acknowledged.
 
-    Event `i` goes to partition `i` modulo the number of partitions, so that a seed fixes every offset of a new topic. Without a
-    seed a numbered generator goes on after the events that its topic already holds: the topic is the counter.
+    They go to the topic, or to a `receiver` at an address. Event `i` goes to partition `i` modulo the number of partitions, so
+    that a seed fixes every offset of a new topic. Without a seed a numbered generator goes on after the events that its topic
+    already holds: the topic is the counter.
     """
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "enable.idempotence": True,
-            "linger.ms": 5,
-            "message.max.bytes": 16 * 1024 * 1024,
-            "log_level": 0,
-        }
-    )
-    failed: list[str] = []
-
-    def acknowledged(error: Any, message: Any) -> None:
-        if error is not None:
-            failed.append(str(error))
-
-    encode = encoder_of(stream)
     generator = load_generator(stream)
     first = _count_events(stream, bootstrap_servers) if generator.numbered and rate.seed is None else 0
     pause = None if rate.per_second is None else rate.seconds_between(stream)
-    started = time.monotonic()
+    sink = _sink_of(stream, bootstrap_servers, receiver, stop)
     events = _events(generator, stream, rate, start=first)
     sent = 0
-    for event in islice(_paced(events, pause, started=started, stop=stop), rate.count):
-        _produce(producer, stream, encode(event), partition=(first + sent) % stream.partitions, acknowledged=acknowledged)
+    for event in islice(_paced(events, pause, started=time.monotonic(), stop=stop), rate.count):
+        sink.send(event, number=first + sent)
         sent += 1
         if pause is not None or sent % _AT_ONCE == 0:
-            producer.poll(0)
+            sink.poll()
             progress(sent)
-        if failed:
+        if sink.has_failed():
             break
-    left = producer.flush(_FLUSH_SECONDS)
+    sink.finish(sent)
     progress(sent)
-    if failed or left:
-        raise UnavailableError(
-            f"Kafka did not acknowledge {len(failed) + left} of {sent} events: {failed[0] if failed else 'no answer'}",
-            where=f"topic {stream.topic}",
-            next_step="Check that the broker runs: headrace status",
-        )
     return sent
+
+
+def _sink_of(stream: Stream, bootstrap_servers: str, receiver: tuple[str, Receiver] | None, stop: Flag) -> Sink:
+    if receiver is None:
+        return TopicSink(stream, bootstrap_servers)
+    address, to = receiver
+    return HttpSink(address, to.path, to.method, is_stopped=stop.is_set)
 
 
 def _events(generator: Generator, stream: Stream, rate: Rate, *, start: int) -> Iterator[Event]:
@@ -145,18 +129,3 @@ def _count_events(stream: Stream, bootstrap_servers: str) -> int:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
-
-
-def _produce(producer: Producer, stream: Stream, value: bytes, *, partition: int, acknowledged: Any) -> None:
-    while True:
-        try:
-            producer.produce(stream.topic, value, partition=partition, on_delivery=acknowledged)
-            return
-        except BufferError:
-            producer.poll(0.1)
-        except KafkaException as error:
-            raise UnavailableError(
-                f"Kafka refused an event: {error}",
-                where=f"topic {stream.topic}, partition {partition}",
-                next_step="Check that the topic has the partitions that the pipeline says: headrace status",
-            ) from error

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from threading import Lock
-from types import ModuleType
 from typing import Literal, Union
 
 from headrace.errors import SettingsError, SpecError
 from headrace.sources.encode import Event
+from headrace.spec.modules import load_module
 from headrace.spec.pipeline import Stream
 
 PerSecond = Union[float, Literal["own"], None]
-_LOADING = Lock()
 
 
 @dataclass(frozen=True)
@@ -77,8 +71,7 @@ def load_generator(stream: Stream) -> Generator:
             f"{stream.topic} yourself.",
         )
     try:
-        with _LOADING:
-            module = _load(stream.generator)
+        module = load_module(stream.generator)
         parameters = inspect.signature(module.events).parameters
         return Generator(module.events, frozenset(parameters), dict(getattr(module, "PROBLEMS", {})))
     except Exception as error:
@@ -121,28 +114,3 @@ def check_problems(streams: Sequence[Stream], problems: Mapping[str, float]) -> 
                 where="--problem",
                 next_step=f"Problems are: {made}." if made else "These generators make none: leave --problem out.",
             )
-
-
-def _load(path: Path) -> ModuleType:
-    """Gives back the module of a file, loaded as part of a package that is its folder.
-
-    So it imports its neighbours by relative imports: sys.path stays as it is, and files of the same name in two pipelines
-    are two modules.
-    """
-    folder = path.resolve().parent
-    package = f"headrace_generators_{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
-    if package not in sys.modules:
-        parent = ModuleType(package, "The generators of one pipeline.")
-        parent.__path__ = [str(folder)]
-        sys.modules[package] = parent
-    spec = importlib.util.spec_from_file_location(f"{package}.{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[spec.name]
-        raise
-    return module

@@ -29,6 +29,7 @@ def table(
     constant: Sequence[str] = ...,
     rebuild_on: Mapping[str, Sequence[str] | Mapping[str, str]] = ...,
     window: Mapping[str, str | Sequence[str]] = ...,
+    watermark: Mapping[str, str] = ...,
     expect: Mapping[str, str | Mapping[str, str]] = ...,
 ) -> Callable[[F], F]: ...
 

@@ -34,6 +34,7 @@ def order_tables(tables: Sequence[LayerTable], *, streams: Sequence[Stream], pro
     }
     for table in ordered:
         problems.attempt(_check_reading, table, by_name=by_name)
+        problems.attempt(_check_watermark, table, known=columns)
         found = problems.attempt(_columns, table, known=columns)
         if found is not None:
             problems.attempt(_check_settings, table, found)
@@ -114,6 +115,17 @@ def _check_reading(table: LayerTable, *, by_name: Mapping[TableName, LayerTable]
     for name in table.rebuild_on:
         if name not in table.lookups:
             raise table.error(f"rebuild_on names {name}, which is not joined here", at="rebuild_on", fix="Take it out")
+
+
+def _check_watermark(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> None:
+    """Checks that the watermark's column is one of the first driver, where its columns are known without an engine."""
+    if table.watermark is None or not table.drivers or table.drivers[0] not in known:
+        return
+    columns = known[table.drivers[0]]
+    if table.watermark.column not in columns:
+        hint = suggest(table.watermark.column, columns, plural="Columns")
+        what = f'watermark "{table.watermark.column}" is not a column of {table.drivers[0]}'
+        raise table.error(what, at="watermark", fix=f"{hint} Fix the name")
 
 
 def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> tuple[str, ...] | None:

@@ -41,6 +41,14 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Watermark:
+    """How late rows may be: the driver's column that says when something happened, and by how much it may lie behind."""
+
+    column: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Reference:
     """A place in a query's text where a table is named: characters `start` up to, not including, `end`."""
 
@@ -72,7 +80,8 @@ class TableSettings:
 
     `rebuild_on` says for a lookup which of its columns are which columns of the driver: when its rows change, the driver's
     rows with the same values are built again. `constant` columns never change for a key. `untracked` columns make no new
-    version in a history. `lines` are the lines of the settings.
+    version in a history. `watermark` says from when on a row counts as late: late rows are counted, and change what they must.
+    `lines` are the lines of the settings.
     """
 
     kind: Kind = "append"
@@ -86,6 +95,7 @@ class TableSettings:
     constant: tuple[str, ...] = ()
     rebuild_on: Mapping[TableName, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     window: Window | None = None
+    watermark: Watermark | None = None
     expectations: tuple[Expectation, ...] = ()
     lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 

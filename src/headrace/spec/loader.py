@@ -11,14 +11,16 @@ from headrace.spec.durations import read_seconds
 from headrace.spec.files import Files
 from headrace.spec.folders import FILE, absolute, find_pipeline
 from headrace.spec.graph import order_tables
+from headrace.spec.http import check_ways, read_http
 from headrace.spec.names import METADATA, read_identifier
 from headrace.spec.own_queries import read_queries
 from headrace.spec.pipeline import Pipeline, Stream
 from headrace.spec.problems import Problems
+from headrace.spec.serving import read_serving
 from headrace.spec.streams import read_stream
 from headrace.spec.table_files import read_tables
 
-KEYS = ("name", "about", "trigger", "namespace", "streams", "queries")
+KEYS = ("name", "about", "trigger", "namespace", "sources", "streams", "serving", "queries")
 
 
 def load_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> Pipeline:
@@ -49,13 +51,28 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     streams = problems.attempt(_read_streams, section, files=files, problems=problems)
     if problems.errors or name is None or about is None or trigger is None or streams is None:
         return None
+    http = read_http(section, files=files, streams=streams, problems=problems)
+    check_ways(section, streams=streams, http=http, problems=problems)
     tables = read_tables(files, namespace=namespace, streams=streams, argument=name_or_path, environ=environ, problems=problems)
     ordered = () if problems.errors else order_tables(tables, streams=streams, problems=problems)
     names = [*(stream.table for stream in streams), *(table.table for table in tables)]
     queries = read_queries(section, tables=names, problems=problems)
     if problems.errors:
         return None
-    return Pipeline(name, about.strip(), path, streams=streams, trigger_seconds=trigger, tables=ordered, queries=queries)
+    serving = read_serving(section, files=files, tables=tables, problems=problems)
+    if problems.errors:
+        return None
+    return Pipeline(
+        name,
+        about.strip(),
+        path,
+        streams=streams,
+        trigger_seconds=trigger,
+        tables=ordered,
+        queries=queries,
+        http=http,
+        serving=serving,
+    )
 
 
 def _read_name(section: Section, path: Path) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headrace.spec.layers import LayerTable
 
 EpochUnit = Literal["s", "ms", "us"]
+Method = Literal["GET", "POST"]
 TransformName = Literal["identity", "years", "months", "days", "hours", "bucket", "truncate"]
 
 
@@ -59,7 +60,8 @@ class Stream:
 
     `output` and `commit_log` are where data files and the write-ahead commit log go; None means the place that Headrace
     chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro. `every_seconds` is how often its
-    generator sends an event, unless a command says otherwise.
+    generator sends an event, unless a command says otherwise; `through` is the path of the receiver that it sends them to, and
+    None means that it sends them to the topic itself.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Stream:
     commit_log: str | None = None
     generator: Path | None = None
     every_seconds: float = 0.1
+    through: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,47 @@ class OwnQuery:
 
     about: str
     sql: str
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """A function of a pipeline's HTTP source: requests to `path` become events of `stream`."""
+
+    function: str
+    path: str
+    method: Method
+    stream: str
+
+
+@dataclass(frozen=True)
+class HttpSource:
+    """A server that takes events over HTTP: the Python file with its receivers, and the port that it prefers."""
+
+    file: Path
+    port: int
+    receivers: tuple[Receiver, ...]
+
+
+@dataclass(frozen=True)
+class PostgresTable:
+    """A layer table as it is published to Postgres.
+
+    `ddl` is the text that makes the table called `name` and what belongs to it; its `primary_key` has the keys of `source`.
+    """
+
+    name: str
+    source: TableName
+    ddl: str
+    columns: tuple[str, ...]
+    primary_key: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What people and programs get to see: tables in Postgres, and a Python file with pages of the pipeline's own."""
+
+    postgres: tuple[PostgresTable, ...] = ()
+    pages: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -98,3 +142,5 @@ class Pipeline:
     trigger_seconds: float = 0.0
     tables: tuple[LayerTable, ...] = ()
     queries: tuple[OwnQuery, ...] = ()
+    http: HttpSource | None = None
+    serving: Serving = Serving()

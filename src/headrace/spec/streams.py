@@ -39,6 +39,15 @@ MAX_RECORD_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True)
+class GeneratorSettings:
+    """A stream's generator: its file, the seconds between two of its events, and the receiver that it sends them to."""
+
+    path: Path | None = None
+    every_seconds: float = Stream.every_seconds
+    through: str | None = None
+
+
+@dataclass(frozen=True)
 class StreamReader:
     """Reads the keys of one stream; each method gives back one of its values or raises a SpecError."""
 
@@ -95,17 +104,21 @@ class StreamReader:
             types[event_time.column] = Primitive("timestamp")
         return read_partitioning(value, types=types)
 
-    def generator(self) -> tuple[Path | None, float]:
-        """Gives back the generator's file and the seconds between two of its events: `file.py`, or `{file: …, every: …}`."""
+    def generator(self) -> GeneratorSettings:
+        """Gives back the generator as `file.py` or `{file: …, every: …, through: …}` has it."""
         value = self.section.find("generator")
         if value is None:
-            return None, Stream.every_seconds
+            return GeneratorSettings()
         if value.is_text():
-            return self.files.find_generator(value), Stream.every_seconds
-        inner = value.section(("file", "every"), problems=self.problems)
+            return GeneratorSettings(self.files.find_generator(value))
+        inner = value.section(("file", "every", "through"), problems=self.problems)
         path = self.files.find_generator(inner.need("file", example=f"generators/{self.section.value.key}.py"))
-        every = inner.find("every")
-        return path, Stream.every_seconds if every is None else self.interval(every)
+        every, through = inner.find("every"), inner.find("through")
+        return GeneratorSettings(
+            path,
+            Stream.every_seconds if every is None else self.interval(every),
+            None if through is None else through.text(example="/log"),
+        )
 
     def interval(self, value: Value) -> float:
         seconds = read_seconds(value, example="500ms")
@@ -168,8 +181,9 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
         avro_schema=avro_schema,
         output=output,
         commit_log=commit_log,
-        generator=generator[0],
-        every_seconds=generator[1],
+        generator=generator.path,
+        every_seconds=generator.every_seconds,
+        through=generator.through,
     )
 
 

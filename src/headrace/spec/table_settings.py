@@ -9,7 +9,7 @@ from typing import get_args
 
 from headrace.spec.document import Section, Value
 from headrace.spec.durations import read_seconds
-from headrace.spec.layers import Expectation, Kind, Otherwise, TableSettings, Window
+from headrace.spec.layers import Expectation, Kind, Otherwise, TableSettings, Watermark, Window
 from headrace.spec.names import parse_table_name
 from headrace.spec.partitioning import read_transforms
 from headrace.spec.pipeline import TableName, Transform
@@ -28,6 +28,7 @@ KEYS = (
     "constant",
     "rebuild_on",
     "window",
+    "watermark",
     "expect",
 )
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -55,6 +56,7 @@ def read_settings(value: Value, *, problems: Problems) -> TableSettings | None:
         constant=attempt(reader.names, "constant") or (),
         rebuild_on=attempt(reader.rebuild_on) or MappingProxyType({}),
         window=attempt(reader.window),
+        watermark=attempt(reader.watermark),
         expectations=attempt(reader.expectations) or (),
         lines={key: each.key_line for key, each in section.values.items()},
     )
@@ -126,6 +128,14 @@ class _SettingsReader:
         columns = tuple(item.text() for item in inner.need("partition_by", example="[customer_id]").items())
         seconds = read_seconds(inner.need("range", example="1h"), example="1h")
         return Window(columns, inner.need("order_by", example="created_at").text(), seconds)
+
+    def watermark(self) -> Watermark | None:
+        value = self.section.find("watermark")
+        if value is None:
+            return None
+        inner = value.section(("column", "delay"), problems=self.problems)
+        seconds = read_seconds(inner.need("delay", example="10 minutes"), example="10 minutes")
+        return Watermark(inner.need("column", example="event_time").text(), seconds)
 
     def expectations(self) -> tuple[Expectation, ...]:
         value = self.section.find("expect")

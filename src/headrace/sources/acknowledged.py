@@ -1,0 +1,85 @@
+"""Sends events to Kafka from an asyncio loop, and says of each whether Kafka has acknowledged it.
+
+There is no thread beside the loop: while events are on their way, the loop itself asks librdkafka every millisecond for what
+has been acknowledged. A thread would have to wait for the interpreter's lock whenever the loop is busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+WAIT_SECONDS = 5.0
+"""How long an event is tried before its sender hears that Kafka is away."""
+_ASK_SECONDS = 0.001
+_CONFIG: dict[str, Any] = {
+    "enable.idempotence": True,  # acks=all, and no event twice or out of order when librdkafka tries again
+    "linger.ms": 5,  # a request for each event would cost the broker more than the server needs to take them
+    "reconnect.backoff.max.ms": 500,
+    "message.max.bytes": 16 * 1024 * 1024,
+    "log_level": 0,
+}
+
+
+class NotAcknowledgedError(Exception):
+    """Kafka has not acknowledged an event in time. It may have it all the same: what is sent again can be there twice."""
+
+
+class AcknowledgedProducer:
+    """A producer for an asyncio loop. `is_away` says whether Kafka failed to acknowledge the last event."""
+
+    def __init__(self, bootstrap_servers: str, *, wait_seconds: float = WAIT_SECONDS) -> None:
+        self._config = {**_CONFIG, "bootstrap.servers": bootstrap_servers, "message.timeout.ms": int(wait_seconds * 1000)}
+        self._producer = Producer(self._config)
+        self._on_their_way = 0
+        self._is_asking = False
+        self.is_away = False
+
+    async def send(self, topic: str, value: bytes) -> None:
+        """Returns when all of Kafka's replicas in sync have the event; a NotAcknowledgedError after a bounded wait."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        try:
+            self._producer.produce(topic, value, on_delivery=partial(self._settle, future))
+        except BufferError as error:
+            raise NotAcknowledgedError("too many events are waiting for Kafka") from error
+        except KafkaException as error:
+            self._replace_if_dead(error.args[0])
+            raise NotAcknowledgedError(str(error)) from error
+        self._on_their_way += 1
+        if not self._is_asking:
+            self._is_asking = True
+            loop.call_soon(self._ask, loop)
+        await future
+
+    async def close(self) -> None:
+        """Returns when every event has been answered for."""
+        while self._on_their_way:
+            await asyncio.sleep(_ASK_SECONDS)
+
+    def _ask(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._producer.poll(0)
+        if self._on_their_way:
+            loop.call_later(_ASK_SECONDS, self._ask, loop)
+        else:
+            self._is_asking = False
+
+    def _settle(self, future: asyncio.Future[None], error: KafkaError | None, message: object) -> None:
+        self._on_their_way -= 1
+        self.is_away = error is not None
+        if error is not None:
+            self._replace_if_dead(error)
+        if future.done():  # its sender has gone away
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(NotAcknowledgedError(str(error)))
+
+    def _replace_if_dead(self, error: KafkaError) -> None:
+        """Starts anew after an error that librdkafka does not come back from, such as an id that the broker has forgotten."""
+        if error.fatal():
+            self._producer = Producer(self._config)

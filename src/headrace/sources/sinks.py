@@ -1,0 +1,160 @@
+"""Where generators send their events: straight to a topic, or through the server that receives them over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import BoundedSemaphore, local
+from typing import Any, Protocol
+from urllib.parse import urlencode, urlsplit
+
+from confluent_kafka import KafkaException, Producer
+
+from headrace.errors import UnavailableError
+from headrace.sources.encode import Event, as_json, encoder_of
+from headrace.spec.pipeline import Method, Stream
+
+_FLUSH_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
+_CONNECTIONS = 8
+_WAITING = 1_000
+
+
+class Sink(Protocol):
+    """Takes events; `finish` returns when all are acknowledged, and raises if one was not."""
+
+    def send(self, event: Event, *, number: int) -> None: ...
+
+    def poll(self) -> None: ...
+
+    def has_failed(self) -> bool: ...
+
+    def finish(self, sent: int) -> None: ...
+
+
+class TopicSink:
+    """Sends events to their topic: number `i` to partition `i` modulo their number."""
+
+    def __init__(self, stream: Stream, bootstrap_servers: str) -> None:
+        self._stream = stream
+        self._encode = encoder_of(stream)
+        self._failed: list[str] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.max.bytes": 16 * 1024 * 1024,
+                "log_level": 0,
+            }
+        )
+
+    def send(self, event: Event, *, number: int) -> None:
+        value, partition = self._encode(event), number % self._stream.partitions
+        while True:
+            try:
+                self._producer.produce(self._stream.topic, value, partition=partition, on_delivery=self._acknowledged)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                raise UnavailableError(
+                    f"Kafka refused an event: {error}",
+                    where=f"topic {self._stream.topic}, partition {partition}",
+                    next_step="Check that the topic has the partitions that the pipeline says: headrace status",
+                ) from error
+
+    def poll(self) -> None:
+        self._producer.poll(0)
+
+    def has_failed(self) -> bool:
+        return bool(self._failed)
+
+    def finish(self, sent: int) -> None:
+        left = self._producer.flush(_FLUSH_SECONDS)
+        if self._failed or left:
+            failed = self._failed[0] if self._failed else "no answer"
+            raise UnavailableError(
+                f"Kafka did not acknowledge {len(self._failed) + left} of {sent} events: {failed}",
+                where=f"topic {self._stream.topic}",
+                next_step="Check that the broker runs: headrace status",
+            )
+
+    def _acknowledged(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed.append(str(error))
+
+
+class HttpSink:
+    """Sends events to a receiver: their fields are the parameters of a GET, or the body of a POST.
+
+    One that Kafka did not acknowledge is sent again, when the server says that it should be; so it may be there twice.
+    """
+
+    def __init__(self, address: str, path: str, method: Method, *, is_stopped: Callable[[], bool]) -> None:
+        self._path, self._method, self._is_stopped = path, method, is_stopped
+        self._host = urlsplit(address).netloc
+        self._pool = ThreadPoolExecutor(max_workers=_CONNECTIONS, thread_name_prefix="send")
+        self._connections = local()
+        self._room = BoundedSemaphore(_WAITING)
+        self._failures: list[UnavailableError] = []
+
+    def send(self, event: Event, *, number: int) -> None:
+        self._room.acquire()
+        self._pool.submit(self._send, event).add_done_callback(self._done)
+
+    def poll(self) -> None:
+        pass
+
+    def has_failed(self) -> bool:
+        return bool(self._failures)
+
+    def finish(self, sent: int) -> None:
+        self._pool.shutdown()
+        if self._failures:
+            raise self._failures[0]
+
+    def _done(self, future: Future[None]) -> None:
+        self._room.release()
+        error = future.exception()
+        if error is not None:
+            self._failures.append(error if isinstance(error, UnavailableError) else self._failure(str(error)))
+
+    def _send(self, event: Event) -> None:
+        target, body = self._path, None
+        if self._method == "GET":
+            target = f"{self._path}?{urlencode({name: str(value) for name, value in event.items()})}"
+        else:
+            body = json.dumps(event, default=as_json).encode()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            status, wait, answer = self._ask(target, body, headers)
+            if status == 200:
+                return
+            if status is not None and status < 500:
+                raise self._failure(f"the server refused an event with {status}: {answer}")
+            if time.monotonic() > deadline or self._is_stopped():
+                raise self._failure(f"the server did not take an event: {answer}")
+            time.sleep(wait)
+
+    def _ask(self, target: str, body: bytes | None, headers: dict[str, str]) -> tuple[int | None, float, str]:
+        """Gives back the status, the seconds to wait before another try, and what was answered; None where nothing was."""
+        connection = getattr(self._connections, "mine", None)
+        if connection is None:
+            connection = self._connections.mine = http.client.HTTPConnection(self._host, timeout=30)
+        try:
+            connection.request(self._method, target, body, headers)
+            answer = connection.getresponse()
+            text = answer.read().decode("utf-8", errors="replace")
+            return answer.status, float(answer.headers.get("Retry-After", "1")), text
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            self._connections.mine = None
+            return None, 0.5, str(error)
+
+    def _failure(self, what: str) -> UnavailableError:
+        return UnavailableError(what, where=f"http://{self._host}{self._path}", next_step="See: headrace status")

@@ -1,0 +1,120 @@
+"""Events over HTTP as pipeline.yml has them: `sources: {http: {file: sources/log.py, port: 9998}}`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import get_args
+
+from headrace.spec.document import Section, Value, read_text
+from headrace.spec.files import Files
+from headrace.spec.functions import find_decorated
+from headrace.spec.pipeline import HttpSource, Method, Receiver, Stream
+from headrace.spec.problems import Place, Problems, suggest
+
+KEY = "sources"
+DECORATOR = "receive"
+EXAMPLE = '@receive("/log", stream="readings") above a function'
+METHODS: tuple[Method, ...] = get_args(Method)
+PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+OURS = ("/health", "/docs", "/openapi.json")
+"""Paths that every receiving server has of its own."""
+MAX_PORT = 65_535
+
+
+def read_http(section: Section, *, files: Files, streams: Sequence[Stream], problems: Problems) -> HttpSource | None:
+    """Gives back the pipeline's HTTP source, or None where it has none; mistakes are kept as problems."""
+    value = section.find(KEY)
+    found = value and problems.attempt(value.section, ("http",), problems=problems)
+    http = found.find("http") if found else None
+    inner = http and problems.attempt(http.section, ("file", "port"), problems=problems)
+    if not inner:
+        return None
+    path = problems.attempt(lambda: files.find(inner.need("file", example="sources/log.py")))
+    port = problems.attempt(_read_port, inner)
+    if path is None or port is None:
+        return None
+    place = files.place(path, argument=inner.value.place.argument)
+    receivers = problems.attempt(_read_receivers, path, place=place, streams=streams)
+    return None if receivers is None else HttpSource(path, port, receivers)
+
+
+def check_ways(section: Section, *, streams: Sequence[Stream], http: HttpSource | None, problems: Problems) -> None:
+    """Checks that generators which send through a receiver name one of their own stream's."""
+    if http is None and section.find(KEY) and problems.errors:
+        return
+    for stream in streams:
+        if stream.through is not None:
+            value = section.values["streams"].at(stream.name, "generator", "through")
+            problems.attempt(_check_way, value, stream, http)
+
+
+def _check_way(value: Value, stream: Stream, http: HttpSource | None) -> None:
+    if http is None:
+        raise value.error("the pipeline receives nothing over HTTP", fix="Add sources: {http: …}, or leave out through")
+    paths = [each.path for each in http.receivers if each.stream == stream.name]
+    if stream.through not in paths:
+        hint = suggest(stream.through or "", paths, plural="Receivers of this stream")
+        raise value.error(f'no receiver of this stream has the path "{stream.through}"', fix=f"{hint} Fix the path")
+
+
+def _read_port(section: Section) -> int:
+    return section.need("port", example="9998").whole_number(at_least=1, at_most=MAX_PORT)
+
+
+def _read_receivers(path: Path, *, place: Place, streams: Sequence[Stream]) -> tuple[Receiver, ...]:
+    """Gives back the file's receivers; the file is read, not run."""
+    try:
+        module = ast.parse(read_text(path, place=place))
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise place.error(f"not valid Python: {getattr(error, 'msg', error)}", line=line, fix="Fix the line") from None
+    found: list[Receiver] = []
+    for function, call in _calls(module, place=place):
+        receiver = _read_receiver(function, call, place=place, streams=streams)
+        if any(each.path == receiver.path for each in found):
+            raise place.error(f'two functions receive "{receiver.path}"', line=call.lineno, fix="Give each its own path")
+        found.append(receiver)
+    if not found:
+        raise place.error("the file receives nothing", line=1, fix=f"Write from headrace import receive, and {EXAMPLE}")
+    return tuple(found)
+
+
+def _calls(module: ast.Module, *, place: Place) -> Iterator[tuple[str, ast.Call]]:
+    """Gives back the receivers' names and the calls of their decorators."""
+    for function, call in find_decorated(module, DECORATOR):
+        if isinstance(function, ast.AsyncFunctionDef):
+            raise place.error(
+                f"{function.name} is async: a receiver only makes an event, and waits for nothing",
+                line=function.lineno,
+                fix=f"Write def {function.name}",
+            )
+        if call is None:
+            raise place.error("receive needs a path and a stream", line=function.lineno, fix=f"Write {EXAMPLE}")
+        yield function.name, call
+
+
+def _read_receiver(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Receiver:
+    given: dict[str, object] = {}
+    try:
+        named = {each.arg or "**": ast.literal_eval(each.value) for each in call.keywords}
+        given = dict(zip(("path", "stream", "method"), map(ast.literal_eval, call.args), strict=False)) | named
+    except ValueError:
+        what = "the arguments of receive are read without running the file"
+        raise place.error(what, line=call.lineno, fix="Write the values themselves") from None
+    path, stream, method = given.get("path"), given.get("stream"), given.get("method", "GET")
+    if not isinstance(path, str) or not isinstance(stream, str):
+        raise place.error("receive needs a path and a stream", line=call.lineno, fix=f"Write {EXAMPLE}")
+    if not PATH.fullmatch(path) or path in OURS:
+        what = f'"{path}" is a path of the server itself' if path in OURS else f'"{path}" is not a path'
+        raise place.error(what, line=call.lineno, fix="Write a path such as /log")
+    names = [each.name for each in streams]
+    if stream not in names:
+        hint = suggest(stream, names, plural="Streams")
+        raise place.error(f'there is no stream "{stream}"', line=call.lineno, fix=f"{hint} Fix the name")
+    for known in METHODS:
+        if known == method:
+            return Receiver(function, path, known, stream)
+    raise place.error(f'"{method}" is not a method', line=call.lineno, fix=f"Write one of {', '.join(METHODS)}")
