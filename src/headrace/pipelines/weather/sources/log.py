@@ -15,7 +15,7 @@ COLDEST, HOTTEST = -150, 150  # degrees Fahrenheit; on Earth it has been -128.6 
 LONGEST_CITY = 255
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
-NAME = r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$"
+NAME = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
