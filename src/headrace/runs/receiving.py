@@ -22,6 +22,7 @@ from headrace.services.status import RECEIVER
 from headrace.services.topics import admin_client, ensure_topics
 from headrace.settings import Settings
 from headrace.sources.receiving import receiving_app
+from headrace.sources.webhooks import Limits, Lock
 from headrace.spec.pipeline import HttpSource, Pipeline
 
 _ANSWER_SECONDS = 5.0
@@ -39,7 +40,11 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
         )
     with kafka(settings, report=report) as servers:
         ensure_topics(admin_client(servers), {stream.topic: stream.partitions for stream in pipeline.streams})
-        app = receiving_app(pipeline, bootstrap_servers=servers)
+        limits = Limits(settings.receive_max_body_bytes, settings.receive_public_url)
+        app = receiving_app(pipeline, bootstrap_servers=servers, environ=os.environ, limits=limits)
+        for webhook in _source_of(pipeline).webhooks:
+            if Lock.of(webhook, os.environ).is_off:
+                report(f"{webhook.path} is off: set {webhook.secret} to turn it on")
         report(f"Receiving on http://{ports.HOST}:{chosen}")
         uvicorn.run(
             app,

@@ -10,15 +10,17 @@ from typing import get_args
 
 from headrace.spec.document import Section, Value, read_text
 from headrace.spec.files import Files
-from headrace.spec.pipeline import HttpSource, Method, Receiver, Stream
+from headrace.spec.pipeline import HttpSource, Method, Receiver, Stream, Webhook
 from headrace.spec.problems import Place, Problems, suggest
+from headrace.spec.webhooks import EXAMPLE as WEBHOOK
+from headrace.spec.webhooks import read_webhook
 
 KEY = "sources"
-DECORATOR = "receive"
+DECORATORS = ("receive", "webhook")
 EXAMPLE = '@receive("/log", stream="readings") above a function'
 METHODS: tuple[Method, ...] = get_args(Method)
 PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
-OURS = ("/health", "/docs", "/openapi.json")
+OURS = ("/health", "/ready", "/docs", "/openapi.json")
 """Paths that every receiving server has of its own."""
 MAX_PORT = 65_535
 
@@ -36,8 +38,12 @@ def read_http(section: Section, *, files: Files, streams: Sequence[Stream], prob
     if path is None or port is None:
         return None
     place = files.place(path, argument=inner.value.place.argument)
-    receivers = problems.attempt(_read_receivers, path, place=place, streams=streams)
-    return None if receivers is None else HttpSource(path, port, receivers)
+    functions = problems.attempt(_read_functions, path, place=place, streams=streams)
+    if functions is None:
+        return None
+    receivers = tuple(each for each in functions if isinstance(each, Receiver))
+    webhooks = tuple(each for each in functions if isinstance(each, Webhook))
+    return HttpSource(path, port, receivers, webhooks)
 
 
 def check_ways(section: Section, *, streams: Sequence[Stream], http: HttpSource | None, problems: Problems) -> None:
@@ -54,6 +60,7 @@ def _check_way(value: Value, stream: Stream, http: HttpSource | None) -> None:
     if http is None:
         raise value.error("the pipeline receives nothing over HTTP", fix="Add sources: {http: …}, or leave out through")
     paths = [each.path for each in http.receivers if each.stream == stream.name]
+    paths += [each.path for each in http.webhooks if stream.name in each.all_streams]
     if stream.through not in paths:
         hint = suggest(stream.through or "", paths, plural="Receivers of this stream")
         raise value.error(f'no receiver of this stream has the path "{stream.through}"', fix=f"{hint} Fix the path")
@@ -63,16 +70,17 @@ def _read_port(section: Section) -> int:
     return section.need("port", example="9998").whole_number(at_least=1, at_most=MAX_PORT)
 
 
-def _read_receivers(path: Path, *, place: Place, streams: Sequence[Stream]) -> tuple[Receiver, ...]:
-    """Gives back the file's receivers; the file is read, not run."""
+def _read_functions(path: Path, *, place: Place, streams: Sequence[Stream]) -> tuple[Receiver | Webhook, ...]:
+    """Gives back the file's receivers and webhooks; the file is read, not run."""
     try:
         module = ast.parse(read_text(path, place=place))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise place.error(f"not valid Python: {getattr(error, 'msg', error)}", line=line, fix="Fix the line") from None
-    found: list[Receiver] = []
-    for function, call in _calls(module, place=place):
-        receiver = _read_receiver(function, call, place=place, streams=streams)
+    found: list[Receiver | Webhook] = []
+    for function, call, name in _calls(module, place=place):
+        read = _read_receiver if name == "receive" else _read_webhook
+        receiver = read(function, call, place=place, streams=streams)
         if any(each.path == receiver.path for each in found):
             raise place.error(f'two functions receive "{receiver.path}"', line=call.lineno, fix="Give each its own path")
         found.append(receiver)
@@ -81,14 +89,14 @@ def _read_receivers(path: Path, *, place: Place, streams: Sequence[Stream]) -> t
     return tuple(found)
 
 
-def _calls(module: ast.Module, *, place: Place) -> Iterator[tuple[ast.FunctionDef, ast.Call]]:
+def _calls(module: ast.Module, *, place: Place) -> Iterator[tuple[ast.FunctionDef, ast.Call, str]]:
     for statement in module.body:
         if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         for decorator in statement.decorator_list:
             call = decorator if isinstance(decorator, ast.Call) else None
             name = call.func if call else decorator
-            if not (isinstance(name, ast.Name) and name.id == DECORATOR):
+            if not (isinstance(name, ast.Name) and name.id in DECORATORS):
                 continue
             if isinstance(statement, ast.AsyncFunctionDef):
                 raise place.error(
@@ -97,24 +105,39 @@ def _calls(module: ast.Module, *, place: Place) -> Iterator[tuple[ast.FunctionDe
                     fix=f"Write def {statement.name}",
                 )
             if call is None:
-                raise place.error("receive needs a path and a stream", line=statement.lineno, fix=f"Write {EXAMPLE}")
-            yield statement, call
+                what = f"{name.id} has no arguments"
+                raise place.error(what, line=statement.lineno, fix=f"Write {EXAMPLE if name.id == 'receive' else WEBHOOK}")
+            yield statement, call, name.id
 
 
-def _read_receiver(function: ast.FunctionDef, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Receiver:
-    given: dict[str, object] = {}
+def _read_webhook(function: ast.FunctionDef, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Webhook:
+    webhook = read_webhook(function.name, _arguments(call, ("path",), place=place), call.lineno, place=place, streams=streams)
+    _check_path(webhook.path, call, place=place)
+    return webhook
+
+
+def _arguments(call: ast.Call, positional: Sequence[str], *, place: Place) -> dict[str, object]:
+    """Gives back the arguments of a decorator by their names."""
     try:
         named = {each.arg or "**": ast.literal_eval(each.value) for each in call.keywords}
-        given = dict(zip(("path", "stream", "method"), map(ast.literal_eval, call.args), strict=False)) | named
+        return dict(zip(positional, map(ast.literal_eval, call.args), strict=False)) | named
     except ValueError:
-        what = "the arguments of receive are read without running the file"
+        what = "the arguments of a decorator are read without running the file"
         raise place.error(what, line=call.lineno, fix="Write the values themselves") from None
-    path, stream, method = given.get("path"), given.get("stream"), given.get("method", "GET")
-    if not isinstance(path, str) or not isinstance(stream, str):
-        raise place.error("receive needs a path and a stream", line=call.lineno, fix=f"Write {EXAMPLE}")
+
+
+def _check_path(path: str, call: ast.Call, *, place: Place) -> None:
     if not PATH.fullmatch(path) or path in OURS:
         what = f'"{path}" is a path of the server itself' if path in OURS else f'"{path}" is not a path'
         raise place.error(what, line=call.lineno, fix="Write a path such as /log")
+
+
+def _read_receiver(function: ast.FunctionDef, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Receiver:
+    given = _arguments(call, ("path", "stream", "method"), place=place)
+    path, stream, method = given.get("path"), given.get("stream"), given.get("method", "GET")
+    if not isinstance(path, str) or not isinstance(stream, str):
+        raise place.error("receive needs a path and a stream", line=call.lineno, fix=f"Write {EXAMPLE}")
+    _check_path(path, call, place=place)
     names = [each.name for each in streams]
     if stream not in names:
         hint = suggest(stream, names, plural="Streams")
