@@ -1,6 +1,7 @@
-"""`python -m benchmarks [speed|freshness|memory|layers|rolling|mart] [--quick]`: what Headrace does on this machine.
+"""`python -m benchmarks [speed|freshness|memory|layers|rolling|mart|receive] [--quick]`: what Headrace does on this machine.
 
-Landing is held against plain Spark, layers against a full rebuild and a plain query.
+Landing is held against plain Spark, layers against a full rebuild and a plain query, receiving against a handler that does
+nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from benchmarks.freshness import compare_freshness
 from benchmarks.layers import compare_layers
 from benchmarks.mart import measure_mart
 from benchmarks.memory import measure_growth
+from benchmarks.receive import compare_receiving
 from benchmarks.results import Bar, save_results, show_bars, show_table
 from benchmarks.rolling import compare_rolling
 from benchmarks.speed import CASES, compare
@@ -67,6 +69,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {
     "layers": compare_layers,
     "rolling": compare_rolling,
     "mart": measure_mart_freshness,
+    "receive": compare_receiving,
 }
 
 

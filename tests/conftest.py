@@ -8,13 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home
 from headrace.services.kafka import start_kafka, stop_kafka
+from headrace.services.postgres import start_postgres, stop_postgres
 from headrace.services.spark import start_spark
 from headrace.settings import load_settings
 from tests.lake import Lake
@@ -53,6 +57,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The connection string of the Postgres that all tests share."""
+    settings = load_settings(flags={}, environ={}, folder=tmp_path_factory.mktemp("postgres"))
+    yield start_postgres(settings, detached=False, report=lambda sentence: None).dsn
+    stop_postgres(settings)
+
+
+@pytest.fixture
+def database(postgres_server: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The connection string of an empty database of this test's own."""
+    name = re.sub(r"[^a-z0-9]+", "_", request.node.name.lower())[:60].strip("_")
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield make_conninfo(postgres_server, dbname=name)
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

@@ -119,9 +119,11 @@ def show_demo(console: Console, results: Results, *, settings: Settings, pipelin
     if results.quality:
         console.print("\nWhat the expectations found", style="bold")
         console.print(f"headrace quality {pipeline.name}", style="dim", highlight=False)
-        _show_expectations(console, failing)
+        if failing:
+            _show_expectations(console, failing)
         count = len(results.quality) - len(failing)
-        console.print(f"{count} other expectations hold of every row", highlight=False)
+        other = "other " if failing else ""
+        console.print(f"{count} {other}expectations hold of every row", highlight=False)
     console.print(f"\nThe tables are in {settings.warehouse}", highlight=False, soft_wrap=True)
     more = f"headrace lineage {pipeline.name}" if pipeline.tables else f"headrace commits {pipeline.name}"
     console.print(f"Next: {more}   headrace status   headrace run {pipeline.name}", highlight=False)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,6 +19,7 @@ from headrace.services import kafka_server
 from headrace.services.kafka import kafka, running_kafka, start_kafka, stop_kafka
 from headrace.services.status import list_services, read_log
 from headrace.settings import Settings, load_settings
+from tests.processes import is_gone, taken
 
 pytestmark = pytest.mark.services
 
@@ -66,10 +65,6 @@ def consume(servers: str, topic: str, count: int) -> list[bytes]:
             values.append(message.value() or b"")
     consumer.close()
     return values
-
-
-def is_gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def start_user(folder: Path, environ: dict[str, str]) -> subprocess.Popen[str]:
@@ -151,16 +146,9 @@ def test_no_orphan_after_sigkill_and_a_second_command_keeps_it(tmp_path: Path, c
 
 def test_taken_port_is_avoided(settings_for: Callable[..., Settings], said: list[str]) -> None:
     settings = settings_for()
-    with socket.socket() as blocker:
-        blocker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            blocker.bind(("127.0.0.1", settings.kafka_port))
-            blocker.listen()
-        except OSError:
-            pass  # another program has it: just as good
-        with kafka(settings, report=said.append) as servers:
-            assert servers != f"127.0.0.1:{settings.kafka_port}"
-            create_topic(servers, "works")
+    with taken(settings.kafka_port), kafka(settings, report=said.append) as servers:
+        assert servers != f"127.0.0.1:{settings.kafka_port}"
+        create_topic(servers, "works")
     assert any(line.startswith(f"Port {settings.kafka_port} is taken") for line in said)
 
 

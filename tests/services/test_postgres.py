@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from headrace.services.postgres import find_postgres, postgres, running_postgres
 from headrace.services.status import list_services, read_log
 from headrace.services.watchdog import as_user
 from headrace.settings import Settings, load_settings
+from tests.processes import is_gone, taken
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.services
@@ -47,10 +47,6 @@ def ask(dsn: str, question: str) -> list[tuple[object, ...]]:
     with psycopg.connect(dsn, connect_timeout=5, autocommit=True) as connection:
         cursor = connection.execute(question.encode())
         return cursor.fetchall() if cursor.description else []
-
-
-def is_gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def status_of(settings: Settings) -> str:
@@ -207,13 +203,7 @@ def test_programs_out_of_reach_are_copied_once(
 
 def test_taken_port_is_avoided_unless_it_was_asked_for(settings_for: Callable[..., Settings], said: list[str]) -> None:
     settings = settings_for()
-    with socket.socket() as blocker:
-        blocker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            blocker.bind(("127.0.0.1", settings.postgres_port))
-            blocker.listen()
-        except OSError:
-            pass  # another program has it: just as good
+    with taken(settings.postgres_port):
         with postgres(settings, report=said.append) as dsn:
             assert conninfo_to_dict(dsn)["port"] != str(settings.postgres_port)
             assert ask(dsn, "SELECT 1") == [(1,)]

@@ -38,7 +38,7 @@ BODY = '{"id": 1, "name": "Łucja ☕", "price": "12.50"}'.encode()
 TIMED: tuple[SignatureScheme, ...] = ("stripe", "hubspot-v3", "standard-webhooks")
 RANDOM_BODIES = settings(max_examples=1_000, deadline=None, derandomize=True)
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=300)
+texts = st.text(st.characters(codec="utf-8"), max_size=300)
 keys = st.binary(min_size=1, max_size=64).map(lambda key: "whsec_" + base64.b64encode(key).decode())
 
 
@@ -118,7 +118,7 @@ def test_standard_webhooks_agree_with_their_package(text: str, secret: str, iden
 @RANDOM_BODIES
 @given(value=texts, secret=texts.filter(bool))
 def test_shopify_agrees_with_its_package(value: str, secret: str) -> None:
-    """Its package signs what Shopify's own pages are asked with, by the same keyed hash in hexadecimal; webhooks have base64."""
+    """Its package has no check of webhooks: it signs parameters with the same keyed hash, and writes that in hexadecimal."""
     shopify.Session.setup(api_key="key", secret=secret)
     body = f"q={value}".replace("%", "%25").replace("&", "%26").encode()
     theirs = base64.b64encode(bytes.fromhex(shopify.Session.calculate_hmac({"q": value}))).decode()
@@ -218,7 +218,7 @@ def test_any_of_stripes_signatures_may_match_and_other_schemes_are_passed_over()
         ",,,",
         "=",
         "é=ü",
-    )  # noqa: E501
+    )
     assert [value for value in good if not passes(with_header(request(), "stripe-signature", value), "stripe")] == []
     assert [value for value in bad if passes(with_header(request(), "stripe-signature", value), "stripe")] == []
     assert json.loads(BODY)["id"] == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import Check, check_pipeline
+from tests.folders import write_files
 
 PIPELINE = """\
 name: mine
@@ -36,11 +37,7 @@ Checker = Callable[..., Check]
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Path:
     """The folder of a pipeline without mistakes, ./pipelines/mine."""
-    folder = tmp_path / "pipelines" / "mine"
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
+    return write_files(tmp_path / "pipelines" / "mine", FILES)
 
 
 @pytest.fixture

@@ -39,6 +39,15 @@ def test_a_copy_of_lineage_has_its_own_names_everywhere(tmp_path: Path) -> None:
     assert '"kafka_topic": "mine-input"' in (copy / "expected/events.jsonl").read_text()
 
 
+def test_a_copy_of_weather_publishes_to_a_table_of_its_own(tmp_path: Path) -> None:
+    copy = copy_pipeline("weather", target_name="mine", folder=tmp_path)
+    (published,) = load_pipeline("mine", environ={}, folder=tmp_path).serving.postgres
+    assert (published.name, str(published.source)) == ("mine", "mine_default.weather_by_minute")
+    assert "CREATE TABLE IF NOT EXISTS mine (" in published.ddl
+    assert "ON mine (last_updated)" in published.ddl
+    assert "FROM mine_default.weather\n" in (copy / "windows/weather_by_minute.sql").read_text()
+
+
 def test_a_copy_of_payments_has_its_own_names_and_generators(tmp_path: Path) -> None:
     copy = copy_pipeline("payments", target_name="mine", folder=tmp_path)
     yaml = (copy / "pipeline.yml").read_text()

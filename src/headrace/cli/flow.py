@@ -29,7 +29,7 @@ def demo(
     with (
         landing_session(settings, loaded, report=board.report) as session,
         receiving(settings, loaded, report=board.report),
-        publishing(settings, loaded, report=board.report) as publisher,
+        publishing(settings, loaded, report=board.report, published=board.published) as publisher,
     ):
         land_events(session, count=events, landed=board.landed, report=board.report)
         build_tables(session, built=board.built, report=board.report)
@@ -39,7 +39,7 @@ def demo(
         if leave or not out.is_terminal:
             return
         with (
-            generators(session, report=board.report),
+            generators(session),
             live_board(out, title=f"{loaded.name}, live") as live,
             stop_on_signals() as stop,
         ):
@@ -128,9 +128,10 @@ def build(
     if not loaded.tables:
         say(f"{pipeline} has no layer tables: there is nothing to build")
         return
-    with publishing(settings, loaded, report=say) as publisher:
+    board = lines(out)
+    with publishing(settings, loaded, report=say, published=board.published) as publisher:
         with building_session(settings, loaded, report=say) as lake:
-            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=lines(out).built)
+            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=board.built)
         if publisher is not None:
             publisher.publish()
     if any(each.error for each in outcomes):
@@ -153,7 +154,7 @@ def plan(
 
 
 def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_builds: bool = False) -> None:
-    from headrace.runs.board import live_board
+    from headrace.runs.board import lines, live_board
     from headrace.runs.landing import land as land_pipeline
     from headrace.runs.landing import landing_session, stop_on_signals
     from headrace.runs.live import land_and_build
@@ -164,7 +165,9 @@ def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_bui
     with (
         landing_session(settings, pipeline, report=say, take_over=take_over) as session,
         receiving(settings, pipeline, report=say) if with_builds else nullcontext(),
-        publishing(settings, pipeline, report=say) if with_builds else nullcontext() as publisher,
+        publishing(settings, pipeline, report=say, published=lines(out).published)
+        if with_builds
+        else nullcontext() as publisher,
         stop_on_signals() as stop,
         live_board(out, title=pipeline.name if once else f"{pipeline.name}, live") as board,
     ):

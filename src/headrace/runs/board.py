@@ -14,6 +14,7 @@ from rich.table import Table
 
 from headrace.landing.lander import Batch
 from headrace.runs.building import Outcome
+from headrace.serving.publish import Published
 
 _RATE_SECONDS = 10.0
 
@@ -34,11 +35,13 @@ class _Row:
 
 @dataclass(frozen=True)
 class Board:
-    """Where a run says what it does: `report` takes a sentence, `landed` a batch, `built` a table, `idle` nothing."""
+    """Where a run says what it does: `report` takes a sentence, `landed` a batch, `built` and `published` a table, `idle`
+    nothing."""
 
     report: Callable[[str], None]
     landed: Callable[[Batch], None]
     built: Callable[[Outcome], None]
+    published: Callable[[Published], None]
     idle: Callable[[], None]
 
 
@@ -67,6 +70,13 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
         for sentence in describe(outcome, only_trouble=True):
             say(sentence)
 
+    def published(done: Published) -> None:
+        row = rows.setdefault(f"Postgres {done.table.name}", _Row())
+        row.rows += done.rows
+        row.checkpoint_id, row.seconds = done.build_id, done.seconds
+        row.recent.append((time.monotonic(), done.rows))
+        live.update(_draw(rows, behind, title))
+
     def landed(batch: Batch) -> None:
         nonlocal behind
         now = time.monotonic()
@@ -86,6 +96,7 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
                 report=say,
                 landed=landed,
                 built=built,
+                published=published,
                 idle=lambda: live.update(_draw(rows, behind, title)),
             )
         finally:
@@ -110,7 +121,12 @@ def lines(console: Console) -> Board:
         for sentence in describe(outcome):
             say(sentence)
 
-    return Board(report=say, landed=landed, built=built, idle=lambda: None)
+    def published(done: Published) -> None:
+        gone = f", {done.gone:,} gone" if done.gone else ""
+        rows = f"{done.rows:,} rows to Postgres table {done.table.name}{gone}"
+        say(f"{done.table.source}  build {done.build_id}  {rows}  {done.seconds:.2f} s")
+
+    return Board(report=say, landed=landed, built=built, published=published, idle=lambda: None)
 
 
 def describe(outcome: Outcome, *, only_trouble: bool = False) -> list[str]:

@@ -72,7 +72,7 @@ def queries_of(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
 def land_events(session: Session, *, count: int, landed: Callable[[Batch], None], report: Callable[[str], None]) -> None:
     """Generates `count` events of the stream that sends most often, as many of the others as go with it, and lands them."""
     able = [stream for stream in session.pipeline.streams if stream.generator is not None]
-    with ways(session.settings, session.pipeline, able, report=report) as way:
+    with ways(session.settings, session.pipeline, able, report=lambda sentence: None) as way:
         for stream in able:
             rate = Rate(per_second=None, count=count).in_proportion(stream, among=able)
             servers = session.bootstrap_servers
@@ -108,11 +108,11 @@ def read_results(session: Session) -> Results:
 
 
 @contextmanager
-def generators(session: Session, *, report: Callable[[str], None]) -> Iterator[None]:
+def generators(session: Session) -> Iterator[None]:
     """Keeps the pipeline's generators running, each at its own rate, while the block does."""
     stop = Event()
     able = [stream for stream in session.pipeline.streams if stream.generator is not None]
-    with ways(session.settings, session.pipeline, able, report=report) as way:
+    with ways(session.settings, session.pipeline, able, report=lambda sentence: None) as way:
         threads = [
             Thread(
                 target=generate,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.errors import HeadraceError
+from headrace.services.embedded import RunningService
 from headrace.services.jars import GROUPS, cached_jars
 from headrace.services.java import choose_java
 from headrace.services.kafka import running_kafka
@@ -44,8 +45,8 @@ def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding,
         _look_at_java(settings, environ),
         *(_look_at_jars(group.name) for group in sorted(GROUPS.iterdir()) if group.is_dir()),
         _look_at_disk(settings),
-        _look_at_kafka(settings),
-        _look_at_postgres(settings),
+        _look_at_server("Kafka", settings.kafka_bootstrap_servers, running_kafka(settings)),
+        _look_at_server("Postgres", _own_postgres(settings), running_postgres(settings)),
         _look_at_catalog(settings),
     )
 
@@ -56,7 +57,7 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
         "home": str(settings.home),
         "kafka.bootstrap_servers": settings.kafka_bootstrap_servers or "(embedded)",
         "kafka.port": str(settings.kafka_port),
-        "postgres.url": without_password(settings.postgres_url) if settings.postgres_url else "(embedded)",
+        "postgres.url": _own_postgres(settings) or "(embedded)",
         "postgres.port": str(settings.postgres_port),
         "catalog.uri": _without_password(settings.catalog_uri),
         "warehouse": settings.warehouse,
@@ -93,22 +94,12 @@ def _look_at_disk(settings: Settings) -> Finding:
     return Finding("disk", "ok", says) if free > _FREE_BYTES else Finding("disk", "attention", f"only {says}")
 
 
-def _look_at_kafka(settings: Settings) -> Finding:
-    if settings.kafka_bootstrap_servers:
-        return Finding("Kafka", "ok", f"your own: {settings.kafka_bootstrap_servers}")
-    service = running_kafka(settings)
+def _look_at_server(title: str, own: str | None, service: RunningService | None) -> Finding:
+    if own:
+        return Finding(title, "ok", f"your own: {own}")
     if service:
-        return Finding("Kafka", "ok", f"runs on {service.bootstrap_servers} (pid {service.pid})")
-    return Finding("Kafka", "ok", "does not run; commands that need it start it")
-
-
-def _look_at_postgres(settings: Settings) -> Finding:
-    if settings.postgres_url:
-        return Finding("Postgres", "ok", f"your own: {without_password(settings.postgres_url)}")
-    service = running_postgres(settings)
-    if service:
-        return Finding("Postgres", "ok", f"runs on {HOST}:{service.port} (pid {service.pid})")
-    return Finding("Postgres", "ok", "does not run; commands that need it start it")
+        return Finding(title, "ok", f"runs on {HOST}:{service.port} (pid {service.pid})")
+    return Finding(title, "ok", "does not run; commands that need it start it")
 
 
 def _look_at_catalog(settings: Settings) -> Finding:
@@ -120,6 +111,10 @@ def _look_at_catalog(settings: Settings) -> Finding:
     except Exception as error:
         return Finding("catalog", "broken", f"does not answer: {error}. Check catalog.uri.")
     return Finding("catalog", "ok", f"answers; {len(namespaces)} namespaces")
+
+
+def _own_postgres(settings: Settings) -> str | None:
+    return without_password(settings.postgres_url) if settings.postgres_url else None
 
 
 def _without_password(uri: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event, Thread
 
 from headrace.errors import HeadraceError
@@ -24,6 +25,8 @@ _ROUND_SECONDS = 0.2
 
 def land_and_build(session: Session, *, stop: Event, board: Board, publisher: Publisher | None = None) -> None:
     """Lands batch after batch until `stop` is set; beside it, builds what that moves and publishes what that changes."""
+    if publisher is not None:
+        publisher = replace(publisher, report=board.report, published=board.published)
     with builds(session, built=board.built, report=board.report, publisher=publisher) as moved:
 
         def landed(batch: Batch) -> None:

@@ -29,7 +29,7 @@ class Publisher:
     pipeline: Pipeline
     catalog: Catalog
     report: Report
-    published: Callable[[Published], None] = lambda done: None
+    published: Callable[[Published], None]
     _wait: float = 0.0
     _again_at: float = field(default=0.0)
 
@@ -64,16 +64,12 @@ class Publisher:
 
 
 @contextmanager
-def publishing(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Publisher | None]:
+def publishing(
+    settings: Settings, pipeline: Pipeline, *, report: Report, published: Callable[[Published], None]
+) -> Iterator[Publisher | None]:
     """Gives a publisher with a Postgres that answers, or None for a pipeline that publishes nothing."""
     if not pipeline.serving.postgres:
         yield None
         return
     with postgres(settings, report=report):
-        yield Publisher(settings, pipeline, open_catalog(settings), report, published=lambda done: report(describe(done)))
-
-
-def describe(done: Published) -> str:
-    """Gives back the line that says what was published."""
-    gone = f", {done.gone:,} gone" if done.gone else ""
-    return f"{done.table.source}  build {done.build_id}  {done.rows:,} rows to Postgres table {done.table.name}{gone}"
+        yield Publisher(settings, pipeline, open_catalog(settings), report, published)

@@ -9,12 +9,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import uvicorn
 
 from headrace.errors import ServiceError, SpecError
-from headrace.runs.landing import Report
+from headrace.runs.landing import Report, stop_on_signals
 from headrace.services import embedded, ports, process
 from headrace.services.embedded import START_TIMEOUT, Embedded
 from headrace.services.kafka import kafka
@@ -46,14 +45,15 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
             if Lock.of(webhook, os.environ).is_off:
                 report(f"{webhook.path} is off: set {webhook.secret} to turn it on")
         report(f"Receiving on http://{ports.HOST}:{chosen}")
-        uvicorn.run(
-            app,
-            host=ports.HOST,
-            port=chosen,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=_ENDING_SECONDS,
-        )
+        with stop_on_signals():  # uvicorn raises the signal again that ended it, which must not end what comes after
+            uvicorn.run(
+                app,
+                host=ports.HOST,
+                port=chosen,
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=_ENDING_SECONDS,
+            )
 
 
 @contextmanager
@@ -68,31 +68,20 @@ def receiving(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iter
 
 
 def _server_of(pipeline: Pipeline) -> Embedded:
-    title = f"{pipeline.name}'s receiver"
+    name, title = f"{RECEIVER}{pipeline.name}", f"{pipeline.name}'s receiver"
 
     def launch(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
         usual = _source_of(pipeline).port
         port = embedded.choose_port(title, "", settings, usual=usual, last=None, report=report)
-        started = process.start(
-            settings.home,
-            process.Launch(
-                name=f"{RECEIVER}{pipeline.name}",
-                command=(sys.executable, "-m", "headrace.cli", "receive", pipeline.name, "--port", str(port)),
-                folder=Path.cwd(),
-                environ=os.environ,
-                port=port,
-            ),
-            detached=detached,
+        command = (sys.executable, "-m", "headrace.cli", "receive", pipeline.name, "--port", str(port))
+        start = process.Launch(name=name, command=command, folder=settings.folder, environ=os.environ, port=port)
+        state = embedded.launch_until_ready(
+            settings, start, detached=detached, wait=lambda state: _wait_until_ready(state, title)
         )
-        try:
-            _wait_until_ready(started, title)
-        except BaseException:
-            process.stop(settings.home, started.name, grace=2.0)
-            raise
         report(f"{title} is ready on http://{ports.HOST}:{port}")
-        return process.mark_ready(settings.home, started)
+        return state
 
-    return Embedded(f"{RECEIVER}{pipeline.name}", title, launch, answers=lambda settings, state: _answers(state.port))
+    return Embedded(name, title, launch, answers=lambda settings, state: _answers(state.port))
 
 
 def _wait_until_ready(state: process.ServiceState, title: str) -> None:

@@ -6,10 +6,12 @@ lives until `headrace down`. After a crash it comes back on the same data, and o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from headrace.errors import ServiceError, UnavailableError
 from headrace.services import ports, process
@@ -18,8 +20,25 @@ from headrace.settings import Settings
 
 START_TIMEOUT = 90.0
 ATTEMPTS = 3
+_PAUSE = 0.3
 
 Report = Callable[[str], None]
+S = TypeVar("S", bound="RunningService")
+
+
+@dataclass(frozen=True)
+class RunningService:
+    """A server that runs; `detached` is one that lives until `headrace down`."""
+
+    port: int
+    pid: int
+    log: Path
+    since: str
+    detached: bool
+
+    @classmethod
+    def of(cls: type[S], state: process.ServiceState) -> S:
+        return cls(state.port, state.pid, Path(state.log), state.since, state.owner is None)
 
 
 @dataclass(frozen=True)
@@ -71,6 +90,35 @@ def stop(server: Embedded, settings: Settings, *, report: Report) -> bool:
     """Gives back whether a server was running; it is stopped, whoever uses it."""
     with _start_lock(server, settings, report=report):
         return process.stop(settings.home, server.name)
+
+
+def launch_until_ready(
+    settings: Settings,
+    launch: process.Launch,
+    *,
+    detached: bool,
+    wait: Callable[[process.ServiceState], None],
+) -> process.ServiceState:
+    """Gives back the state of a process that was started and waited for; one that does not get ready is stopped."""
+    state = process.start(settings.home, launch, detached=detached)
+    try:
+        wait(state)
+    except BaseException:
+        process.stop(settings.home, launch.name, grace=2.0)
+        raise
+    return process.mark_ready(settings.home, state)
+
+
+def try_again(start: Callable[[], process.ServiceState], *, passing: Sequence[str]) -> process.ServiceState:
+    """Gives back what `start` gives back; an error that says one of these things passes, and is tried again."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return start()
+        except ServiceError as error:
+            if not any(reason in error.what for reason in passing):
+                raise
+            time.sleep(_PAUSE)
+    return start()
 
 
 def choose_port(title: str, setting: str, settings: Settings, *, usual: int, last: int | None, report: Report) -> int:

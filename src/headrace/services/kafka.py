@@ -12,9 +12,9 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headrace.errors import ServiceError, UnavailableError
+from headrace.errors import UnavailableError
 from headrace.services import embedded, kafka_server, ports, process
-from headrace.services.embedded import START_TIMEOUT, Embedded, Report
+from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
 from headrace.services.jars import resolve_jars
 from headrace.services.java import choose_java
 from headrace.settings import Settings
@@ -24,15 +24,12 @@ ANSWER_TIMEOUT = 15.0
 
 
 @dataclass(frozen=True)
-class KafkaService:
-    """A running broker; `detached` is one that lives until `headrace down`."""
+class KafkaService(RunningService):
+    """A running broker."""
 
-    bootstrap_servers: str
-    port: int
-    pid: int
-    log: Path
-    since: str
-    detached: bool
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{ports.HOST}:{self.port}"
 
 
 @contextmanager
@@ -43,19 +40,19 @@ def kafka(settings: Settings, *, report: Report) -> Iterator[str]:
         yield settings.kafka_bootstrap_servers
         return
     with embedded.use(BROKER, settings, report=report) as state:
-        yield _as_service(state).bootstrap_servers
+        yield KafkaService.of(state).bootstrap_servers
 
 
 def running_kafka(settings: Settings) -> KafkaService | None:
     """Gives back this home's broker if its process lives and it has been ready, else None."""
     state = embedded.running(BROKER, settings)
-    return None if state is None else _as_service(state)
+    return None if state is None else KafkaService.of(state)
 
 
 def start_kafka(settings: Settings, *, detached: bool, report: Report) -> KafkaService:
     """Gives back this home's broker, started if it does not run. Detached it lives until `stop_kafka`; otherwise it
     ends with this process, or with the last one that uses it."""
-    return _as_service(embedded.start(BROKER, settings, detached=detached, report=report))
+    return KafkaService.of(embedded.start(BROKER, settings, detached=detached, report=report))
 
 
 def stop_kafka(settings: Settings, *, report: Report = lambda line: None) -> bool:
@@ -67,36 +64,28 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     folder = settings.home / "kafka"
     folder.mkdir(parents=True, exist_ok=True)
     kafka_server.check_space(settings.home)
-    port = _choose_port(settings, report=report)
     java = choose_java(os.environ, cache=settings.home / "java")
     server = kafka_server.Server(folder=folder, java=java.program, jars=resolve_jars(NAME, report=report))
     report("Kafka is starting")
     began = time.monotonic()
     kafka_server.format_storage(server)
-    for attempt in range(1, embedded.ATTEMPTS + 1):
+
+    def start() -> process.ServiceState:
+        port = _choose_port(settings, report=report)
         kafka_server.write_properties(server, port=port, controller_port=ports.find_free_port())
-        launch = process.Launch(
-            name=NAME,
-            command=server.command("kafka.Kafka", "server.properties"),
-            folder=folder,
-            environ=os.environ,
-            port=port,
+        command = server.command("kafka.Kafka", "server.properties")
+        launch = process.Launch(name=NAME, command=command, folder=folder, environ=os.environ, port=port)
+        cluster = kafka_server.read_cluster_id(folder)
+        return embedded.launch_until_ready(
+            settings,
+            launch,
+            detached=detached,
+            wait=lambda state: _wait_until_ready(state, cluster=cluster, home=settings.home),
         )
-        state = process.start(settings.home, launch, detached=detached)
-        try:
-            _wait_until_ready(state, cluster=kafka_server.read_cluster_id(folder), home=settings.home)
-        except ServiceError as error:
-            process.stop(settings.home, NAME, grace=2.0)
-            if kafka_server.PORT_TAKEN not in error.what or attempt == embedded.ATTEMPTS:
-                raise
-            port = _choose_port(settings, report=report)
-        except BaseException:
-            process.stop(settings.home, NAME, grace=2.0)
-            raise
-        else:
-            break
-    report(f"Kafka is ready on {ports.HOST}:{port} ({time.monotonic() - began:.1f} s)")
-    return process.mark_ready(settings.home, state)
+
+    state = embedded.try_again(start, passing=[kafka_server.PORT_TAKEN])
+    report(f"Kafka is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
+    return state
 
 
 def _choose_port(settings: Settings, *, report: Report) -> int:
@@ -154,14 +143,3 @@ def _ask(client: AdminClient, *, timeout: float) -> str | None:
     except KafkaException:
         return None
     return str(answer.cluster_id) if answer.brokers else None
-
-
-def _as_service(state: process.ServiceState) -> KafkaService:
-    return KafkaService(
-        bootstrap_servers=f"{ports.HOST}:{state.port}",
-        port=state.port,
-        pid=state.pid,
-        log=Path(state.log),
-        since=state.since,
-        detached=state.owner is None,
-    )

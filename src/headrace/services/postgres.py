@@ -7,15 +7,15 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headrace.errors import ServiceError, SettingsError, UnavailableError
+from headrace.errors import SettingsError, UnavailableError
 from headrace.services import embedded, ports, postgres_server, process
-from headrace.services.embedded import START_TIMEOUT, Embedded, Report
+from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
 from headrace.settings import Settings
 
 NAME = "postgres"
@@ -23,15 +23,10 @@ ANSWER_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class PostgresService:
-    """A running Postgres; `dsn` is how to connect to it, and has its password. `detached` lives until `headrace down`."""
+class PostgresService(RunningService):
+    """A running Postgres; `dsn` is how to connect to it, and has its password."""
 
-    dsn: str = field(repr=False)
-    port: int
-    pid: int
-    log: Path
-    since: str
-    detached: bool
+    dsn: str = field(default="", repr=False)
 
 
 @contextmanager
@@ -84,40 +79,31 @@ def without_password(dsn: str) -> str:
 
 def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
     server = postgres_server.prepare(settings.home)
-    port = _choose_port(settings, report=report)
     report("Postgres is starting")
     began = time.monotonic()
     postgres_server.initialise(server)
     password = postgres_server.choose_password(server.folder, settings.postgres_password)
-    for attempt in range(1, embedded.ATTEMPTS + 1):
-        try:
-            postgres_server.set_password(server, password)
-            launch = process.Launch(
-                name=NAME,
-                command=server.command(port=port),
-                folder=server.data,
-                environ=os.environ,
-                port=port,
-                user=server.user,
-                ending=signal.SIGINT,  # a fast shutdown: SIGTERM would wait for every client to go
-            )
-            state = process.start(settings.home, launch, detached=detached)
-            _wait_until_ready(settings, state)
-        except ServiceError as error:
-            process.stop(settings.home, NAME, grace=2.0)
-            passing = postgres_server.PORT_TAKEN in error.what or postgres_server.STILL_ENDING in error.what
-            if not passing or attempt == embedded.ATTEMPTS:
-                raise
-            time.sleep(0.5)
-            port = _choose_port(settings, report=report)
-        except BaseException:
-            process.stop(settings.home, NAME, grace=2.0)
-            raise
-        else:
-            break
-    (server.folder / "port").write_text(f"{port}\n", encoding="ascii")
-    report(f"Postgres is ready on {ports.HOST}:{port} ({time.monotonic() - began:.1f} s)")
-    return process.mark_ready(settings.home, state)
+
+    def start() -> process.ServiceState:
+        port = _choose_port(settings, report=report)
+        postgres_server.set_password(server, password)
+        launch = process.Launch(
+            name=NAME,
+            command=server.command(port=port),
+            folder=server.data,
+            environ=os.environ,
+            port=port,
+            user=server.user,
+            ending=signal.SIGINT,  # a fast shutdown: SIGTERM would wait for every client to go
+        )
+        return embedded.launch_until_ready(
+            settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
+        )
+
+    state = embedded.try_again(start, passing=[postgres_server.PORT_TAKEN, postgres_server.STILL_ENDING])
+    (server.folder / "port").write_text(f"{state.port}\n", encoding="ascii")
+    report(f"Postgres is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
+    return state
 
 
 def _choose_port(settings: Settings, *, report: Report) -> int:
@@ -188,11 +174,4 @@ def _dsn(settings: Settings, state: process.ServiceState) -> str:
 
 
 def _as_service(settings: Settings, state: process.ServiceState) -> PostgresService:
-    return PostgresService(
-        dsn=_dsn(settings, state),
-        port=state.port,
-        pid=state.pid,
-        log=Path(state.log),
-        since=state.since,
-        detached=state.owner is None,
-    )
+    return replace(PostgresService.of(state), dsn=_dsn(settings, state))

@@ -11,6 +11,7 @@ than the table, the others are looked for and deleted.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -35,12 +36,13 @@ _PROGRESS_DDL = sql.SQL(
 
 @dataclass(frozen=True)
 class Published:
-    """What a publication did: rows that came or changed, rows that went, and the build that Postgres now has."""
+    """What a publication did: rows that came or changed, rows that went, the build that Postgres has now, how long it took."""
 
     table: PostgresTable
     build_id: int
     rows: int
     gone: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def publish(dsn: str, catalog: Catalog, table: PostgresTable) -> Published | Non
 
 
 def _publish(cursor: psycopg.Cursor, source: Table | None, table: PostgresTable) -> Published | None:
+    started = time.monotonic()
     _make_tables(cursor, table)
     built = read_build(source)
     progress = _read_progress(cursor, table)
@@ -92,7 +95,7 @@ def _publish(cursor: psycopg.Cursor, source: Table | None, table: PostgresTable)
             _copy(cursor, table, columns, _rows(source, columns))
         gone = _delete_others(cursor, table)
     _write_progress(cursor, table, built, rows=expected)
-    return Published(table, built.changed_in, rows=inserted + updated, gone=gone)
+    return Published(table, built.changed_in, rows=inserted + updated, gone=gone, seconds=time.monotonic() - started)
 
 
 def _make_tables(cursor: psycopg.Cursor, table: PostgresTable) -> None:

@@ -18,8 +18,7 @@ _ASK_SECONDS = 0.001
 _REACHABLE_SECONDS = 2.0
 _CONFIG: dict[str, Any] = {
     "enable.idempotence": True,  # acks=all, and no event twice or out of order when librdkafka tries again
-    "linger.ms": 1,
-    "message.timeout.ms": int(WAIT_SECONDS * 1000),
+    "linger.ms": 5,  # a request for each event would cost the broker more than the server needs to take them
     "reconnect.backoff.max.ms": 500,
     "message.max.bytes": 16 * 1024 * 1024,
     "log_level": 0,
@@ -44,10 +43,10 @@ class EventProducer(Protocol):
 
 
 class AcknowledgedProducer:
-    """A producer that belongs to one asyncio loop. `is_away` says whether Kafka failed to acknowledge the last event."""
+    """A producer for an asyncio loop. `is_away` says whether Kafka failed to acknowledge the last event."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._config = {**_CONFIG, "bootstrap.servers": bootstrap_servers}
+    def __init__(self, bootstrap_servers: str, *, wait_seconds: float = WAIT_SECONDS) -> None:
+        self._config = {**_CONFIG, "bootstrap.servers": bootstrap_servers, "message.timeout.ms": int(wait_seconds * 1000)}
         self._producer = Producer(self._config)
         self._on_their_way = 0
         self._is_asking = False

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from headrace.errors import SpecError
-from headrace.sources.acknowledged import AcknowledgedProducer, EventProducer, NotAcknowledgedError
+from headrace.sources.acknowledged import WAIT_SECONDS, AcknowledgedProducer, EventProducer, NotAcknowledgedError
 from headrace.sources.answers import Refusal, answer, refuse, refuse_for_now
 from headrace.sources.encode import encoder_of
 from headrace.sources.webhooks import STANDARD, Intake, Limits, Lock
@@ -52,13 +52,20 @@ class Accepted(BaseModel):
 
 
 def receiving_app(
-    pipeline: Pipeline, *, bootstrap_servers: str, environ: Mapping[str, str] | None = None, limits: Limits = STANDARD
+    pipeline: Pipeline,
+    *,
+    bootstrap_servers: str,
+    wait_seconds: float = WAIT_SECONDS,
+    environ: Mapping[str, str] | None = None,
+    limits: Limits = STANDARD,
 ) -> FastAPI:
     """Gives back the application; its producer lives as long as it does. The topics must be there.
 
-    Secrets of webhooks are in `environ`: one without a secret is off.
+    A request hears after `wait_seconds` at the latest that Kafka is away. Secrets of webhooks are in `environ`: one without a
+    secret is off.
     """
-    return app_with(AcknowledgedProducer(bootstrap_servers), pipeline, environ=environ or {}, limits=limits)
+    producer = AcknowledgedProducer(bootstrap_servers, wait_seconds=wait_seconds)
+    return app_with(producer, pipeline, environ=environ or {}, limits=limits)
 
 
 def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[str, str], limits: Limits) -> FastAPI:

@@ -174,18 +174,20 @@ class HttpSink:
         self._room.release()
         error = future.exception()
         if error is not None:
-            self._failures.append(error if isinstance(error, UnavailableError) else self._failure(str(error)))
+            self._failures.append(error if isinstance(error, UnavailableError) else self._failure(str(error), to=""))
 
     def _send(self, event: Event) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
-            status, wait, answer = self._ask(self._prepare(event))
+            prepared = self._prepare(event)
+            path = prepared.target.partition("?")[0]
+            status, wait, answer = self._ask(prepared)
             if status is not None and 200 <= status < 300:
                 return
             if status is not None and status < 500:
-                raise self._failure(f"the server refused an event with {status}: {answer}")
+                raise self._failure(f"the server refused an event with {status}: {answer}", to=path)
             if time.monotonic() > deadline or self._is_stopped():
-                raise self._failure(f"the server did not take an event: {answer}")
+                raise self._failure(f"the server did not take an event: {answer}", to=path)
             time.sleep(wait)
 
     def _ask(self, prepared: Prepared) -> tuple[int | None, float, str]:
@@ -203,5 +205,5 @@ class HttpSink:
             self._connections.mine = None
             return None, 0.5, str(error)
 
-    def _failure(self, what: str) -> UnavailableError:
-        return UnavailableError(what, where=f"http://{self._host}", next_step="See: headrace status")
+    def _failure(self, what: str, *, to: str) -> UnavailableError:
+        return UnavailableError(what, where=f"http://{self._host}{to}", next_step="See: headrace status")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Union
 
 import yaml
 
 from headrace.spec.document import Value
 from headrace.spec.problems import Place
 
+Definition = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 DECORATOR = "table"
 SESSION = "spark"
 """The name of the parameter that gets the Spark session and not a table."""
@@ -45,28 +47,33 @@ def parse_functions(text: str, *, place: Place, environ: Mapping[str, str]) -> t
     return found
 
 
-def _functions(module: ast.Module, *, place: Place, environ: Mapping[str, str]) -> Iterator[ParsedFunction]:
+def find_decorated(module: ast.Module, decorator: str) -> Iterator[tuple[Definition, ast.Call | None]]:
+    """Gives back the functions of a file that have a decorator, each with its call where it is one."""
     for statement in module.body:
-        if not isinstance(statement, ast.FunctionDef):
+        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
-        for decorator in statement.decorator_list:
-            call = decorator if isinstance(decorator, ast.Call) else None
-            name = call.func if call else decorator
-            if not (isinstance(name, ast.Name) and name.id == DECORATOR):
-                continue
-            arguments = statement.args
-            positional = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-            if arguments.vararg or arguments.kwarg:
-                raise place.error(
-                    f"{statement.name} takes any number of parameters", line=statement.lineno, fix="Name each input"
-                )
-            yield ParsedFunction(
-                name=statement.name,
-                line=statement.lineno,
-                about=(ast.get_docstring(statement) or "").split("\n\n")[0].replace("\n", " "),
-                parameters=tuple(each.arg for each in positional),
-                settings=Value("", statement.lineno, _settings(call, statement, place), place, environ),
-            )
+        for each in statement.decorator_list:
+            call = each if isinstance(each, ast.Call) else None
+            name = call.func if call else each
+            if isinstance(name, ast.Name) and name.id == decorator:
+                yield statement, call
+
+
+def _functions(module: ast.Module, *, place: Place, environ: Mapping[str, str]) -> Iterator[ParsedFunction]:
+    for statement, call in find_decorated(module, DECORATOR):
+        arguments = statement.args
+        positional = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        if arguments.vararg or arguments.kwarg:
+            raise place.error(f"{statement.name} takes any number of parameters", line=statement.lineno, fix="Name each input")
+        if isinstance(statement, ast.AsyncFunctionDef):
+            raise place.error(f"{statement.name} is async", line=statement.lineno, fix=f"Write def {statement.name}")
+        yield ParsedFunction(
+            name=statement.name,
+            line=statement.lineno,
+            about=(ast.get_docstring(statement) or "").split("\n\n")[0].replace("\n", " "),
+            parameters=tuple(each.arg for each in positional),
+            settings=Value("", statement.lineno, _settings(call, statement, place), place, environ),
+        )
 
 
 def _settings(call: ast.Call | None, function: ast.FunctionDef, place: Place) -> yaml.Node:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
 from headrace.spec.document import Section, Value, read_text
 from headrace.spec.files import Files
+from headrace.spec.functions import find_decorated
 from headrace.spec.pipeline import HttpSource, Method, Receiver, Stream, Webhook
 from headrace.spec.problems import Place, Problems, suggest
-from headrace.spec.webhooks import EXAMPLE as WEBHOOK
-from headrace.spec.webhooks import read_webhook
+from headrace.spec.webhooks import EXAMPLE as WEBHOOK_EXAMPLE
+from headrace.spec.webhooks import NEEDS, read_webhook
 
 KEY = "sources"
-DECORATORS = ("receive", "webhook")
+RECEIVE, WEBHOOK = "receive", "webhook"
 EXAMPLE = '@receive("/log", stream="readings") above a function'
 METHODS: tuple[Method, ...] = get_args(Method)
 PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
@@ -78,8 +79,9 @@ def _read_functions(path: Path, *, place: Place, streams: Sequence[Stream]) -> t
         line = getattr(error, "lineno", None) or 1
         raise place.error(f"not valid Python: {getattr(error, 'msg', error)}", line=line, fix="Fix the line") from None
     found: list[Receiver | Webhook] = []
-    for function, call, name in _calls(module, place=place):
-        read = _read_receiver if name == "receive" else _read_webhook
+    calls = [(RECEIVE, *each) for each in _calls(module, RECEIVE, place=place)]
+    for decorator, function, call in [*calls, *((WEBHOOK, *each) for each in _calls(module, WEBHOOK, place=place))]:
+        read: Callable[..., Receiver | Webhook] = _read_receiver if decorator == RECEIVE else _read_webhook
         receiver = read(function, call, place=place, streams=streams)
         if any(each.path == receiver.path for each in found):
             raise place.error(f'two functions receive "{receiver.path}"', line=call.lineno, fix="Give each its own path")
@@ -89,29 +91,24 @@ def _read_functions(path: Path, *, place: Place, streams: Sequence[Stream]) -> t
     return tuple(found)
 
 
-def _calls(module: ast.Module, *, place: Place) -> Iterator[tuple[ast.FunctionDef, ast.Call, str]]:
-    for statement in module.body:
-        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        for decorator in statement.decorator_list:
-            call = decorator if isinstance(decorator, ast.Call) else None
-            name = call.func if call else decorator
-            if not (isinstance(name, ast.Name) and name.id in DECORATORS):
-                continue
-            if isinstance(statement, ast.AsyncFunctionDef):
-                raise place.error(
-                    f"{statement.name} is async: a receiver only makes an event, and waits for nothing",
-                    line=statement.lineno,
-                    fix=f"Write def {statement.name}",
-                )
-            if call is None:
-                what = f"{name.id} has no arguments"
-                raise place.error(what, line=statement.lineno, fix=f"Write {EXAMPLE if name.id == 'receive' else WEBHOOK}")
-            yield statement, call, name.id
+def _calls(module: ast.Module, decorator: str, *, place: Place) -> Iterator[tuple[str, ast.Call]]:
+    """Gives back the names of the functions that have the decorator, and its calls."""
+    for function, call in find_decorated(module, decorator):
+        if isinstance(function, ast.AsyncFunctionDef):
+            raise place.error(
+                f"{function.name} is async: a receiver only makes an event, and waits for nothing",
+                line=function.lineno,
+                fix=f"Write def {function.name}",
+            )
+        if call is None:
+            what, example = ("receive needs a path and a stream", EXAMPLE) if decorator == RECEIVE else (NEEDS, WEBHOOK_EXAMPLE)
+            raise place.error(what, line=function.lineno, fix=f"Write {example}")
+        yield function.name, call
 
 
-def _read_webhook(function: ast.FunctionDef, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Webhook:
-    webhook = read_webhook(function.name, _arguments(call, ("path",), place=place), call.lineno, place=place, streams=streams)
+def _read_webhook(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Webhook:
+    given = _arguments(call, ("path",), place=place)
+    webhook = read_webhook(function, given, place=place, line=call.lineno, streams=streams)
     _check_path(webhook.path, call, place=place)
     return webhook
 
@@ -122,7 +119,8 @@ def _arguments(call: ast.Call, positional: Sequence[str], *, place: Place) -> di
         named = {each.arg or "**": ast.literal_eval(each.value) for each in call.keywords}
         return dict(zip(positional, map(ast.literal_eval, call.args), strict=False)) | named
     except ValueError:
-        what = "the arguments of a decorator are read without running the file"
+        name = call.func.id if isinstance(call.func, ast.Name) else "the decorator"
+        what = f"the arguments of {name} are read without running the file"
         raise place.error(what, line=call.lineno, fix="Write the values themselves") from None
 
 
@@ -132,7 +130,7 @@ def _check_path(path: str, call: ast.Call, *, place: Place) -> None:
         raise place.error(what, line=call.lineno, fix="Write a path such as /log")
 
 
-def _read_receiver(function: ast.FunctionDef, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Receiver:
+def _read_receiver(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Receiver:
     given = _arguments(call, ("path", "stream", "method"), place=place)
     path, stream, method = given.get("path"), given.get("stream"), given.get("method", "GET")
     if not isinstance(path, str) or not isinstance(stream, str):
@@ -144,5 +142,5 @@ def _read_receiver(function: ast.FunctionDef, call: ast.Call, *, place: Place, s
         raise place.error(f'there is no stream "{stream}"', line=call.lineno, fix=f"{hint} Fix the name")
     for known in METHODS:
         if known == method:
-            return Receiver(function.name, path, known, stream)
+            return Receiver(function, path, known, stream)
     raise place.error(f'"{method}" is not a method', line=call.lineno, fix=f"Write one of {', '.join(METHODS)}")

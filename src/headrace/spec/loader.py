@@ -57,6 +57,8 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     ordered = () if problems.errors else order_tables(tables, streams=streams, problems=problems)
     names = [*(stream.table for stream in streams), *(table.table for table in tables)]
     queries = read_queries(section, tables=names, problems=problems)
+    if problems.errors:
+        return None
     serving = read_serving(section, files=files, tables=tables, problems=problems)
     if problems.errors:
         return None

@@ -34,6 +34,7 @@ class Renames:
     topics: Mapping[str, str] = field(default_factory=dict)
     others: Mapping[str, str] = field(default_factory=dict)
     layers: Mapping[str, str] = field(default_factory=dict)
+    published: Mapping[str, str] = field(default_factory=dict)
     queries: tuple[yaml.ScalarNode, ...] = ()
 
     def apply_to_yaml(self, text: str) -> str:
@@ -55,14 +56,15 @@ class Renames:
             names = {**self.others, **self.tables, **self.topics, self.old: self.new}
             _rewrite(path, lambda text: CODE.sub(lambda code: _replace_words(code[0], names), text))
         elif path.suffix == ".sql":
-            _rewrite(path, lambda text: _replace_words(text, self.tables))
+            names = {**self.tables, **(self.published if path.parent.name == "serving" else {})}
+            _rewrite(path, lambda text: _replace_words(text, names))
         elif path.suffix == ".jsonl":
             _rewrite(path, lambda text: _replace_topics(text, self.topics))
 
 
 def find_renames(document: Value, *, old: str, new: str, table_files: Sequence[Path] = ()) -> Renames:
     """Gives back what to rename: the name, each stream's table, topic, places for files and their variables, the layers,
-    and the tables that queries name.
+    the tables of Postgres, and the tables that queries name.
 
     Layer tables move with their namespace; where that is their folder's name, the folder gets another.
     """
@@ -96,7 +98,12 @@ def find_renames(document: Value, *, old: str, new: str, table_files: Sequence[P
             after = layers.setdefault(before, f"{new}_{before}")
         tables[f"{before}.{path.stem}"] = f"{after}.{path.stem}"
     queries = tuple(each.node for each in _children(document, "queries") if isinstance(each.node, yaml.ScalarNode))
-    return Renames(old, new, tuple(edits), tables, topics, others, layers, queries)
+    published: dict[str, str] = {}
+    for named, served in _served(document):
+        published[named.value] = _rename_prefix(named.value, old, new, signs="_", otherwise=f"{new}_")
+        edits.append((named, published[named.value]))
+        queries += tuple(_scalars(served, "from"))
+    return Renames(old, new, tuple(edits), tables, topics, others, layers, published, queries)
 
 
 def _rename(
@@ -161,6 +168,18 @@ def _children(value: Value, key: str) -> Iterator[Value]:
     if isinstance(inner.node, yaml.MappingNode):
         for name, _ in inner.node.value:
             yield inner.at(name.value)
+
+
+def _served(document: Value) -> Iterator[tuple[yaml.ScalarNode, Value]]:
+    """Gives back the tables of Postgres: the key that names each, and what stands under it."""
+    try:
+        inner = document.at("serving", "postgres")
+    except KeyError:
+        return
+    if isinstance(inner.node, yaml.MappingNode):
+        for key, _ in inner.node.value:
+            if isinstance(key, yaml.ScalarNode):
+                yield key, inner.at(key.value)
 
 
 def _scalars(value: Value, key: str) -> Iterator[yaml.ScalarNode]:

@@ -16,6 +16,7 @@ TYPE, EVENT_ID, LOADED_AT = "_webhook_topic", "_event_id", "_loaded_at"
 PAYLOAD = "payload"
 """The column that has all of a webhook of a type that nobody knows, as JSON."""
 EXAMPLE = '@webhook("/webhooks/shop", signatures=["stripe"], secret="SHOP_SECRET", streams=["orders"], other="others")'
+NEEDS = "webhook needs a path, signatures, a secret, streams and another stream for the rest"
 ARGUMENTS = ("path", "signatures", "secret", "streams", "other", "batches")
 VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
@@ -32,7 +33,7 @@ def read_webhook(function: str, given: Mapping[str, object], line: int, *, place
     path, secret, other, batches = given.get("path"), given.get("secret"), given.get("other"), given.get("batches", False)
     signatures, names = given.get("signatures"), given.get("streams")
     if not (isinstance(path, str) and isinstance(secret, str) and isinstance(other, str) and isinstance(batches, bool)):
-        raise error("webhook needs a path, signatures, a secret, streams and another stream for the rest", f"Write {EXAMPLE}")
+        raise error(NEEDS, f"Write {EXAMPLE}")
     if not _are_texts(signatures) or not _are_texts(names):
         raise error("webhook needs lists of signatures and of streams", f"Write {EXAMPLE}")
     if not VARIABLE.fullmatch(secret):

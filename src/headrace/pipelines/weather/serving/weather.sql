@@ -7,4 +7,4 @@ CREATE TABLE IF NOT EXISTS weather (
     last_updated TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
     PRIMARY KEY (city, window_start)
 );
-CREATE INDEX IF NOT EXISTS weather_last_updated ON weather (last_updated);
+CREATE INDEX ON weather (last_updated);

@@ -1,0 +1,19 @@
+"""A FastAPI handler that does nothing, as a server: `python -m benchmarks.bare PORT`. It is what receiving is held against."""
+
+from __future__ import annotations
+
+import sys
+
+import uvicorn
+from fastapi import FastAPI
+
+app = FastAPI()
+
+
+@app.get("/log")
+async def log() -> dict[str, str]:
+    return {"status": "success"}
+
+
+if __name__ == "__main__":
+    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning", access_log=False)

@@ -1,0 +1,41 @@
+"""The weather pipeline end to end: over HTTP into Kafka, the lake and Postgres, by the commands that people type."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headrace.services.postgres import postgres
+from headrace.spec import copy_pipeline
+from tests.application import find_processes
+from tests.lake import Lake
+from tests.waiting import wait_until
+from tests.weather import published, recompute
+
+pytestmark = [pytest.mark.services, pytest.mark.spark]
+
+
+def test_the_demo_goes_the_whole_way_and_leaves_nothing_running(lake: Lake) -> None:
+    copy_pipeline("weather", target_name="sky", folder=lake.folder)
+    said = lake.run("demo", "sky", "--events", "60", "--exit")
+    assert "sky's receiver is ready on http://127.0.0.1:" in said
+    assert "60 events are in topic sky" in said
+    assert "rows to Postgres table sky" in said
+    assert "expectations hold of every row" in said
+    wait_until(lambda: not find_processes(lake.home), what="the end of all that it started")
+    with postgres(lake.settings(), report=lambda sentence: None) as dsn:
+        minutes = published(dsn, "sky")
+        assert minutes == recompute(lake, "sky_default.weather")
+        assert sum(count for _, _, count in minutes.values()) == 60
+        status = json.loads(lake.run("status", "sky", "--json"))
+        assert {one["name"]: one["state"] for one in status["services"]} == {
+            "kafka": "stopped",
+            "postgres": "running",
+        }
+        (table,) = status["tables"]
+        assert (table["late_rows"], table["watermark"] is not None) == (0, True)
+        assert "watermark" in lake.run("status", "sky")
+    rows = json.loads(lake.run("query", "SELECT city, temperature FROM sky_default.weather ORDER BY kafka_offset", "--json"))
+    assert len({row["city"] for row in rows}) == 10
+    assert lake.start("receive", "lineage").wait() == 2

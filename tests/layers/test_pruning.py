@@ -1,0 +1,45 @@
+"""Which columns of a driver say where the rows of a touched key can be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.layers.pruning import KeySource, key_sources
+from headrace.spec import check_pipeline
+from tests.folders import write_files
+
+FILES = {
+    "pipeline.yml": """\
+name: mine
+about: a test
+streams:
+  events: {topic: t, format: json, schema: schemas/event.sql, table: raw.events}
+""",
+    "schemas/event.sql": "k STRING, at TIMESTAMP, seen TIMESTAMP",
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        ("at", [KeySource("w", ("at",), None)]),
+        ("date_trunc('minute', at)", [KeySource("w", ("at",), "MINUTE")]),
+        ("date_trunc('minute', coalesce(at, seen))", [KeySource("w", ("at", "seen"), "MINUTE")]),
+        (
+            "date_trunc('hour', coalesce(at, seen, kafka_timestamp))",
+            [KeySource("w", ("at", "seen", "kafka_timestamp"), "HOUR")],
+        ),
+        ("date_trunc('minute', coalesce(at, current_timestamp()))", []),
+        ("date_trunc('minute', at + INTERVAL 1 DAY)", []),
+        ("coalesce(at, seen)", []),
+    ],
+)
+def test_keys_that_a_driver_tells(tmp_path: Path, key: str, found: list[KeySource]) -> None:
+    query = f"/*\nkeys: [k, w]\n*/\nSELECT k, {key} AS w, count(*) AS n FROM raw.events GROUP BY k, {key}\n"
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "core/counts.sql": query})
+    check = check_pipeline("mine", environ={}, folder=tmp_path)
+    assert check.pipeline is not None, check.errors
+    (table,) = check.pipeline.tables
+    assert list(key_sources(table)) == [KeySource("k", ("k",), None), *found]

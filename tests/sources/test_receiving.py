@@ -1,0 +1,198 @@
+"""Events over HTTP: acknowledged when Kafka has them, refused with a reason, and never lost without a word."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from confluent_kafka import Consumer, TopicPartition
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from schemathesis import Case, GenerationMode
+from schemathesis.core.result import Ok
+
+from headrace.sources.receiving import receiving_app
+from headrace.spec import load_pipeline
+from headrace.spec.pipeline import Pipeline
+from tests.folders import write_files
+from tests.topics import make_topic
+
+pytestmark = pytest.mark.services
+
+OWN = {
+    "pipeline.yml": """\
+name: mine
+about: a test
+sources:
+  http: {file: sources/take.py, port: 9000}
+streams:
+  events: {topic: own-receiver, format: json, schema: schemas/event.sql, table: raw.events, max_record_bytes: 200}
+""",
+    "schemas/event.sql": "name STRING, number BIGINT",
+    "sources/take.py": """\
+from __future__ import annotations
+from pydantic import BaseModel
+from headrace import Received, receive
+from ._words import GREETING
+
+class Body(BaseModel):
+    name: str
+    number: int = 7
+
+@receive("/things", stream="events", method="POST")
+def take(body: Body) -> Received:
+    if body.name == "boom":
+        raise RuntimeError("secret words")
+    return Received(event=body.model_dump(), answer={"said": GREETING})
+""",
+    "sources/_words.py": "GREETING = 'taken'\n",
+}
+
+
+@pytest.fixture
+def weather(tmp_path: Path, request: pytest.FixtureRequest) -> Pipeline:
+    """The weather pipeline, copied so that its topic is this test's."""
+    from headrace.spec import copy_pipeline
+
+    name = "w" + re.sub(r"[^a-z0-9]+", "_", request.node.name.lower())[-60:]
+    copy_pipeline("weather", target_name=name, folder=tmp_path)
+    return load_pipeline(name, environ={}, folder=tmp_path)
+
+
+@pytest.fixture
+def client(weather: Pipeline, broker: str) -> Iterator[TestClient]:
+    make_topic(broker, weather.streams[0].topic, partitions=weather.streams[0].partitions)
+    with TestClient(receiving_app(weather, bootstrap_servers=broker), raise_server_exceptions=False) as client:
+        yield client
+
+
+def read_topic(servers: str, topic: str, partitions: int) -> list[dict[str, str]]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "test", "log_level": 0})
+    parts = [TopicPartition(topic, number, 0) for number in range(partitions)]
+    ends = [consumer.get_watermark_offsets(part, timeout=10)[1] for part in parts]
+    consumer.assign(parts)
+    found: list[dict[str, str]] = []
+    deadline = time.monotonic() + 20
+    while len(found) < sum(ends) and time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            found.append(json.loads(message.value() or b""))
+    consumer.close()
+    return found
+
+
+def test_a_reading_is_answered_as_in_the_reference_and_is_in_the_topic(
+    client: TestClient, weather: Pipeline, broker: str
+) -> None:
+    before = datetime.now(timezone.utc)
+    answer = client.get("/log", params={"city": "New York", "temperature": "72.50"})
+    hour = before.strftime("%Y-%m-%d-%H")
+    data = {"city": "New York", "temperature": "72.50", "ts": hour}
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "success", "message": "Weather data logged", "data": data}
+    assert client.get("/health").json() == {"status": "healthy"}
+    assert client.get("/log", params={"city": "<script>alert(1)</script>", "temperature": "-1e-2"}).status_code == 200
+    first, second = sorted(read_topic(broker, weather.streams[0].topic, 2), key=lambda each: each["event_time"])
+    event_time = first.pop("event_time")
+    assert first == data
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event_time)
+    moment = datetime.fromisoformat(event_time.replace("Z", "+00:00"))
+    assert before - timedelta(milliseconds=1) <= moment <= datetime.now(timezone.utc)
+    assert (second["city"], second["temperature"]) == ("<script>alert(1)</script>", "-1e-2")
+
+
+REFUSED: dict[str, tuple[dict[str, str], str]] = {
+    "no city": ({"temperature": "1"}, "city is missing: add it to the request"),
+    "no temperature": ({"city": "x"}, "temperature is missing: add it to the request"),
+    "nothing": ({}, "city is missing: add it to the request; temperature is missing: add it to the request"),
+    "empty city": ({"city": "", "temperature": "1"}, "city: it is empty: write the name of a city"),
+    "blank city": ({"city": " \u3000", "temperature": "1"}, "city: it is empty: write the name of a city"),
+    "long city": ({"city": "x" * 256, "temperature": "1"}, "city: it has 256 characters: write at most 255"),
+    "NUL in city": ({"city": "a\0b", "temperature": "1"}, "city: it has a control character in it: write letters"),
+    "word": ({"city": "x", "temperature": "hot"}, 'temperature: "hot" is not a number: write degrees Fahrenheit, such as 72.5'),
+    "digits of another script": (
+        {"city": "x", "temperature": "٧٢"},
+        'temperature: "٧٢" is not a number: write degrees Fahrenheit',
+    ),
+    "underscore": ({"city": "x", "temperature": "7_2"}, 'temperature: "7_2" is not a number'),
+    "empty": ({"city": "x", "temperature": ""}, 'temperature: "" is not a number'),
+    "infinite": ({"city": "x", "temperature": "-Infinity"}, 'temperature: "-Infinity" is not a finite number'),
+    "not a number": ({"city": "x", "temperature": "nan"}, 'temperature: "nan" is not a finite number'),
+    "becomes infinite": ({"city": "x", "temperature": "1e999"}, "temperature: 1e999 degrees Fahrenheit can't be"),
+    "absurd": ({"city": "x", "temperature": "150.01"}, "temperature: 150.01 degrees Fahrenheit can't be: write a number from"),
+    "too cold": ({"city": "x", "temperature": "-460"}, "temperature: -460 degrees Fahrenheit can't be: write a number from"),
+    "endless": ({"city": "x", "temperature": "1." + "0" * 60}, "temperature: it has too many digits"),
+}
+
+
+def test_what_can_not_be_is_refused_with_a_reason_and_is_not_in_the_topic(
+    client: TestClient, weather: Pipeline, broker: str
+) -> None:
+    for name, (params, message) in REFUSED.items():
+        answer = client.get("/log", params=params)
+        assert (name, answer.status_code, set(answer.json())) == (name, 422, {"status", "message"})
+        assert answer.json()["status"] == "error", name
+        assert answer.json()["message"].startswith(message), (name, answer.json())
+    for method, path, status in (("GET", "/nowhere", 404), ("POST", "/log", 405), ("DELETE", "/health", 405)):
+        answer = client.request(method, path)
+        assert (answer.status_code, answer.json()["status"]) == (status, "error")
+        assert "/openapi.json" in answer.json()["message"]
+    assert client.post("/log").headers["allow"] == "GET"
+    assert client.get("/docs").status_code == 404  # its page would load scripts from elsewhere
+    assert read_topic(broker, weather.streams[0].topic, 2) == []
+
+
+def test_while_kafka_is_away_nothing_is_acknowledged(weather: Pipeline) -> None:
+    app = receiving_app(weather, bootstrap_servers="127.0.0.1:1", wait_seconds=0.5)
+    with TestClient(app) as client:
+        began = time.monotonic()
+        answer = client.get("/log", params={"city": "New York", "temperature": "72.5"})
+        assert time.monotonic() - began < 5
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["status"] == "error"
+        assert answer.json()["message"].startswith("Kafka has not acknowledged the event")
+        assert client.get("/health").status_code == 503
+
+
+def test_any_pipeline_can_receive(tmp_path: Path, broker: str) -> None:
+    write_files(tmp_path / "pipelines" / "mine", OWN)
+    pipeline = load_pipeline("mine", environ={}, folder=tmp_path)
+    make_topic(broker, "own-receiver")
+    with TestClient(receiving_app(pipeline, bootstrap_servers=broker), raise_server_exceptions=False) as client:
+        assert client.post("/things", json={"name": "a"}).json() == {"said": "taken"}
+        assert client.post("/things", json={"name": "a", "number": "x"}).json()["message"].startswith("number: Input should be")
+        large = client.post("/things", json={"name": "a" * 300})
+        assert (large.status_code, large.json()["status"]) == (413, "error")
+        failed = client.post("/things", json={"name": "boom"})
+        assert (failed.status_code, "secret" in failed.text) == (500, False)
+    assert read_topic(broker, "own-receiver", 1) == [{"name": "a", "number": 7}]
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_it_keeps_to_its_own_description(weather: Pipeline, broker: str, mode: GenerationMode) -> None:
+    make_topic(broker, weather.streams[0].topic, partitions=2)
+    app = receiving_app(weather, bootstrap_servers=broker)
+    tried: set[tuple[str, int]] = set()
+    for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
+        assert isinstance(found, Ok), found
+        operation = found.ok()
+        if mode == GenerationMode.NEGATIVE and operation.path == "/health":
+            continue  # it takes nothing that could be wrong
+
+        @given(case=operation.as_strategy(generation_mode=mode))
+        @hypothesis_settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
+        def keeps_to_it(case: Case[Any]) -> None:
+            answer = case.call()
+            case.validate_response(answer)
+            tried.add((case.path, answer.status_code))
+
+        keeps_to_it()
+    assert tried == ({("/log", 200), ("/health", 200)} if mode == GenerationMode.POSITIVE else {("/log", 422)})
