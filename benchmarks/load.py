@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 _END_OF_HEAD = b"\r\n\r\n"
 _LENGTH = b"content-length: "
@@ -30,25 +29,25 @@ class Load:
         return sorted(self.waits)[int(len(self.waits) * 0.99)] * 1000
 
 
-def drive(port: int, path: str, *, prefix: str, connections: int, seconds: float) -> Load:
+def drive(port: int, request_of: Callable[[str], bytes], *, prefix: str, connections: int, seconds: float) -> Load:
     """Gives back what came of that many seconds of requests; each has a name of its own, which begins with `prefix`."""
-    return asyncio.run(_drive(port, path, prefix, connections, seconds))
+    return asyncio.run(_drive(port, request_of, prefix, connections, seconds))
 
 
-async def _drive(port: int, path: str, prefix: str, connections: int, seconds: float) -> Load:
+async def _drive(port: int, request_of: Callable[[str], bytes], prefix: str, connections: int, seconds: float) -> Load:
     load = Load()
     names = (f"{prefix}-{number}" for number in range(1_000_000_000))
     started = time.perf_counter()
-    await asyncio.gather(*(_one(port, path, names, load, until=started + seconds) for _ in range(connections)))
+    await asyncio.gather(*(_one(port, request_of, names, load, until=started + seconds) for _ in range(connections)))
     load.seconds = time.perf_counter() - started
     return load
 
 
-async def _one(port: int, path: str, names: Iterator[str], load: Load, *, until: float) -> None:
+async def _one(port: int, request_of: Callable[[str], bytes], names: Iterator[str], load: Load, *, until: float) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while (began := time.perf_counter()) < until:
         name = next(names)
-        writer.write(f"GET {path.format(name=quote(name))} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        writer.write(request_of(name))
         head = await reader.readuntil(_END_OF_HEAD)
         at = head.lower().index(_LENGTH) + len(_LENGTH)
         await reader.readexactly(int(head[at : head.index(b"\r\n", at)]))

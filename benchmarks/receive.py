@@ -7,21 +7,20 @@ acknowledged: once.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from urllib.parse import quote
 
 from benchmarks.bench import Bench
 from benchmarks.load import Load, drive
 from benchmarks.results import Bar, at_least, at_most
+from benchmarks.servers import running_server
 from headrace.runs.inspection import verify
-from headrace.services.ports import find_free_port, is_free
+from headrace.services.ports import find_free_port
 from headrace.settings import Settings, load_settings
 from headrace.spec import load_pipeline
 from headrace.tables.catalog import open_catalog
@@ -31,8 +30,10 @@ TURNS = 3
 SHARE = 0.6
 _SECONDS = 10.0
 _WARM_UP_SECONDS = 3.0
-_START_SECONDS = 60.0
-PATHS = {"headrace": "/log?city={name}&temperature=72.5", "bare": "/log"}
+REQUESTS: dict[str, Callable[[str], bytes]] = {
+    "headrace": lambda name: _get(f"/log?city={quote(name)}&temperature=72.5"),
+    "bare": lambda name: _get("/log"),
+}
 
 
 def compare_receiving(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]]:
@@ -41,18 +42,18 @@ def compare_receiving(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar,
     folder = (bench.folder / "receive").resolve()
     folder.mkdir()
     environ = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bench.bootstrap_servers, "HEADRACE_HOME": str(folder / ".headrace")}
-    turns: dict[str, list[Load]] = {side: [] for side in PATHS}
-    ports = {side: find_free_port() for side in PATHS}
+    turns: dict[str, list[Load]] = {side: [] for side in REQUESTS}
+    ports = {side: find_free_port() for side in REQUESTS}
     receive = ("headrace.cli", "receive", "weather", "--port", str(ports["headrace"]))
     with (
-        _server(folder, environ, *receive, port=ports["headrace"]),
-        _server(folder, environ, "benchmarks.bare", str(ports["bare"]), port=ports["bare"]),
+        running_server(folder, environ, *receive, port=ports["headrace"]),
+        running_server(folder, environ, "benchmarks.bare", str(ports["bare"]), port=ports["bare"]),
     ):
         for number in range(TURNS + 1):
-            for side, path in PATHS.items():
+            for side, request in REQUESTS.items():
                 length = seconds if number else min(seconds, _WARM_UP_SECONDS)
                 prefix = f"{side}-{number}"
-                load = drive(ports[side], path, prefix=prefix, connections=CONNECTIONS, seconds=length)
+                load = drive(ports[side], request, prefix=prefix, connections=CONNECTIONS, seconds=length)
                 turns[side].append(load)
                 bench.say(f"Receive: {side} {load.per_second:,.0f} requests/s, p99 {load.p99_ms:.1f} ms")
     acknowledged = [name for load in turns["headrace"] for name in load.acknowledged]
@@ -79,6 +80,10 @@ def compare_receiving(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar,
     )
 
 
+def _get(target: str) -> bytes:
+    return f"GET {target} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+
+
 def _hold_against_the_lake(folder: Path, environ: dict[str, str], acknowledged: list[str]) -> tuple[int, int, int]:
     """Lands the topic; gives back how many acknowledged names are missing, how many are there twice, and the messages."""
     command = [sys.executable, "-m", "headrace.cli", "land", "weather", "--once"]
@@ -90,24 +95,3 @@ def _hold_against_the_lake(folder: Path, environ: dict[str, str], acknowledged: 
     landed = Counter(table.scan(selected_fields=("city",)).to_arrow()["city"].to_pylist())
     missing = sum(name not in landed for name in acknowledged) + found.missing
     return missing, sum(landed[name] > 1 for name in acknowledged) + found.doubled, found.in_topic
-
-
-@contextmanager
-def _server(folder: Path, environ: dict[str, str], *module: str, port: int) -> Iterator[None]:
-    """Runs a Python module as a server while the block runs."""
-    source = Path(__file__).parents[1]
-    paths = os.pathsep.join((str(source), environ.get("PYTHONPATH", "")))
-    with (folder / f"{module[0]}.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *module], cwd=folder, env={**environ, "PYTHONPATH": paths}, stdout=log, stderr=log
-        )
-    try:
-        deadline = time.monotonic() + _START_SECONDS
-        while is_free(port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{module[0]} did not start: see its log in the folder of the benchmark")
-            time.sleep(0.1)
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
