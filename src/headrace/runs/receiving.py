@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import uvicorn
@@ -54,6 +55,13 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
                 access_log=False,
                 timeout_graceful_shutdown=_ENDING_SECONDS,
             )
+
+
+def secrets_to_play_with(pipeline: Pipeline, environ: Mapping[str, str]) -> dict[str, str]:
+    """Gives back a secret for each webhook that has none: what is sent and taken by one command needs no one else's."""
+    webhooks = pipeline.http.webhooks if pipeline.http else ()
+    missing = {webhook.secret for webhook in webhooks if not environ.get(webhook.secret, "").strip()}
+    return {name: secrets.token_hex(32) for name in sorted(missing)}
 
 
 @contextmanager

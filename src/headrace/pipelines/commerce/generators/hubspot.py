@@ -13,7 +13,7 @@ COMPANIES = ("Harbour Books", "Old Town Cycles", "Northern Audio", "Garden Café
 
 
 def contact_delivery(world: World, number: int, moment: datetime, memory: Memory) -> Json:
-    """Gives back delivery `number` of contacts: a list of one to three events of one of them."""
+    """Gives back delivery `number` of contacts: a list of one or two events of one of them."""
     if number % 4 in PEOPLE_SLOTS:
         person = world.person(hubspot_person(created(number)))
         events = [
