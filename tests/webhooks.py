@@ -24,6 +24,21 @@ HOST = "http://testserver"
 SECRETS = {f"{name}_WEBHOOK_SECRET": f"the secret of {name}" for name in ("SHOPIFY", "STRIPE", "HUBSPOT")}
 SCHEMES: dict[str, SignatureScheme] = {"shopify": "shopify", "stripe": "stripe", "hubspot": "hubspot-v3"}
 
+OWN_STREAMS = {
+    "pipeline.yml": """\
+name: mine
+about: a test
+sources:
+  http: {file: sources/take.py, port: 9000}
+streams:
+  things: {topic: things, format: json, schema: schemas/thing.sql, table: raw.things}
+  rest: {topic: rest, format: json, schema: schemas/rest.sql, table: raw.rest}
+""",
+    "schemas/thing.sql": "number BIGINT, about STRING, _webhook_topic STRING, _event_id STRING, _loaded_at TIMESTAMP",
+    "schemas/rest.sql": "payload STRING, _webhook_topic STRING, _event_id STRING, _loaded_at TIMESTAMP",
+}
+"""A pipeline that can take webhooks, once it has the file that does."""
+
 
 def commerce() -> Pipeline:
     return load_pipeline("commerce", environ={}, folder=Path.cwd())

@@ -17,7 +17,7 @@ from headrace.sources.webhooks import MAX_PAYLOADS, Limits, Lock
 from headrace.spec import load_pipeline
 from headrace.spec.pipeline import SignatureScheme
 from tests.folders import write_files
-from tests.webhooks import SECRETS, Shop, commerce, shop
+from tests.webhooks import OWN_STREAMS, SECRETS, Shop, commerce, shop
 
 ORDER = {
     "id": 820982911946154508,
@@ -246,17 +246,7 @@ def test_the_address_that_senders_know_may_be_another() -> None:
 
 
 OWN = {
-    "pipeline.yml": """\
-name: mine
-about: a test
-sources:
-  http: {file: sources/take.py, port: 9000}
-streams:
-  things: {topic: things, format: json, schema: schemas/thing.sql, table: raw.things}
-  rest: {topic: rest, format: json, schema: schemas/rest.sql, table: raw.rest}
-""",
-    "schemas/thing.sql": "number BIGINT, about STRING, _webhook_topic STRING, _event_id STRING, _loaded_at TIMESTAMP",
-    "schemas/rest.sql": "payload STRING, _webhook_topic STRING, _event_id STRING, _loaded_at TIMESTAMP",
+    **OWN_STREAMS,
     "sources/take.py": """\
 from headrace import Delivery, Message, Payload, PayloadError, Received, receive, webhook
 

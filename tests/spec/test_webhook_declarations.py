@@ -9,21 +9,12 @@ import pytest
 from headrace.spec import Check, check_pipeline
 from headrace.spec.pipeline import Webhook
 from tests.folders import write_files
+from tests.webhooks import OWN_STREAMS
 
 TAKE, THING, REST, YAML = "sources/take.py", "schemas/thing.sql", "schemas/rest.sql", "pipeline.yml"
 ARGUMENTS = '("/hooks", signatures=["stripe", "shopify"], secret="MY_SECRET", streams=["things"], other="rest")'
 FILES = {
-    YAML: """\
-name: mine
-about: a test
-sources:
-  http: {file: sources/take.py, port: 9000}
-streams:
-  things: {topic: things, format: json, schema: schemas/thing.sql, table: raw.things}
-  rest: {topic: rest, format: json, schema: schemas/rest.sql, table: raw.rest}
-""",
-    THING: "number BIGINT, _webhook_topic STRING, _event_id STRING, _loaded_at TIMESTAMP",
-    REST: "payload STRING, _webhook_topic STRING, _event_id STRING, _loaded_at TIMESTAMP",
+    **OWN_STREAMS,
     TAKE: f"from headrace import webhook\n\n@webhook{ARGUMENTS}\ndef take(payload, delivery): ...\n",
 }
 # id: (file, text to replace, what replaces it, where, what is wrong, what to do)

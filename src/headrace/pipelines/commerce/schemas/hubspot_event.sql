@@ -1,4 +1,4 @@
--- One event of a contact as HubSpot tells it: what changed, and where the sender adds them, all properties as JSON.
+-- One event of a contact or a company as HubSpot tells it: what changed, and where the sender adds them, all properties as JSON.
 id STRING,
 properties STRING,
 property_name STRING,
