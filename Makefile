@@ -43,7 +43,7 @@ generate-stop: $(STAMP) ## stop the generators in the background, by their pids
 	@$(RUN)/headrace generate --stop
 
 test: check ## all that CI runs: check and every test
-	@$(RUN)/pytest
+	@$(RUN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP) ## ruff, mypy strict, import-linter
 	@$(RUN)/ruff format --check --quiet .
@@ -60,8 +60,8 @@ bench: $(STAMP) ## landing against plain Spark, layers against full rebuilds; re
 soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then verify
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),10)
 
-truth: $(STAMP) ## BUILDS (100) small builds of every kind of table against one big one and a full refresh
-	@$(RUN)/python -m tests.layers.truth $(or $(BUILDS),100)
+truth: $(STAMP) ## BUILDS (1000) small builds of tables of every kind against one big one and a full refresh
+	@$(RUN)/python -m tests.layers.truth $(or $(BUILDS),1000)
 
 fresh: ## what a newcomer does, in a fresh clone with empty caches, and again without a network (Linux, 20 minutes)
 	@scripts/fresh

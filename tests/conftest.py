@@ -1,4 +1,4 @@
-"""One broker and one Spark session for the whole test run; a lake for each test."""
+"""One broker and one Spark session for each process that runs tests; a lake for each test."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from tests.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Tests run Java for seconds, and its second compiler pays after minutes: without it a start takes two thirds of the CPU time.
+os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1"
 
 hypothesis_settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("headrace")

@@ -13,6 +13,7 @@ HeadraceError
 │   └── QualityError     rows fail an expectation that does not allow it
 ├── PublishError         Postgres refuses what is published to it
 ├── QueryError           a query that can't be answered
+├── NotFoundError        something is asked for that there is not
 └── RetryableError       the world outside is away for now: trying again may help
     └── UnavailableError   Kafka, Postgres, the catalog or the warehouse does not answer
 """
@@ -85,6 +86,10 @@ class PublishError(HeadraceError):
 
 
 class QueryError(HeadraceError):
+    pass
+
+
+class NotFoundError(HeadraceError):
     pass
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import dataclasses
-import json
 import sys
 from collections.abc import Sequence
-from datetime import date, datetime, timezone
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from headrace.serving.values import as_text, is_number, print_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,33 +23,31 @@ if TYPE_CHECKING:
     from headrace.layers.plan import TablePlan
     from headrace.runs.demo import Results
     from headrace.runs.doctor import Finding, SettingOrigin
-    from headrace.runs.inspection import StreamStatus, TableStatus
     from headrace.runs.quality import ExpectationReport
-    from headrace.services.status import ServiceStatus
     from headrace.settings import Settings
     from headrace.spec import Pipeline, TableName
 
 
 def show_rows(console: Console, rows: pa.Table, *, as_json: bool = False, as_csv: bool = False) -> None:
     if as_json:
-        _print_json([{name: row[name] for name in rows.column_names} for row in rows.to_pylist()])
+        print_json([{name: row[name] for name in rows.column_names} for row in rows.to_pylist()])
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(rows.column_names)
-        writer.writerows([_as_text(value, null="") for value in row.values()] for row in rows.to_pylist())
+        writer.writerows([as_text(value, null="") for value in row.values()] for row in rows.to_pylist())
     else:
         table = Table()
         for field in rows.schema:
-            table.add_column(escape(field.name), justify="right" if _is_number(str(field.type)) else "left", overflow="fold")
+            table.add_column(escape(field.name), justify="right" if is_number(str(field.type)) else "left", overflow="fold")
         for row in rows.to_pylist():
-            table.add_row(*(escape(_as_text(value, null="null")) for value in row.values()))
+            table.add_row(*(escape(as_text(value, null="null")) for value in row.values()))
         console.print(table)
         console.print(f"{rows.num_rows:,} row{'' if rows.num_rows == 1 else 's'}", highlight=False)
 
 
 def show_plan(console: Console, plans: Sequence[TablePlan], *, as_json: bool) -> None:
     if as_json:
-        _print_json(
+        print_json(
             [
                 {
                     "table": str(plan.table.table),
@@ -87,7 +83,7 @@ def _reading(plan: TablePlan, name: TableName) -> str:
 
 def show_quality(console: Console, found: Sequence[ExpectationReport], *, as_json: bool) -> None:
     if as_json:
-        _print_json([dataclasses.asdict(each) for each in found])
+        print_json([dataclasses.asdict(each) for each in found])
         return
     _show_expectations(console, found)
     for each in found:
@@ -126,12 +122,12 @@ def show_demo(console: Console, results: Results, *, settings: Settings, pipelin
         console.print(f"{count} {other}expectations hold of every row", highlight=False)
     console.print(f"\nThe tables are in {settings.warehouse}", highlight=False, soft_wrap=True)
     more = f"headrace lineage {pipeline.name}" if pipeline.tables else f"headrace commits {pipeline.name}"
-    console.print(f"Next: {more}   headrace status   headrace run {pipeline.name}", highlight=False)
+    console.print(f"Next: {more}   headrace serve   headrace run {pipeline.name}", highlight=False)
 
 
 def show_verified(console: Console, verified: Sequence[Verified], *, as_json: bool) -> None:
     if as_json:
-        _print_json([dataclasses.asdict(one) | {"holds": one.holds} for one in verified])
+        print_json([dataclasses.asdict(one) | {"holds": one.holds} for one in verified])
         return
     table = Table()
     table.add_column("stream")
@@ -148,7 +144,7 @@ def show_verified(console: Console, verified: Sequence[Verified], *, as_json: bo
 
 def show_commits(console: Console, files: Sequence[LoggedFile], *, as_json: bool) -> None:
     if as_json:
-        _print_json(
+        print_json(
             [
                 {
                     **dataclasses.asdict(file.entry),
@@ -180,83 +176,9 @@ def show_commits(console: Console, files: Sequence[LoggedFile], *, as_json: bool
     console.print(f"{len(files)} {noun}: {committed} committed, {len(files) - committed} orphan or gone", highlight=False)
 
 
-def show_status(
-    console: Console,
-    services: Sequence[ServiceStatus],
-    streams: Sequence[StreamStatus],
-    tables: Sequence[TableStatus],
-    *,
-    as_json: bool,
-) -> None:
-    if as_json:
-        _print_json(
-            {
-                "services": [dataclasses.asdict(service) for service in services],
-                "streams": [{**vars(stream), "extras": dict(stream.extras)} for stream in streams],
-                "tables": [dataclasses.asdict(each) for each in tables],
-            }
-        )
-        return
-    table = Table()
-    for column in ("service", "state", "address", "memory", "log"):
-        table.add_column(column, justify="right" if column == "memory" else "left", overflow="fold")
-    for service in services:
-        memory = f"{service.memory_bytes >> 20} MB" if service.memory_bytes else ""
-        table.add_row(service.name, service.state, service.address or "", memory, str(service.log or ""))
-    console.print(table)
-    table = Table()
-    for column in ("stream", "table", "rows", "bad", "lag", "checkpoint", "last commit"):
-        table.add_column(column, justify="right" if column in ("rows", "bad", "lag", "checkpoint") else "left")
-    for stream in streams:
-        table.add_row(
-            stream.label,
-            stream.table,
-            f"{stream.rows:,}",
-            f"{stream.quarantined:,}",
-            "Kafka is off" if stream.lag is None else f"{stream.lag:,}",
-            str(stream.checkpoint_id),
-            _moment(stream.last_commit),
-        )
-    console.print(table)
-    if tables:
-        _show_layer_tables(console, tables)
-    for stream in streams:
-        for name, count in sorted(stream.extras.items()):
-            console.print(
-                f'{stream.label}: "{name}" came {count:,} times and is not in the schema; it is kept in _extra',
-                highlight=False,
-                markup=False,
-            )
-        for partition, start, end in stream.gaps:
-            console.print(
-                f"{stream.label}: offsets {start} to {end - 1} of partition {partition} were gone and were accepted as a gap",
-                highlight=False,
-            )
-
-
-def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
-    table = Table()
-    watched = any(each.late_rows is not None for each in tables)
-    more = ("watermark", "late rows") if watched else ()
-    for column in ("table", "kind", "rows", "build", "last build", "behind", "failing in it", *more):
-        table.add_column(column, justify="right" if column in ("rows", "build", "behind", "late rows") else "left")
-    for each in tables:
-        failing = f"{len(each.failing)} of {each.expectations} expectations" if each.failing else ""
-        behind = "" if each.behind_seconds is None else f"{each.behind_seconds:,.0f} s"
-        built = (f"{each.rows:,}", str(each.build_id), _moment(each.last_build), behind, failing)
-        late = "" if each.late_rows is None else f"{each.late_rows:,}"
-        shown = (_moment(each.watermark) if each.watermark else "", late) if watched else ()
-        table.add_row(each.table, each.kind, *built, *shown)
-    console.print(table)
-
-
-def _moment(moment: datetime | None) -> str:
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "never"
-
-
 def show_findings(console: Console, findings: Sequence[Finding], origins: Sequence[SettingOrigin], *, as_json: bool) -> None:
     if as_json:
-        _print_json(
+        print_json(
             {
                 "findings": [dataclasses.asdict(finding) for finding in findings],
                 "settings": [dataclasses.asdict(origin) for origin in origins],
@@ -275,31 +197,3 @@ def show_findings(console: Console, findings: Sequence[Finding], origins: Sequen
     for origin in origins:
         table.add_row(origin.name, escape(origin.value), escape(origin.origin))
     console.print(table)
-
-
-def _print_json(value: object) -> None:
-    json.dump(value, sys.stdout, default=_as_json, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
-
-
-def _as_json(value: object) -> object:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    return _as_text(value, null="")
-
-
-def _as_text(value: object, *, null: str) -> str:
-    if value is None:
-        return null
-    if isinstance(value, datetime):
-        text = value.astimezone(timezone.utc) if value.tzinfo else value
-        return text.isoformat(sep=" ", timespec="microseconds").replace("+00:00", "Z")
-    if isinstance(value, bytes):
-        return value[:60].decode("utf-8", errors="backslashreplace") + ("…" if len(value) > 60 else "")
-    if isinstance(value, (date, Decimal, Path)):
-        return str(value)
-    return str(value)
-
-
-def _is_number(arrow_type: str) -> bool:
-    return arrow_type.startswith(("int", "uint", "float", "double", "decimal"))

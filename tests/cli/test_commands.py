@@ -43,7 +43,7 @@ def test_help_names_every_command(tmp_path: Path) -> None:
     assert code == 0
     for command in (
         *("demo", "new", "check", "up", "down", "status", "logs", "generate", "land", "run"),
-        *("query", "lineage", "export", "commits", "verify", "doctor", "clean"),
+        *("serve", "query", "lineage", "export", "commits", "verify", "doctor", "clean"),
     ):
         assert f"\n  {command} " in said
 

@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from headrace.errors import GapError, SpecError, UnavailableError
 from headrace.landing.commit_log import read_log
-from headrace.runs.inspection import list_streams
+from headrace.runs.figures import read_now
 from headrace.tables import commit as commit_module
 from headrace.tables.ledger import read_ledger
 from headrace.tables.storage import local_path
@@ -100,7 +100,7 @@ def test_every_kind_of_bad_row_in_several_streams(lake: Lake, spark: SparkSessio
         assert {(row["amount"], row["at"]) for row in rows} == {(Decimal("19.99"), datetime(2026, 2, 24, 12, tzinfo=UTC))}
         assert {row["_extra"] for row in rows} == {f'{{"note":{number}}}' for number in range(50)}
     check_verified(lake, pipeline)
-    status = {one.label: one for one in list_streams(lake.settings(), pipeline, bootstrap_servers=lake.servers)}
+    status = {one.label: one for one in read_now(lake.settings(), [pipeline])[0].streams}
     assert status["shop.orders"].extras == {"note": 50}
     assert (status["shop.orders"].rows, status["shop.orders"].quarantined, status["shop.orders"].lag) == (50, len(BAD), 0)
     assert (status["shop.quiet"].rows, status["shop.quiet"].checkpoint_id, status["shop.quiet"].last_commit) == (0, 0, None)
@@ -232,7 +232,7 @@ def test_a_gap_stops_its_stream_alone_until_it_is_accepted(lake: Lake, spark: Sp
     assert len(lake.rows("shop.orders", "id")) == 5
     lake.land(spark, pipeline, accept_gaps=True)
     assert sorted(row["kafka_offset"] for row in lake.rows("shop.orders", "kafka_offset")) == [0, 1, 2, 3, 4, 8, 9]
-    orders = list_streams(lake.settings(), pipeline, bootstrap_servers=lake.servers)[0]
+    orders = read_now(lake.settings(), [pipeline])[0].streams[0]
     assert orders.gaps == ((0, 5, 8),)
     check_verified(lake, pipeline)
     assert lake.land(spark, pipeline) == []
@@ -245,7 +245,7 @@ def test_a_gap_is_recorded_also_where_nothing_is_left_to_land(lake: Lake, spark:
     produce(lake.servers, lake.topic, lineage_values(5, seed=2))
     delete_records(admin, lake.topic, {0: 10})
     assert lake.land(spark, accept_gaps=True) == []
-    assert list_streams(lake.settings(), lake.pipeline(), bootstrap_servers=lake.servers)[0].gaps == ((0, 5, 10),)
+    assert read_now(lake.settings(), [lake.pipeline()])[0].streams[0].gaps == ((0, 5, 10),)
     produce(lake.servers, lake.topic, lineage_values(5, seed=3))
     lake.land(spark)
     check_verified(lake)

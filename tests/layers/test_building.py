@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
-from headrace.errors import QualityError, SpecError
+from headrace.errors import QualityError, ServiceError, SpecError
+from headrace.layers.build import Built
+from headrace.layers.lake import Lake
+from headrace.layers.plan import TablePlan
 from headrace.quality.results import read_results
+from headrace.runs import building
 from headrace.runs.building import build, plan
 from headrace.runs.quality import report_quality
 from headrace.tables.quarantine import QUARANTINE
@@ -189,3 +194,15 @@ def test_keys_that_are_not_unique_are_refused(spark: SparkSession, tmp_path: Pat
     pond.land(events(1, 3))
     outcome = build(pond.lake)[0]
     assert 'a/wrong.sql:2: several rows have the key {"k":"k"}' in str(outcome.error)
+
+
+def test_a_spark_that_has_ended_is_told_as_that(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(lake: Lake, planned: TablePlan) -> Built:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    monkeypatch.setattr(building, "build_table", die)
+    pond = Pond(tmp_path, spark, {"a/other.sql": OTHER})
+    pond.land(events(1))
+    (outcome,) = build(pond.lake)
+    assert isinstance(outcome.error, ServiceError)
+    assert outcome.error.what == "Spark has died"

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.runs.inspection import TableStatus, list_layer_tables
+from headrace.runs.figures import list_layer_tables
+from headrace.serving.figures import TableStatus
+from headrace.tables.catalog import open_catalog
 from tests.layers.pond import Event, Pond
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ SELECT g, count(*) AS keys FROM pond.latest WHERE g IS NOT NULL GROUP BY g"""
 
 def status(pond: Pond, *, in_seconds: float = 0.0) -> list[TableStatus]:
     now = datetime.now(timezone.utc) + timedelta(seconds=in_seconds)
-    return list(list_layer_tables(pond.settings, pond.pipeline, now=now))
+    return list(list_layer_tables(open_catalog(pond.settings), pond.pipeline, now=now))
 
 
 def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) -> None:
@@ -49,9 +51,15 @@ def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) 
     assert latest.last_build
     assert started <= latest.last_build <= datetime.now(timezone.utc)
     assert latest.expectations == 2
+    assert latest.batch_seconds
+    assert (latest.state, latest.bad_rows) == ("fresh", 1)
+    assert latest.freshness_seconds == pytest.approx(3600, abs=60)
+    assert status(pond)[0].rate == pytest.approx(5 / 60)
+    assert latest.rate == 0, "of the last minute"
     assert [(each.sentence, each.checked, each.failed) for each in latest.failing] == [("there is a group", 5, 1)]
     pond.land([Event("e9", "k9", "g", 1, 100, "", 9)])
     latest, groups = status(pond, in_seconds=3600)
     assert latest.behind_seconds == pytest.approx(3600, abs=60)
+    assert latest.state == "behind"
     assert groups.behind_seconds == latest.behind_seconds, "also by way of a table that is behind"
     assert (latest.rows, latest.build_id) == (5, 1)

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -64,7 +65,7 @@ def start_user(
 
 def find_python(environ: dict[str, str], *, user: str) -> str:
     """Gives back a Python that this user can run; the one of the tests may lie in a folder that is closed to others."""
-    for python in (sys.executable, "/usr/bin/python3"):
+    for python in (sys.executable, shutil.which("python3", path=os.defpath) or sys.executable):
         command = [python, "-c", "import headrace.services.postgres"]
         try:
             done = subprocess.run(command, env=environ, cwd="/", capture_output=True, check=False, **as_user(user))
@@ -162,7 +163,8 @@ def test_any_user_can_start_it_and_root_never_runs_it(
         service = running_postgres(settings)
         assert service is not None
         assert psutil.Process(service.pid).uids().effective != 0
-    root = Path("/tmp") / f"headrace-anyone-{os.getpid()}"  # pytest's own folders are closed to others
+    root = Path(tempfile.mkdtemp())  # pytest's own folders are closed to others
+    root.chmod(0o755)
     source = root / "src"
     shutil.copytree(Path(child_environ["PYTHONPATH"]) / "headrace", source / "headrace", ignore=shutil.ignore_patterns("*.pyc"))
     folder = root / "work"
@@ -189,7 +191,8 @@ def test_programs_out_of_reach_are_copied_once(
     package = postgres_server.find_programs().parents[1]
     for part in (package, package.with_name(f"{package.name}.libs")):
         shutil.copytree(part, closed / part.name, symlinks=True)
-    cache = Path("/tmp") / f"headrace-cache-{os.getpid()}"
+    cache = Path(tempfile.mkdtemp())
+    cache.chmod(0o755)
     monkeypatch.setattr(postgres_server, "find_programs", lambda: closed / package.name / "pginstall" / "bin")
     monkeypatch.setattr(postgres_server, "SHARED_CACHE", cache)
     try:

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.errors import PublishError, UnavailableError
 from headrace.runs.building import build, open_lake
-from headrace.runs.inspection import list_layer_tables
+from headrace.runs.figures import list_layer_tables
 from headrace.serving.publish import Published, publish
 from headrace.spec.pipeline import Pipeline
 from tests.folders import write_files
@@ -89,7 +89,7 @@ def test_minutes_are_those_of_a_batch_also_for_late_readings_and_replays(
         assert done is not None
         assert done.build_id == seed
         assert published(database) == recompute(lake)
-    status = list_layer_tables(lake.settings(), pipeline, now=START)[0]
+    status = list_layer_tables(lake.catalog, pipeline, now=START)[0]
     assert status.watermark is not None
     late = sum(row["event_time"] < status.watermark for row in lake.rows("default.weather", "event_time"))
     assert (status.late_rows, late > 100) == (late, True)

@@ -12,20 +12,14 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import psutil
-import schemathesis
-from fastapi.testclient import TestClient
-from hypothesis import settings as hypothesis_settings
-from schemathesis import Case
 
 from headrace.services.ports import find_free_port, is_free
-from headrace.sources.receiving import app_with
 from headrace.sources.signatures import SignedRequest, sign
 from headrace.sources.webhooks import STANDARD
 from tests.waiting import wait_until
-from tests.webhooks import SCHEMES, SECRETS, KeptProducer, commerce
+from tests.webhooks import SCHEMES, SECRETS
 
 REQUESTS, WARM_UP, AT_ONCE = 10_000, 2_000, 16
 GROWTH_BYTES = 24 * 1024 * 1024
@@ -180,19 +174,3 @@ def headers_of_good() -> list[Header]:
     request = SignedRequest("POST", "http://x/webhooks/stripe", {}, GOOD)
     signed = sign(request, "stripe", secret=SECRETS["STRIPE_WEBHOOK_SECRET"], now=datetime.now(timezone.utc))
     return [(name.encode(), value.encode()) for name, value in signed.items()]
-
-
-API = app_with(KeptProducer(), commerce(), environ=SECRETS, limits=STANDARD)
-schema = schemathesis.openapi.from_asgi("/openapi.json", API)
-
-
-@schema.parametrize()
-@hypothesis_settings(max_examples=60, deadline=None)
-def test_schemathesis_finds_nothing(case: Case[Any]) -> None:
-    case.call_and_validate()
-
-
-def test_schemathesis_asks_every_endpoint() -> None:
-    with TestClient(API) as client:
-        paths = client.get("/openapi.json").json()["paths"]
-    assert set(paths) == {*(f"/webhooks/{name}" for name in PROVIDERS), "/health", "/ready"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -21,6 +22,19 @@ def query(
     from headrace.tables.catalog import open_catalog
 
     show_rows(out, run_query(open_catalog(settings_here()), sql), as_json=as_json, as_csv=as_csv)
+
+
+def serve(
+    pipelines: Annotated[Optional[list[str]], typer.Argument(metavar="[PIPELINE]...", help="all, if left out")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on; 0 takes any that is free")] = 3000,
+    host: Annotated[
+        str, typer.Option(help="the address to listen on; any but this machine's own needs HEADRACE_TOKEN")
+    ] = "127.0.0.1",
+) -> None:
+    """Show pipelines and tables in a browser, live: the control room."""
+    from headrace.runs.serving import serve as serve_pages
+
+    serve_pages(settings_here(), pipelines or [], host=host, port=port, environ=os.environ, report=say)
 
 
 def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:

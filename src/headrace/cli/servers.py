@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -44,19 +43,13 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the services, and how far each stream and each table is."""
-    from headrace.runs.inspection import list_layer_tables, list_streams
-    from headrace.services.kafka import running_kafka
+    from headrace.runs.figures import read_now
     from headrace.services.status import list_services
-    from headrace.show import show_status
+    from headrace.show_status import show_status
 
     settings = settings_here()
     names = [pipeline] if pipeline else [found.name for found in list_pipelines(Path.cwd())]
-    service = running_kafka(settings)
-    servers = settings.kafka_bootstrap_servers or (service.bootstrap_servers if service else None)
-    pipelines = [load(name) for name in names]
-    streams = [stream for each in pipelines for stream in list_streams(settings, each, bootstrap_servers=servers)]
-    tables = [table for each in pipelines for table in list_layer_tables(settings, each, now=datetime.now(timezone.utc))]
-    show_status(out, list_services(settings), streams, tables, as_json=as_json)
+    show_status(out, list_services(settings), read_now(settings, [load(name) for name in names]), as_json=as_json)
 
 
 def logs(

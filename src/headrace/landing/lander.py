@@ -139,7 +139,7 @@ class Lander:
         topics = {part.topic for part in ranges}
         active = [stream for stream in self.streams if stream.stream.topic in topics]
         results = self._run(spark, active, ranges)
-        landed = self._commit(active, ranges, results)
+        landed = self._commit(active, ranges, results, started=started)
         reach("commit")
         return Batch(landed, time.monotonic() - started, behind)
 
@@ -234,11 +234,18 @@ class Lander:
         )
 
     def _commit(
-        self, active: Sequence[LandingStream], ranges: Sequence[Range], results: Mapping[str, Sequence[StreamResult]]
+        self,
+        active: Sequence[LandingStream],
+        ranges: Sequence[Range],
+        results: Mapping[str, Sequence[StreamResult]],
+        *,
+        started: float,
     ) -> tuple[Landed, ...]:
         """Step 6, tables side by side; then the refused rows of all of them."""
         with ThreadPoolExecutor(max_workers=_COMMITS_AT_ONCE) as pool:
-            futures = [pool.submit(self._commit_stream, stream, ranges, results[stream.label]) for stream in active]
+            futures = [
+                pool.submit(self._commit_stream, stream, ranges, results[stream.label], started=started) for stream in active
+            ]
         errors = [error for future in futures if (error := future.exception())]
         reach("committing")
         known = {file.file_path: file for parts in results.values() for part in parts for file in part.quarantine_files}
@@ -247,7 +254,9 @@ class Lander:
             raise errors[0]
         return tuple(future.result() for future in futures)
 
-    def _commit_stream(self, stream: LandingStream, ranges: Sequence[Range], results: Sequence[StreamResult]) -> Landed:
+    def _commit_stream(
+        self, stream: LandingStream, ranges: Sequence[Range], results: Sequence[StreamResult], *, started: float
+    ) -> Landed:
         planned = stream.ledger
         ends = {part.partition: part.end for part in ranges if part.topic == stream.stream.topic}
         extras = Counter(planned.extras)
@@ -260,6 +269,7 @@ class Lander:
             quarantined=planned.quarantined + bad,
             extras=MappingProxyType(dict(extras)),
             quarantine_files=tuple(path for result in results for path in paths_of(result.quarantine_files)),
+            seconds=time.monotonic() - started,
         )
         files = [file for result in results for file in result.files]
         self._append(stream, files, new)

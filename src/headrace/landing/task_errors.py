@@ -7,7 +7,8 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from headrace.errors import HeadraceError, LandingError, ServiceError, UnavailableError
+from headrace.errors import HeadraceError, LandingError, UnavailableError
+from headrace.services.spark import explain_end
 
 _LAST_LINE = re.compile(r"^(?P<name>[\w.]+(?:Error|Exception)): (?P<says>.*)$", re.MULTILINE)
 
@@ -16,9 +17,7 @@ def explain_failure(error: Py4JError, *, logs: Path) -> HeadraceError:
     """Gives back the error that a failed job is: worth trying again if Kafka was the reason, else the end of the run."""
     log = logs / "spark.log"
     if not isinstance(error, Py4JJavaError):
-        return ServiceError(
-            "Spark has died", where=str(log), next_step="Read the end of its log with: headrace logs spark   Then start again."
-        )
+        return explain_end(logs)
     name, says = _python_error(str(error.java_exception))
     if name.rpartition(".")[2] == UnavailableError.__name__:
         return UnavailableError(

@@ -107,6 +107,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         expectations=result.results,
         quarantine_files=result.refused,
         built_at_us=time.time_ns() // 1_000,
+        seconds=round(time.monotonic() - started, 3),
         event_time_us=lateness.event_time_us,
         rows_late=lateness.rows,
     )

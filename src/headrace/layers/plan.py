@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -66,13 +67,8 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
 
 def definition_of(table: LayerTable) -> str:
     """Gives back a digest of all that decides what rows the table has; comments and `about` don't."""
-    if isinstance(table.source, Query):
-        import sqlglot
-
-        tree = sqlglot.parse_one(table.source.text, dialect="spark")
-        source = tree.sql(dialect="spark", comments=False)
-    else:
-        source = table.path.read_text(encoding="utf-8")
+    written = table.source
+    source = _without_comments(written.text) if isinstance(written, Query) else table.path.read_text(encoding="utf-8")
     settings = (
         table.kind,
         table.keys,
@@ -85,6 +81,14 @@ def definition_of(table: LayerTable) -> str:
         tuple((each.that, each.otherwise) for each in table.expectations if each.otherwise in ("drop", "quarantine")),
     )
     return hashlib.sha256(repr((source, settings)).encode()).hexdigest()[:16]
+
+
+@functools.lru_cache(maxsize=1024)
+def _without_comments(sql: str) -> str:
+    """Gives back a query written in one way; kept, because those who watch tables ask for the same one every few seconds."""
+    import sqlglot
+
+    return sqlglot.parse_one(sql, dialect="spark").sql(dialect="spark", comments=False)
 
 
 def _followed(table: LayerTable) -> tuple[TableName, ...]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JNetworkError
+
 from headrace.errors import BuildError, HeadraceError, QualityError, RetryableError, SpecError
 from headrace.layers.analysis import analyse
 from headrace.layers.build import Built, build_table
@@ -19,6 +21,7 @@ from headrace.layers.watermarks import mirror_watermarks
 from headrace.quality.results import CheckedBuild, record_results
 from headrace.runs.landing import Report, spark_session
 from headrace.runs.lock import build_lock
+from headrace.services.spark import explain_end
 from headrace.settings import Settings
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
@@ -164,6 +167,8 @@ def _build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
             last = error
             if not isinstance(error, RetryableError | BuildError):
                 break
+        except (Py4JNetworkError, ConnectionError):
+            return Outcome(table, error=explain_end(lake.settings.logs))
         except Exception as error:  # whatever a table does to Spark, the others go on
             last = BuildError(
                 f"the build ended with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",

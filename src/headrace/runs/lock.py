@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
 
 from headrace.errors import LockedError
 from headrace.services.locks import try_lock, unlock
@@ -22,6 +25,21 @@ def pipeline_lock(settings: Settings, pipeline: str, *, take_over: bool) -> Iter
         yield
 
 
+def is_running(settings: Settings, pipeline: str) -> bool:
+    """Says whether an application lands this pipeline now.
+
+    The lock is not tried, which would keep an application out that starts at this moment: its file names the process that took
+    it, which is that one only if it began before it wrote the file.
+    """
+    path = _path(settings, f"{pipeline}.lock")
+    try:
+        holder, taken_at = int(path.read_text(encoding="utf-8")), path.stat().st_mtime
+        process = psutil.Process(holder)
+        return process.create_time() <= taken_at + 1 and process.status() != psutil.STATUS_ZOMBIE
+    except (OSError, ValueError, psutil.Error):
+        return False
+
+
 @contextmanager
 def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
     """Holds the pipeline's lock for building, which landing does not need."""
@@ -32,7 +50,7 @@ def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
 
 @contextmanager
 def _lock(settings: Settings, pipeline: str, file: str, *, does: str, take_over: bool, next_step: str) -> Iterator[None]:
-    path = settings.home / "locks" / file
+    path = _path(settings, file)
     held = try_lock(path)
     if held is None and not take_over:
         holder = path.read_text(encoding="utf-8").strip()
@@ -48,4 +66,9 @@ def _lock(settings: Settings, pipeline: str, file: str, *, does: str, take_over:
         yield
     finally:
         if held is not None:
+            os.ftruncate(held, 0)
             unlock(held)
+
+
+def _path(settings: Settings, file: str) -> Path:
+    return settings.home / "locks" / file

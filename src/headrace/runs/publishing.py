@@ -23,7 +23,7 @@ _LONGEST_WAIT_SECONDS = 30.0
 
 @dataclass
 class Publisher:
-    """Brings a pipeline's tables in Postgres up to the lake. One that failed is tried again when `is_due` says so."""
+    """Brings a pipeline's tables in Postgres up to the lake, and after a failure waits before it tries again."""
 
     settings: Settings
     pipeline: Pipeline

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import sys
@@ -46,6 +47,9 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
             if Lock.of(webhook, os.environ).is_off:
                 report(f"{webhook.path} is off: set {webhook.secret} to turn it on")
         report(f"Receiving on http://{ports.HOST}:{chosen}")
+        # What is loaded by now stays: looking through it for garbage would stop every request for a tenth of a second.
+        gc.collect()
+        gc.freeze()
         with stop_on_signals():  # uvicorn raises the signal again that ended it, which must not end what comes after
             uvicorn.run(
                 app,
@@ -53,6 +57,7 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
                 port=chosen,
                 log_level="warning",
                 access_log=False,
+                server_header=False,
                 timeout_graceful_shutdown=_ENDING_SECONDS,
             )
 

@@ -49,6 +49,12 @@ def running_kafka(settings: Settings) -> KafkaService | None:
     return None if state is None else KafkaService.of(state)
 
 
+def find_servers(settings: Settings) -> str | None:
+    """Gives back the bootstrap servers of the user's own Kafka or of this home's broker; None where that does not run."""
+    service = None if settings.kafka_bootstrap_servers else running_kafka(settings)
+    return service.bootstrap_servers if service else settings.kafka_bootstrap_servers
+
+
 def start_kafka(settings: Settings, *, detached: bool, report: Report) -> KafkaService:
     """Gives back this home's broker, started if it does not run. Detached it lives until `stop_kafka`; otherwise it
     ends with this process, or with the last one that uses it."""

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.errors import ServiceError
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TASK_FAILURES = 4
+_OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 _LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -55,6 +57,7 @@ def start_spark(
         "spark.locality.wait": "0",
         "spark.scheduler.mode": "FAIR",
         "spark.python.daemon.module": "headrace.services.worker_daemon",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it would tell Spark where each call stands
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         "spark.sql.shuffle.partitions": "2",
@@ -68,6 +71,21 @@ def start_spark(
         builder = builder.config(key, value)
     with _stderr_to(log):
         return builder.getOrCreate()
+
+
+def explain_end(logs: Path) -> ServiceError:
+    """Gives back the error to raise when Spark's process no longer answers, with the reason if its log tells."""
+    log = logs / "spark.log"
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    if _OUT_OF_MEMORY in text:
+        return ServiceError(
+            "Spark has run out of memory and ended",
+            where=str(log),
+            next_step="Nothing was published. Give it more, such as HEADRACE_SPARK_DRIVER_MEMORY=4g, and start again.",
+        )
+    return ServiceError(
+        "Spark has died", where=str(log), next_step="Read the end of its log with: headrace logs spark   Then start again."
+    )
 
 
 def _with_retries(master: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from threading import Timer
 
 import duckdb
 import duckdb_extension_avro
@@ -19,15 +21,49 @@ from sqlglot.errors import ParseError, SqlglotError
 from headrace.errors import QueryError
 
 
-def run_query(catalog: Catalog, sql: str) -> pa.Table:
+@dataclass(frozen=True)
+class Bound:
+    """How many rows of a result are read, for how many seconds a query may run, and how much memory it may take."""
+
+    rows: int
+    seconds: float
+    memory: str
+
+
+def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None) -> pa.Table:
     """Gives back the result of one SELECT. A table is named `namespace.table`; nothing in the lake can be changed."""
     statement = _parse(sql)
     with _connection() as connection:
+        if bound:
+            connection.execute(f"SET memory_limit = {_quoted(bound.memory)}")
         _fence_in(connection, _make_views(connection, catalog, statement))
         try:
-            return connection.execute(_quote_default(sql)).to_arrow_table()
+            return _run(connection, _quote_default(sql), bound)
+        except duckdb.InterruptException as error:
+            limit = f"{bound.seconds:g} seconds" if bound else "its time"
+            raise QueryError(
+                f"the query ran for longer than {limit}", next_step="Ask for less, or use headrace query."
+            ) from error
         except duckdb.Error as error:
-            raise QueryError(str(error).strip(), next_step="Fix the query. Tables are: " + _names(catalog)) from error
+            raise QueryError(str(error).strip(), next_step="Fix the query.") from error
+
+
+def _run(connection: duckdb.DuckDBPyConnection, sql: str, bound: Bound | None) -> pa.Table:
+    if bound is None:
+        return connection.execute(sql).to_arrow_table()
+    clock = Timer(bound.seconds, connection.interrupt)
+    clock.start()
+    try:
+        reader = connection.execute(sql).to_arrow_reader(bound.rows)
+        batches: list[pa.RecordBatch] = []
+        while sum(batch.num_rows for batch in batches) < bound.rows:
+            try:
+                batches.append(reader.read_next_batch())
+            except StopIteration:
+                break
+        return pa.Table.from_batches(batches, reader.schema).slice(0, bound.rows)
+    finally:
+        clock.cancel()
 
 
 def list_tables(catalog: Catalog) -> tuple[str, ...]:

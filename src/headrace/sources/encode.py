@@ -18,7 +18,7 @@ Event = Mapping[str, object]
 def encoder_of(stream: Stream) -> Callable[[Event], bytes]:
     """Gives back the function that encodes one event of this stream."""
     if stream.format == "json":
-        return _encode_json
+        return lambda event: _JSON.encode(event).encode()
     schema = fastavro.parse_schema(json.loads(stream.avro_schema or ""))
 
     def encode(event: Event) -> bytes:
@@ -27,10 +27,6 @@ def encoder_of(stream: Stream) -> Callable[[Event], bytes]:
         return out.getvalue()
 
     return encode
-
-
-def _encode_json(event: Event) -> bytes:
-    return json.dumps(event, default=as_json, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def as_json(value: object) -> object:
@@ -42,3 +38,7 @@ def as_json(value: object) -> object:
     if isinstance(value, decimal.Decimal):
         return str(value)
     raise TypeError(f"{type(value).__name__} can't be said in JSON")
+
+
+_JSON = json.JSONEncoder(default=as_json, separators=(",", ":"), ensure_ascii=False)
+"""Made once: `json.dumps` would make one for each event."""

@@ -52,8 +52,9 @@ class BuildLedger:
 
     `changed_in` is the last build that changed rows, `generation` the last that wrote all of them anew. `definition` is a
     digest of the table's file. `writer` is unique to an attempt. `rows_processed` counts the rows that the file made of what
-    had changed, `rows_written` those of them that came into the table or changed there. `event_time_us` is the highest time of
-    an event that builds have seen, where the table has a watermark, and `rows_late` how many rows came behind that.
+    had changed, `rows_written` those of them that came into the table or changed there, in `seconds` up to the commit.
+    `event_time_us` is the highest time of an event that builds have seen, where the table has a watermark, and `rows_late`
+    how many rows came behind that.
     """
 
     build_id: int = 0
@@ -71,6 +72,7 @@ class BuildLedger:
     rows_late: int = 0
     snapshot_id: int = 0
     sequence_number: int = 0
+    seconds: float = 0.0
 
     def to_json(self) -> str:
         values = asdict(replace(self, reads={}))

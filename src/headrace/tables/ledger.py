@@ -25,7 +25,7 @@ class Ledger:
 
     `writer` is unique to the attempt that wrote the entry, so that an attempt whose answer was lost finds out whether it
     came through. `quarantine_files` are the files of rejected rows that belong to this checkpoint. `rollbacks` counts how often
-    the table was rolled back, for those who read it.
+    the table was rolled back, for those who read it. `seconds` is how long the checkpoint took, from its plan to its commit.
     """
 
     checkpoint_id: int = 0
@@ -38,6 +38,7 @@ class Ledger:
     snapshot_id: int = 0
     sequence_number: int = 0
     rollbacks: int = 0
+    seconds: float = 0.0
 
     def to_json(self) -> str:
         return json.dumps(
@@ -52,6 +53,7 @@ class Ledger:
                 "snapshot_id": self.snapshot_id,
                 "sequence_number": self.sequence_number,
                 "rollbacks": self.rollbacks,
+                "seconds": round(self.seconds, 3),
             },
             separators=(",", ":"),
         )
@@ -70,6 +72,7 @@ class Ledger:
             snapshot_id=entry["snapshot_id"],
             sequence_number=entry["sequence_number"],
             rollbacks=entry.get("rollbacks", 0),
+            seconds=entry.get("seconds", 0.0),
         )
 
 

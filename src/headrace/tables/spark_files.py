@@ -92,12 +92,15 @@ def read_files(spark: SparkSession, table: JavaObject, files: ScanFiles) -> Iter
 
 
 def stage_files(spark: SparkSession, table: JavaObject, rows: DataFrame) -> StagedFiles:
-    """Gives back files of the table's format that hold the rows. Nothing refers to them until a commit does."""
+    """Gives back files of the table's format that hold the rows. Nothing refers to them until a commit does.
+
+    Spark sorts the rows by partition, so that a task has one file open at a time: memory does not grow with the partitions.
+    """
     with _under_an_id(spark, table) as group:
         (
             rows.write.format("iceberg")
             .option("distribution-mode", "none")
-            .option("fanout-enabled", "true")
+            .option("fanout-enabled", "false")
             .mode("append")
             .save(group)
         )

@@ -14,6 +14,8 @@ from headrace import Received, receive
 COLDEST, HOTTEST = -150, 150  # degrees Fahrenheit; on Earth it has been -128.6 and 134.1
 LONGEST_CITY = 255
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+NAME = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -30,10 +32,8 @@ def check_city(city: str) -> str:
 def check_temperature(temperature: str) -> str:
     shown = temperature if len(temperature) <= 40 else f"{temperature[:40]}…"
     if not NUMBER.fullmatch(temperature):
-        finite = (
-            "not a finite number" if temperature.strip().lower().lstrip("+-") in ("inf", "infinity", "nan") else "not a number"
-        )
-        raise ValueError(f'"{shown}" is {finite}: write degrees Fahrenheit, such as 72.5')
+        what = "not a finite number" if NOT_FINITE.fullmatch(temperature) else "not a number"
+        raise ValueError(f'"{shown}" is {what}: write degrees Fahrenheit, such as 72.5')
     if not COLDEST <= float(temperature) <= HOTTEST:
         raise ValueError(f"{shown} degrees Fahrenheit can't be: write a number from {COLDEST} to {HOTTEST}")
     if len(temperature) > 40:
@@ -44,14 +44,7 @@ def check_temperature(temperature: str) -> str:
 City = Annotated[
     str,
     AfterValidator(check_city),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": LONGEST_CITY,
-            "pattern": r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f-\uffff][^\x00-\x1f\x7f]*$",
-        }
-    ),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_CITY, "pattern": NAME}),
     Query(description="the name of a city", examples=["New York"]),
 ]
 Temperature = Annotated[
@@ -65,7 +58,7 @@ Temperature = Annotated[
 @receive("/log", stream="readings")
 def log(city: City, temperature: Temperature, now: datetime) -> Received:
     """Takes a reading; success means that Kafka has it."""
-    data = {"city": city, "temperature": temperature, "ts": now.strftime("%Y-%m-%d-%H")}
     event_time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    data = {"city": city, "temperature": temperature, "ts": f"{event_time[:10]}-{event_time[11:13]}"}
     answer = {"status": "success", "message": "Weather data logged", "data": data}
     return Received(event={**data, "event_time": event_time}, answer=answer)

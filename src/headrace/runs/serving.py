@@ -1,0 +1,71 @@
+"""Serves what there is to look at, until it is stopped."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+import uvicorn
+
+from headrace.errors import SettingsError
+from headrace.runs.watching import Watch, load_pipelines
+from headrace.services.postgres import find_postgres
+from headrace.services.status import list_services
+from headrace.serving.app import make_app
+from headrace.serving.guard import make_lock
+from headrace.serving.pages import OwnPages, load_pages
+from headrace.serving.room import Room
+from headrace.settings import Settings
+from headrace.spec.pipeline import Pipeline
+
+_BACKLOG = 128
+
+
+def serve(
+    settings: Settings,
+    names: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    environ: Mapping[str, str],
+    report: Callable[[str], None],
+) -> None:
+    """Answers on an address until Ctrl-C or SIGTERM. Neither Spark nor any server is started, and nothing is written."""
+    lock = make_lock(host, environ)
+    pipelines, broken = load_pipelines(names, environ=environ, folder=settings.folder)
+    watch = Watch(settings, pipelines)
+    room = Room(
+        pipelines,
+        watch.figures,
+        watch.catalog,
+        services=lambda: list_services(settings),
+        postgres=lambda: find_postgres(settings),
+        broken=broken,
+    )
+    app = make_app(room, lock, own_pages=load_own_pages(pipelines))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on"))
+    with listen(host, port) as listening:
+        shown = f"[{host}]" if ":" in host else host
+        report(f"The control room is at http://{shown}:{listening.getsockname()[1]}  (Ctrl-C stops it)")
+        try:
+            server.run(sockets=[listening])
+        finally:
+            watch.close()
+
+
+def load_own_pages(pipelines: Sequence[Pipeline]) -> tuple[OwnPages, ...]:
+    """Gives back the pages that pipelines bring along."""
+    return tuple(load_pages(each, each.serving.pages) for each in pipelines if each.serving.pages is not None)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Gives back a socket that listens; an address that can't be had is a SettingsError."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise SettingsError(
+            f"port {port} of {host} can't be had: {error.strerror or error}",
+            where="--port",
+            next_step="Stop what listens there, or choose another: headrace serve --port 3001",
+        ) from error

@@ -1,0 +1,74 @@
+"""The application that `headrace serve` runs: pages, their JSON, metrics and what pipelines bring along."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+
+from headrace import __version__
+from headrace.serving.api import make_api
+from headrace.serving.guard import Guard, Lock
+from headrace.serving.html import make_pages, make_templates
+from headrace.serving.metrics import CONTENT_TYPE, write_metrics
+from headrace.serving.pages import OwnPages, Readers
+from headrace.serving.problems import add_handlers
+from headrace.serving.room import Room
+
+_STATIC = Path(__file__).parent / "static"
+_DAY = "public, max-age=86400"
+
+
+def make_app(room: Room, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> FastAPI:
+    """Gives back the application; whoever asks passes the lock first."""
+    readers = Readers(room.postgres)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        readers.close()
+
+    app = FastAPI(title="Headrace", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    templates = make_templates(own_pages)
+    app.state.readers = readers
+    app.state.templates = templates
+    app.add_middleware(Guard, lock=lock)
+    add_handlers(app)
+    app.include_router(make_api(room, started=uuid.uuid4().hex))
+    app.include_router(make_pages(room, lock, templates=templates, own_pages=own_pages))
+
+    @app.get("/health", summary="Says that the server answers")
+    def health() -> dict[str, str]:
+        return {"status": "healthy"}
+
+    @app.get("/metrics", summary="The figures for Prometheus", response_class=PlainTextResponse)
+    def metrics() -> Response:
+        return Response(write_metrics(room.figures), media_type=CONTENT_TYPE)
+
+    @app.get("/static/plotly.min.js", include_in_schema=False)
+    def plotly() -> FileResponse:
+        return FileResponse(plotly_file(), headers={"Cache-Control": _DAY})
+
+    for each in own_pages:
+        app.include_router(each.router, tags=[each.pipeline])
+        if each.static.is_dir():
+            app.mount(f"/pages/{each.pipeline}", StaticFiles(directory=each.static))
+    app.mount("/static", StaticFiles(directory=_STATIC))
+
+    @app.get("/favicon.ico", include_in_schema=False)
+    def icon() -> RedirectResponse:
+        return RedirectResponse("/static/icon.svg", status_code=308)
+
+    return app
+
+
+def plotly_file() -> Path:
+    """Gives back the JavaScript that plotly's Python package ships."""
+    import plotly
+
+    return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"

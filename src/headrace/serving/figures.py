@@ -1,0 +1,110 @@
+"""The figures of a pipeline that people look at: one set for the control room, `headrace status` and Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from headrace.tables.build_ledger import CheckedExpectation
+
+RATE_SECONDS = 60.0
+"""The time that a rate is the average of."""
+BEHIND_SECONDS = 60.0
+"""What waits for longer than this is behind; less is how a flow breathes."""
+
+State = Literal["never", "fresh", "behind"]
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """A stream's figures.
+
+    `lag` and `messages`, which are in the topic now, are None where Kafka does not run; `extras` counts fields that the schema
+    does not name. `rate` is rows per second of the last minute, `freshness_seconds` the time since the last commit, and
+    `batch_seconds` how long that checkpoint took.
+    """
+
+    label: str
+    topic: str
+    table: str
+    rows: int
+    rate: float
+    checkpoint_id: int
+    quarantined: int
+    lag: int | None
+    messages: int | None
+    last_commit: datetime | None
+    freshness_seconds: float | None
+    batch_seconds: float | None
+    extras: Mapping[str, int]
+    gaps: tuple[tuple[int, int, int], ...]
+
+    @property
+    def state(self) -> State:
+        """Says how the stream flows: behind are messages that have waited for longer than a batch should take."""
+        if self.freshness_seconds is None:
+            return "never"
+        return "behind" if self.lag and self.freshness_seconds > BEHIND_SECONDS else "fresh"
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """A layer table's figures. `behind_seconds` is how long something that it is made of, directly or by way of other tables,
+    has been newer than its last build; None where it was never built. `failing` are the expectations of the last build that
+    rows failed. `rate` is rows per second that came or changed in the last minute. Where the table has a `watermark`, rows
+    behind it count as late; `late_rows` is how many there were."""
+
+    table: str
+    kind: str
+    rows: int
+    rate: float
+    build_id: int
+    last_build: datetime | None
+    freshness_seconds: float | None
+    batch_seconds: float | None
+    behind_seconds: float | None
+    expectations: int
+    failing: tuple[CheckedExpectation, ...]
+    watermark: datetime | None = None
+    late_rows: int | None = None
+
+    @property
+    def bad_rows(self) -> int:
+        """How often a row failed an expectation in the last build."""
+        return sum(each.failed for each in self.failing)
+
+    @property
+    def state(self) -> State:
+        if self.behind_seconds is None:
+            return "never"
+        return "behind" if self.behind_seconds > BEHIND_SECONDS else "fresh"
+
+
+@dataclass(frozen=True)
+class PublishedStatus:
+    """What Postgres has of a layer table. `rows` is None where nothing was published, or where Postgres does not answer."""
+
+    table: str
+    source: str
+    rows: int | None = None
+    build_id: int = 0
+    last_published: datetime | None = None
+    freshness_seconds: float | None = None
+
+    @property
+    def state(self) -> State:
+        return "never" if self.rows is None else "fresh"
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    """A pipeline's figures at one moment. `running` says whether an application lands it now."""
+
+    name: str
+    running: bool
+    at: datetime
+    streams: tuple[StreamStatus, ...]
+    tables: tuple[TableStatus, ...]
+    published: tuple[PublishedStatus, ...] = ()

@@ -1,0 +1,79 @@
+"""The figures as Prometheus reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from headrace.serving.figures import PipelineStatus
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LABELS = ("pipeline", "stream", "table")
+ABOUT = {
+    "headrace_rows": "Rows in the table",
+    "headrace_rows_per_second": "Rows that came or changed, per second of the last minute",
+    "headrace_lag_messages": "Messages in the topic that have not landed yet",
+    "headrace_behind_seconds": "For how long something that the table is made of has been newer than its last build",
+    "headrace_freshness_seconds": "Seconds since the last commit or build",
+    "headrace_batch_seconds": "Seconds that the last checkpoint or build took",
+    "headrace_bad_rows": "Rows of a stream that are in the quarantine, or failures of expectations in a table's last build",
+    "headrace_checkpoint": "Number of the last checkpoint or build",
+}
+"""Every metric of streams (label stream is set) and of layer tables (label stream is empty)."""
+RUNNING = "headrace_pipeline_running"
+
+
+class _Figures(Collector):
+    def __init__(self, read: Callable[[], Sequence[PipelineStatus]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        families = {name: GaugeMetricFamily(name, about, labels=LABELS) for name, about in ABOUT.items()}
+        running = GaugeMetricFamily(RUNNING, "Whether an application lands the pipeline now", labels=LABELS[:1])
+        for pipeline in self._read():
+            running.add_metric([pipeline.name], float(pipeline.running))
+            for labels, values in _values(pipeline):
+                for name, value in values.items():
+                    if value is not None:
+                        families[name].add_metric(labels, float(value))
+        yield running
+        yield from families.values()
+
+
+def _values(pipeline: PipelineStatus) -> Iterable[tuple[list[str], dict[str, float | None]]]:
+    for stream in pipeline.streams:
+        yield (
+            [pipeline.name, stream.label.removeprefix(f"{pipeline.name}."), stream.table],
+            {
+                "headrace_rows": stream.rows,
+                "headrace_rows_per_second": stream.rate,
+                "headrace_lag_messages": stream.lag,
+                "headrace_freshness_seconds": stream.freshness_seconds,
+                "headrace_batch_seconds": stream.batch_seconds,
+                "headrace_bad_rows": stream.quarantined,
+                "headrace_checkpoint": stream.checkpoint_id,
+            },
+        )
+    for table in pipeline.tables:
+        yield (
+            [pipeline.name, "", table.table],
+            {
+                "headrace_rows": table.rows,
+                "headrace_rows_per_second": table.rate,
+                "headrace_behind_seconds": table.behind_seconds,
+                "headrace_freshness_seconds": table.freshness_seconds,
+                "headrace_batch_seconds": table.batch_seconds,
+                "headrace_bad_rows": table.bad_rows,
+                "headrace_checkpoint": table.build_id,
+            },
+        )
+
+
+def write_metrics(read: Callable[[], Sequence[PipelineStatus]]) -> bytes:
+    """Gives back the figures in Prometheus' text format; what is not known is left out."""
+    registry = CollectorRegistry()
+    registry.register(_Figures(read))
+    return generate_latest(registry)

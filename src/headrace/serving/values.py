@@ -1,0 +1,57 @@
+"""How single values look, on a terminal, in JSON and on a page alike."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+
+_BYTES_SHOWN = 60
+_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
+
+
+def as_text(value: object, *, null: str) -> str:
+    """Gives back a value as people read it: times in UTC, the beginning of bytes."""
+    if value is None:
+        return null
+    if isinstance(value, datetime):
+        text = value.astimezone(timezone.utc) if value.tzinfo else value
+        return text.isoformat(sep=" ", timespec="microseconds").replace("+00:00", "Z")
+    if isinstance(value, bytes):
+        return value[:_BYTES_SHOWN].decode("utf-8", errors="backslashreplace") + ("…" if len(value) > _BYTES_SHOWN else "")
+    if isinstance(value, (date, Decimal, Path)):
+        return str(value)
+    return str(value)
+
+
+def as_json(value: object) -> object:
+    """Gives back what JSON has no word for as text; bytes whole, in base 64."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return as_text(value, null="")
+
+
+def print_json(value: object) -> None:
+    json.dump(value, sys.stdout, default=as_json, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def is_number(arrow_type: str) -> bool:
+    """Says whether values of an Arrow type are numbers, which stand at the right of their column."""
+    return arrow_type.startswith(("int", "uint", "float", "double", "decimal"))
+
+
+def short_seconds(seconds: float | None) -> str:
+    """Gives back a time span in its largest two units at most; nothing where there is none."""
+    if seconds is None:
+        return ""
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE:.0f} min {seconds % _MINUTE:.0f} s"
+    if seconds < _DAY:
+        return f"{seconds // _HOUR:.0f} h {seconds % _HOUR // _MINUTE:.0f} min"
+    return f"{seconds // _DAY:,.0f} d {seconds % _DAY // _HOUR:.0f} h"

@@ -1,0 +1,140 @@
+"""How far everything is, on a terminal and as JSON: the figures of the control room."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from headrace.serving.values import print_json, short_seconds
+
+if TYPE_CHECKING:
+    from headrace.services.status import ServiceStatus
+    from headrace.serving.figures import PipelineStatus, PublishedStatus, StreamStatus, TableStatus
+
+_STREAM = ("rows", "rows/s", "lag", "freshness", "batch", "bad", "checkpoint")
+_TABLE = ("rows", "rows/s", "behind", "freshness", "batch", "bad", "build")
+
+
+def show_status(
+    console: Console, services: Sequence[ServiceStatus], pipelines: Sequence[PipelineStatus], *, as_json: bool
+) -> None:
+    streams = [stream for each in pipelines for stream in each.streams]
+    tables = [table for each in pipelines for table in each.tables]
+    if as_json:
+        print_json(
+            {
+                "services": [dataclasses.asdict(service) for service in services],
+                "streams": [{**vars(stream), "extras": dict(stream.extras), "state": stream.state} for stream in streams],
+                "published": [
+                    {**dataclasses.asdict(table), "state": table.state} for each in pipelines for table in each.published
+                ],
+                "tables": [{**dataclasses.asdict(each), "bad_rows": each.bad_rows, "state": each.state} for each in tables],
+            }
+        )
+        return
+    _show_services(console, services)
+    _show_streams(console, streams)
+    if tables:
+        _show_layer_tables(console, tables)
+    published = [table for each in pipelines for table in each.published]
+    if published:
+        _show_published(console, published)
+    for stream in streams:
+        _show_oddities(console, stream)
+
+
+def _show_services(console: Console, services: Sequence[ServiceStatus]) -> None:
+    table = _table("service", "state", "address", "memory", "log", numbers=("memory",))
+    for service in services:
+        memory = f"{service.memory_bytes >> 20} MB" if service.memory_bytes else ""
+        table.add_row(service.name, service.state, service.address or "", memory, str(service.log or ""))
+    console.print(table)
+
+
+def _show_streams(console: Console, streams: Sequence[StreamStatus]) -> None:
+    table = _table("stream", "table", *_STREAM, "last commit", numbers=_STREAM)
+    for stream in streams:
+        table.add_row(
+            stream.label,
+            stream.table,
+            f"{stream.rows:,}",
+            f"{stream.rate:,.1f}",
+            "Kafka is off" if stream.lag is None else f"{stream.lag:,}",
+            short_seconds(stream.freshness_seconds),
+            _batch(stream.batch_seconds),
+            f"{stream.quarantined:,}",
+            str(stream.checkpoint_id),
+            _moment(stream.last_commit),
+        )
+    console.print(table)
+
+
+def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
+    watched = any(each.late_rows is not None for each in tables)
+    more = ("watermark", "late rows") if watched else ()
+    table = _table("table", "kind", *_TABLE, "last build", "failing in it", *more, numbers=(*_TABLE, "late rows"))
+    for each in tables:
+        late = "" if each.late_rows is None else f"{each.late_rows:,}"
+        shown = (_moment(each.watermark) if each.watermark else "", late) if watched else ()
+        failing = f"{len(each.failing)} of {each.expectations} expectations" if each.failing else ""
+        table.add_row(
+            each.table,
+            each.kind,
+            f"{each.rows:,}",
+            f"{each.rate:,.1f}",
+            short_seconds(each.behind_seconds),
+            short_seconds(each.freshness_seconds),
+            _batch(each.batch_seconds),
+            f"{each.bad_rows:,}",
+            str(each.build_id),
+            _moment(each.last_build),
+            failing,
+            *shown,
+        )
+    console.print(table)
+
+
+def _show_published(console: Console, published: Sequence[PublishedStatus]) -> None:
+    table = _table(
+        "in Postgres", "from", "rows", "freshness", "build", "last published", numbers=("rows", "freshness", "build")
+    )
+    for each in published:
+        rows = "" if each.rows is None else f"{each.rows:,}"
+        age = short_seconds(each.freshness_seconds)
+        when = _moment(each.last_published) if each.last_published else "not known"
+        table.add_row(each.table, each.source, rows, age, str(each.build_id), when)
+    console.print(table)
+
+
+def _show_oddities(console: Console, stream: StreamStatus) -> None:
+    for name, count in sorted(stream.extras.items()):
+        console.print(
+            f'{stream.label}: "{name}" came {count:,} times and is not in the schema; it is kept in _extra',
+            highlight=False,
+            markup=False,
+        )
+    for partition, start, end in stream.gaps:
+        console.print(
+            f"{stream.label}: offsets {start} to {end - 1} of partition {partition} were gone and were accepted as a gap",
+            highlight=False,
+        )
+
+
+def _table(*columns: str, numbers: Sequence[str]) -> Table:
+    table = Table()
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    return table
+
+
+def _batch(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:,.2f} s"
+
+
+def _moment(moment: datetime | None) -> str:
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "never"

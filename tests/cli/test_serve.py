@@ -1,0 +1,57 @@
+"""The command that serves: on this machine, without starting anything, until it is stopped."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.application import Application, start_headrace
+
+
+def address_of(application: Application) -> str:
+    application.wait_to_say("Ctrl-C stops it")
+    found = re.search(r"http://127\.0\.0\.1:\d+", application.said())
+    assert found
+    return found[0]
+
+
+def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "pipelines" / "broken").mkdir(parents=True)
+    (tmp_path / "pipelines" / "broken" / "pipeline.yml").write_text("name: broken\n")
+    application = start_headrace("serve", "--port", "0", environ={}, folder=tmp_path)
+    try:
+        address = address_of(application)
+        assert httpx.get(f"{address}/health").json() == {"status": "healthy"}
+        names = {each["name"] for each in httpx.get(f"{address}/api/figures", timeout=20).json()["pipelines"]}
+        assert {"lineage", "payments", "weather"} <= names
+        assert [each["name"] for each in httpx.get(f"{address}/api/flow").json()["broken"]] == ["broken"]
+        assert httpx.get(f"{address}/weather").status_code == 200
+        assert httpx.get(f"{address}/api/weather").status_code == 503, "no Postgres runs"
+        assert psutil.Process(application.pid).children() == [], "neither Spark nor a server is started"
+        application.signal(signal.SIGTERM)
+        application.wait(seconds=15)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{address}/health")
+        assert "Traceback" not in application.said()
+    finally:
+        application.end()
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        application = start_headrace("serve", "lineage", "--port", port, environ={}, folder=tmp_path)
+        assert application.wait(seconds=60) == 2
+    assert f"port {port} of 127.0.0.1 can't be had" in application.said()
+
+
+def test_a_pipeline_that_is_asked_for_must_be_right(tmp_path: Path) -> None:
+    application = start_headrace("serve", "linage", "--port", "0", environ={}, folder=tmp_path)
+    assert application.wait(seconds=60) == 2
+    assert 'there is no pipeline "linage"' in application.said()

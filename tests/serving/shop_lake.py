@@ -1,0 +1,124 @@
+"""A lake with the shop's tables in it, made without Spark or Kafka: what landing and builds would have committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from headrace.runs.watching import Watch
+from headrace.serving.room import Room
+from headrace.settings import load_settings
+from headrace.spec import load_pipeline
+from headrace.spec.columns import landed_columns
+from headrace.spec.layers import BUILD_ID
+from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column, Primitive
+from headrace.tables import build_ledger, ledger
+from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, read_build
+from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.tables.ledger import Ledger, read_ledger
+from headrace.tables.quarantine import open_quarantine
+from tests.shop import write_shop
+
+STAGED = TableName("staging", "charges")
+_STAGED_COLUMNS = (
+    *(Column(name, Primitive("string")) for name in ("id", "country")),
+    Column(BUILD_ID, Primitive("long")),
+)
+
+
+class ShopLake:
+    """`land` and `build` commit rows and the entries that go with them; `room` is what an application shows of it."""
+
+    def __init__(self, folder: Path, *, environ: Mapping[str, str] | None = None) -> None:
+        write_shop(folder)
+        self.settings = load_settings(flags={}, environ=environ or {}, folder=folder)
+        self.pipeline = load_pipeline("shop", environ={}, folder=folder)
+        self.catalog = open_catalog(self.settings)
+        self.watch = Watch(self.settings, [self.pipeline])
+
+    @property
+    def room(self) -> Room:
+        return Room((self.pipeline,), self.watch.figures, self.watch.catalog)
+
+    def land(self, ids: Sequence[str], *, bad: Sequence[str] = (), country: str = "DE") -> None:
+        stream = self.pipeline.streams[0]
+        table = self._open(stream.table, landed_columns(stream))
+        entry = read_ledger(table)
+        first = entry.offsets.get(0, 0)
+        rows = [
+            {"id": each, "country": country, "kafka_topic": stream.topic, "kafka_partition": 0, "kafka_offset": first + at}
+            for at, each in enumerate(ids)
+        ]
+        end = first + len(ids) + len(bad)
+        new = replace(
+            entry,
+            checkpoint_id=entry.checkpoint_id + 1,
+            offsets={0: end},
+            quarantined=entry.quarantined + len(bad),
+            seconds=0.25,
+        )
+        _commit(table, rows, ledger.KEY, new)
+        refused = [
+            {
+                "stream": "shop.charges",
+                "topic": stream.topic,
+                "partition": 0,
+                "offset": first + len(ids) + at,
+                "timestamp": datetime.now(timezone.utc),
+                "reason": each,
+                "original_bytes": b"{",
+                "checkpoint_id": 1,
+            }
+            for at, each in enumerate(bad)
+        ]
+        if refused:
+            quarantine = open_quarantine(self.catalog, self.settings)
+            quarantine.append(pa.Table.from_pylist(refused, schema=schema_to_pyarrow(quarantine.schema())))
+
+    def build(self, ids: Sequence[str], *, failed: int = 0) -> None:
+        """Builds staging.charges of these rows, `failed` of which have no address."""
+        table = self._open(STAGED, _STAGED_COLUMNS)
+        entry = read_build(table)
+        source = self.catalog.load_table("raw.charges")
+        found = read_ledger(source)
+        snapshot = source.current_snapshot()
+        read = build_ledger.InputState(snapshot.snapshot_id if snapshot else None, found.checkpoint_id, 0, 0)
+        from headrace.layers.plan import definition_of
+
+        layer = next(each for each in self.pipeline.tables if each.table == STAGED)
+        build_id = entry.build_id + 1
+        new = replace(
+            entry,
+            build_id=build_id,
+            changed_in=build_id,
+            definition=definition_of(layer),
+            reads={"raw.charges": read},
+            rows_written=len(ids),
+            expectations=(
+                CheckedExpectation("the amount is positive", "drop", len(ids), 0),
+                CheckedExpectation("the address is known", "count", len(ids), failed, '{"id":"e1"}' if failed else None),
+            ),
+            built_at_us=time.time_ns() // 1_000,
+            seconds=1.5,
+        )
+        rows = [{"id": each, "country": "DE", BUILD_ID: build_id} for each in ids]
+        _commit(table, rows, build_ledger.KEY, new)
+
+    def _open(self, name: TableName, columns: tuple[Column, ...]) -> Table:
+        return ensure_table(self.catalog, name, columns=columns, location=table_location(self.settings, name))
+
+
+def _commit(table: Table, rows: Sequence[dict[str, object]], key: str, entry: Ledger | BuildLedger) -> None:
+    properties = {key: entry.to_json()}
+    with table.transaction() as transaction:
+        arrow = pa.Table.from_pylist(list(rows), schema=schema_to_pyarrow(table.schema()))
+        transaction.append(arrow, snapshot_properties=properties)
+        transaction.set_properties(properties)

@@ -1,0 +1,243 @@
+"""What the control room's pages ask for, without a browser."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from headrace.errors import QueryError, SpecError, UnavailableError
+from headrace.runs.figures import list_streams, read_now
+from headrace.serving.app import make_app
+from headrace.serving.asking import Desk
+from headrace.serving.figures import PipelineStatus
+from headrace.serving.guard import Lock
+from headrace.serving.pages import OwnPages, load_pages
+from headrace.serving.room import Room
+from tests.serving.shop_lake import ShopLake
+from tests.serving.weather_table import weather_pages
+from tests.topics import make_topic, produce
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def nodes(client: TestClient) -> dict[str, dict[str, object]]:
+    found = client.get("/api/figures").json()["pipelines"][0]["nodes"]
+    return dict(found)
+
+
+def test_figures_before_anything_came(client: TestClient) -> None:
+    found = nodes(client)
+    assert (found["raw.charges"]["rows"], found["raw.charges"]["state"]) == (0, "never")
+    assert found["topic shop_charges"] == {"rows": None, "lag": None, "state": "never"}, "Kafka is off"
+
+
+def test_figures_of_a_stream_and_a_table(shop: ShopLake, client: TestClient) -> None:
+    shop.land([f"e{number}" for number in range(12)], bad=["not JSON"])
+    shop.build([f"e{number}" for number in range(12)], failed=3)
+    found = nodes(client)
+    raw, staged = found["raw.charges"], found["staging.charges"]
+    assert (raw["rows"], raw["bad_rows"], raw["batch_seconds"], raw["commit"], raw["state"]) == (12, 1, 0.25, 1, "fresh")
+    assert raw["rate"] == pytest.approx(12 / 60)
+    assert (staged["rows"], staged["bad_rows"], staged["failing"], staged["batch_seconds"]) == (12, 3, 1, 1.5)
+    assert staged["behind_seconds"] == 0
+    assert 0 <= float(str(staged["freshness_seconds"])) < 60
+
+
+def test_status_and_the_control_room_say_the_same(shop: ShopLake) -> None:
+    shop.land(["a", "b"], bad=["no"])
+    shop.build(["a"], failed=1)
+    shop.land(["c"])
+
+    def without_time(status: PipelineStatus) -> list[tuple[object, ...]]:
+        streams = [(each.label, each.rows, each.quarantined, each.checkpoint_id, each.state) for each in status.streams]
+        return [*streams, *((each.table, each.rows, each.bad_rows, each.build_id, each.state) for each in status.tables)]
+
+    assert without_time(shop.watch.figures()[0]) == without_time(read_now(shop.settings, [shop.pipeline])[0])
+
+
+@pytest.mark.services
+def test_lag_is_told_at_the_first_look_and_never_below_zero(tmp_path: Path, broker: str) -> None:
+    lake = ShopLake(tmp_path, environ={"KAFKA_BOOTSTRAP_SERVERS": broker})
+    topic = lake.pipeline.streams[0].topic
+    make_topic(broker, topic)
+    produce(broker, topic, [b"{}"] * 3)
+    stream = lake.watch.figures()[0].streams[0]
+    assert (stream.messages, stream.lag) == (3, 3)
+    lake.land(["a", "b", "c", "d"])
+    bounds = {(topic, 0): (0, 3)}
+    now = datetime.now(timezone.utc)
+    assert list_streams(lake.catalog, lake.pipeline, bounds=bounds, now=now)[0].lag == 0, "read before the last commit"
+    lake.watch.close()
+
+
+def test_looking_often_reads_metadata_only_where_it_moved(shop: ShopLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.land(["a"])
+    shop.build(["a"])
+    monkeypatch.setattr("headrace.runs.watching._EVERY_SECONDS", 0.0)
+    shop.watch.figures()
+    loads: list[object] = []
+    original = SqlCatalog.load_table
+
+    def load(self: SqlCatalog, identifier: str) -> Table:
+        loads.append(identifier)
+        return original(self, identifier)
+
+    monkeypatch.setattr(SqlCatalog, "load_table", load)
+    for _ in range(5):
+        shop.watch.figures()
+    assert loads == []
+    shop.land(["b"])
+    loads.clear()
+    assert shop.watch.figures()[0].streams[0].rows == 2
+    assert loads == ["raw.charges"]
+
+
+def test_a_table(shop: ShopLake, client: TestClient) -> None:
+    shop.land(["a", HOSTILE], bad=["not JSON"])
+    shop.build(["a"], failed=1)
+    found = client.get("/api/tables/staging.charges").json()
+    assert (found["kind"], found["keys"], found["file"]) == ("upsert", ["id"], "staging/charges.sql")
+    assert [each["name"] for each in found["inputs"]] == ["raw.charges"]
+    assert {each["name"] for each in found["readers"]} == {"features.score", "features.spending", "marts.by_country"}
+    assert {"sentence": "the address is known", "failed": 1}.items() <= found["expectations"][2].items()
+    assert found["expectations"][1]["failed"] is None, "it was not checked yet"
+    assert (found["snapshots"][0]["by"], found["snapshots"][0]["seconds"]) == ("build 1", 1.5)
+    assert found["columns"][0]["from"] == ["raw.charges.id"]
+    files = client.get("/api/tables/raw.charges/files").json()
+    assert (files["count"], files["rows"], files["files"][0]["rows"]) == (1, 2, 2)
+    sample = client.get("/api/tables/raw.charges/sample").json()["answer"]
+    assert {row[0] for row in sample["rows"]} == {"a", HOSTILE}
+    refused = client.get("/api/tables/raw.charges/refused").json()["answer"]
+    assert [row[1:3] for row in refused["rows"]] == [["not JSON", "{"]]
+
+
+@pytest.mark.parametrize("path", ["", "/files", "/sample", "/refused"])
+def test_a_table_that_there_is_not(client: TestClient, path: str) -> None:
+    answer = client.get(f"/api/tables/raw.nothing{path}")
+    assert answer.status_code == 404
+    assert 'there is no table "raw.nothing"' in answer.json()["what"]
+
+
+def test_a_table_that_was_never_written(client: TestClient) -> None:
+    assert client.get("/api/tables/raw.charges").json()["snapshots"] == []
+    assert client.get("/api/tables/raw.charges/files").json()["count"] == 0
+    assert client.get("/api/tables/raw.charges/sample").json() == {"answer": None}
+
+
+def test_a_query(shop: ShopLake, client: TestClient) -> None:
+    shop.land(["a", "b"])
+    found = client.post("/api/query", json={"sql": "SELECT count(*) AS n, 1.50::DECIMAL(9,2) AS d FROM raw.charges"}).json()
+    assert found["rows"] == [[2, "1.50"]], "money is never a float"
+    assert [(each["name"], each["number"]) for each in found["columns"]] == [("n", True), ("d", True)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("", "there is no query"),
+        ("DELETE FROM raw.charges", "only one SELECT"),
+        ("SELECT * FROM nowhere", 'there is no table "nowhere"'),
+        ("SELECT * FROM read_text('/etc/passwd')", "Permission Error"),
+        ("SELECT * FROM", "query:1"),
+    ],
+)
+def test_a_query_that_can_not_be_answered(client: TestClient, sql: str, says: str) -> None:
+    answer = client.post("/api/query", json={"sql": sql})
+    assert answer.status_code == 400
+    assert says in f"{answer.json()['where']} {answer.json()['what']}"
+    assert answer.json()["next_step"]
+
+
+def test_a_query_is_bounded(shop: ShopLake) -> None:
+    ask = Desk().ask
+    found = ask(shop.catalog, "SELECT * FROM range(5000)", most_rows=10)
+    assert (len(found.rows), found.truncated) == (10, True)
+    assert not ask(shop.catalog, "SELECT * FROM range(10)", most_rows=10).truncated
+    with pytest.raises(QueryError, match=r"longer than 0\.2 seconds"):
+        ask(
+            shop.catalog,
+            "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3",
+            most_seconds=0.2,
+        )
+
+
+def test_queries_wait_for_a_seat(shop: ShopLake) -> None:
+    desk = Desk(seats=1)
+    with ThreadPoolExecutor(2) as pool:
+        slow = "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3"
+        first = pool.submit(desk.ask, shop.catalog, slow, most_seconds=2.5)
+        time.sleep(0.5)
+        with pytest.raises(UnavailableError, match="other queries are running"):
+            desk.ask(shop.catalog, "SELECT 1")
+        assert isinstance(first.exception(), QueryError)
+    assert desk.ask(shop.catalog, "SELECT 1 AS one").rows == ((1,),)
+
+
+def test_metrics(shop: ShopLake, client: TestClient) -> None:
+    shop.land(["a", "b"], bad=["no"])
+    shop.build(["a"], failed=1)
+    text = client.get("/metrics").text
+    found = {
+        (family.name, *(sample.labels.get(label, "") for label in ("stream", "table"))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["headrace_rows", "charges", "raw.charges"] == 2
+    assert found["headrace_bad_rows", "charges", "raw.charges"] == 1
+    assert found["headrace_bad_rows", "", "staging.charges"] == 1
+    assert found["headrace_batch_seconds", "", "staging.charges"] == 1.5
+    assert found["headrace_pipeline_running", "", ""] == 0
+    assert ("headrace_lag_messages", "charges", "raw.charges") not in found, "Kafka is off: there is no lag to tell"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/room", "/sql", "/tables/raw.charges", "/login", "/static/room.js", "/static/plotly.min.js"]
+)
+def test_pages(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 200
+
+
+def test_a_page_of_a_name_that_is_markup(client: TestClient) -> None:
+    answer = client.get("/tables/<img src=x onerror=alert(1)>")
+    assert answer.status_code == 404
+    assert "&lt;img src=x" in answer.text
+    assert "<img" not in answer.text
+
+
+def test_the_first_page_is_the_dashboard_of_the_only_pipeline_that_runs(shop: ShopLake) -> None:
+    pages = weather_pages()
+
+    def first(*running: tuple[str, bool], own: OwnPages = pages) -> str:
+        now = datetime.now(timezone.utc)
+        status = tuple(PipelineStatus(name, runs, now, (), ()) for name, runs in running)
+        room = Room((shop.pipeline,), lambda: status, shop.watch.catalog)
+        client = TestClient(make_app(room, Lock(None, local=True), own_pages=[own]), base_url="http://127.0.0.1")
+        answer = client.get("/", follow_redirects=False)
+        return str(answer.headers.get("location", "the control room"))
+
+    assert first(("weather", True), ("payments", False)) == "/weather"
+    assert first(("weather", True), ("payments", True)) == "the control room"
+    assert first(("weather", False), ("payments", True)) == "the control room"
+    assert first(("weather", False)) == "the control room"
+
+
+def test_pages_that_can_not_be_loaded(shop: ShopLake, tmp_path: Path) -> None:
+    path = tmp_path / "pages.py"
+    path.write_text("router = 1\n")
+    with pytest.raises(SpecError, match=r"router is a int, not a fastapi\.APIRouter"):
+        load_pages(shop.pipeline, path)
+
+
+def test_a_pipeline_that_can_not_be_loaded_is_shown_with_what_is_wrong(shop: ShopLake) -> None:
+    broken = {"other": SpecError('unknown key "formt"', where="pipelines/other/pipeline.yml:4", next_step="Fix the key.")}
+    room = Room((), shop.watch.figures, shop.watch.catalog, broken=broken)
+    client = TestClient(make_app(room, Lock(None, local=True)), base_url="http://127.0.0.1")
+    assert client.get("/api/flow").json()["broken"][0]["where"] == "pipelines/other/pipeline.yml:4"

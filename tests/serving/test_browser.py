@@ -1,0 +1,189 @@
+"""The pages in a real browser: they live, they recover, and nothing that a table contains runs."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+from fastapi import FastAPI
+from playwright.sync_api import Browser, expect
+
+from headrace.services.postgres import running_postgres, start_postgres, stop_postgres
+from headrace.settings import Settings, load_settings
+from tests.serving.browser import PHONE, Watched, find_browser, open_browser
+from tests.serving.server import Server
+from tests.serving.shop_lake import ShopLake
+from tests.serving.weather_table import empty, publish, this_minute
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.services,
+    pytest.mark.skipif(
+        find_browser() is None, reason="NO BROWSER IS INSTALLED: the pages are not tested. apt install chromium"
+    ),
+]
+
+HOSTILE = "<script>alert('city')</script><img src=x onerror=alert(1)>"
+SOON = 8_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def postgres_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """The settings of a Postgres of these tests' own, which one of them kills."""
+    settings = load_settings(flags={}, environ={}, folder=tmp_path_factory.mktemp("postgres"))
+    start_postgres(settings, detached=False, report=lambda sentence: None)
+    yield settings
+    stop_postgres(settings)
+
+
+@pytest.fixture
+def dsn(postgres_home: Settings) -> str:
+    found = start_postgres(postgres_home, detached=False, report=lambda sentence: None).dsn
+    empty(found)
+    return found
+
+
+@pytest.fixture
+def server(dsn: str, postgres_home: Settings, make_weather_app: Callable[..., FastAPI]) -> Iterator[Server]:
+    def conninfo() -> str | None:
+        found = running_postgres(postgres_home)
+        return found.dsn if found else None
+
+    server = Server(make_weather_app(conninfo))
+    server.start()
+    yield server
+    server.stop()
+
+
+def chart(watched: Watched, city: str) -> Callable[[], int]:
+    """Gives back how many points the chart of a city has drawn."""
+    return lambda: watched.page.locator(f'[data-city="{city}"] .scatterlayer .point').count()
+
+
+def test_charts_get_new_points_without_a_reload(browser: Browser, server: Server, dsn: str) -> None:
+    watched = Watched(browser)
+    watched.page.goto(f"{server.url}/weather")
+    watched.page.evaluate("window.stayed = true")
+    cards = watched.page.locator(".city")
+    expect(cards).to_have_count(10)
+    expect(cards.first.locator(".state")).to_have_text("no data", timeout=SOON)
+    publish(dsn, [("Miami", this_minute(2), 80.0), ("Miami", this_minute(1), 81.0), ("Boston", this_minute(60), 40.0)])
+    wait_until(lambda: chart(watched, "Miami")() == 2, what="two points of Miami", seconds=10)
+    expect(watched.page.locator("#points")).to_have_text("3")
+    expect(watched.page.locator('[data-city="Miami"] .state')).to_have_text("live")
+    expect(watched.page.locator('[data-city="Boston"] .state')).to_contain_text("stale")
+    publish(dsn, [("Miami", this_minute(), 90.0)])
+    wait_until(lambda: chart(watched, "Miami")() == 3, what="a third point", seconds=10)
+    publish(dsn, [("Miami", this_minute(), 95.5)])
+    expect(watched.page.locator('[data-city="Miami"] .now')).to_have_text("95.5 °F", timeout=SOON)
+    assert chart(watched, "Miami")() == 3, "an open minute changes, and is no new point"
+    assert watched.page.evaluate("window.stayed"), "without a reload"
+    watched.page.locator('[data-city="Miami"] .plot').hover()
+    expect(watched.page.locator('[data-city="Miami"] .hoverlayer')).to_contain_text("°F", timeout=SOON)
+    assert watched.complaints == []
+
+
+def test_a_city_that_is_a_script_is_shown_as_text(browser: Browser, server: Server, dsn: str) -> None:
+    watched = Watched(browser)
+    publish(dsn, [(HOSTILE, this_minute(), 1.0)])
+    watched.page.goto(f"{server.url}/weather")
+    expect(watched.page.locator(".city h2").last).to_have_text(HOSTILE, timeout=SOON)
+    assert watched.page.locator(".city script, .city img").count() == 0
+    assert watched.complaints == []
+
+
+def test_rows_that_are_scripts_are_shown_as_text(browser: Browser, server: Server, shop: ShopLake) -> None:
+    watched = Watched(browser)
+    shop.land([HOSTILE], bad=[HOSTILE], country=HOSTILE)
+    watched.page.goto(f"{server.url}/tables/raw.charges")
+    expect(watched.page.locator("#sample td").first).to_have_text(HOSTILE, timeout=SOON)
+    expect(watched.page.locator("#refused")).to_contain_text(HOSTILE, timeout=SOON)
+    watched.page.goto(f"{server.url}/sql")
+    watched.page.fill("#sql", "SELECT id, country, kafka_offset FROM raw.charges")
+    watched.page.keyboard.press("Control+Enter")
+    expect(watched.page.locator("#answer td").first).to_have_text(HOSTILE, timeout=SOON)
+    watched.page.get_by_role("button", name="Chart").click()
+    expect(watched.page.locator("#answer .xtick").first).to_contain_text("<script>", timeout=SOON)
+    assert watched.page.locator("#answer script, #answer img").count() == 0
+    assert watched.complaints == []
+
+
+def test_the_control_room_lives_and_recovers(browser: Browser, server: Server, shop: ShopLake) -> None:
+    watched = Watched(browser)
+    node = watched.page.locator('[data-name="raw.charges"]')
+    signal_ = watched.page.locator("#signal")
+    watched.page.goto(f"{server.url}/room")
+    expect(node).to_contain_text("nothing landed yet", timeout=SOON)
+    shop.land(["a", "b"], bad=["no"])
+    expect(node).to_contain_text("2 rows", timeout=SOON)
+    expect(node).to_contain_text("1 bad")
+    assert watched.policy_complaints() == []
+    server.stop()
+    expect(signal_).to_contain_text("the server does not answer", timeout=SOON)
+    shop.land(["c"])
+    server.start()
+    expect(signal_).to_have_text("live", timeout=SOON)
+    expect(node).to_contain_text("3 rows", timeout=SOON)
+
+
+def test_the_dashboard_recovers_when_postgres_was_away(
+    browser: Browser, server: Server, dsn: str, postgres_home: Settings
+) -> None:
+    watched = Watched(browser)
+    publish(dsn, [("Miami", this_minute(), 80.0)])
+    watched.page.goto(f"{server.url}/weather")
+    state = watched.page.locator('[data-city="Miami"] .state')
+    expect(state).to_have_text("live", timeout=SOON)
+    running = running_postgres(postgres_home)
+    assert running
+    psutil.Process(running.pid).send_signal(signal.SIGKILL)
+    expect(watched.page.locator("#signal")).to_contain_text("Postgres does not", timeout=15_000)
+    expect(state).to_contain_text("stale")
+    again = start_postgres(postgres_home, detached=False, report=lambda sentence: None)
+    publish(again.dsn, [("Miami", this_minute(), 85.0)])
+    expect(watched.page.locator('[data-city="Miami"] .now')).to_have_text("85.0 °F", timeout=20_000)
+    expect(watched.page.locator("#signal")).to_have_text("live", timeout=SOON)
+
+
+@pytest.mark.parametrize("path", ["/weather", "/room", "/tables/raw.charges", "/sql", "/login", "/tables/no.such"])
+def test_a_phone(browser: Browser, server: Server, shop: ShopLake, dsn: str, path: str) -> None:
+    shop.land(["a" * 80, HOSTILE], bad=["x" * 200])
+    publish(dsn, [("W" * 200, this_minute(), 80.0)])
+    watched = Watched(browser, size=PHONE)
+    watched.page.goto(f"{server.url}{path}")
+    watched.page.wait_for_load_state("networkidle")
+    if path == "/sql":
+        watched.page.fill("#sql", "SELECT * FROM raw.charges")
+        watched.page.get_by_role("button", name="Run").click()
+        expect(watched.page.locator("#answer td").first).to_be_visible(timeout=SOON)
+    assert watched.overflow() == 0
+
+
+def test_the_keyboard_alone(browser: Browser, server: Server, shop: ShopLake) -> None:
+    shop.land(["a"])
+    watched = Watched(browser)
+    page = watched.page
+    page.goto(f"{server.url}/room")
+    expect(page.locator('[data-name="raw.charges"]')).to_contain_text("1 rows", timeout=SOON)
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.dataset?.name") == "raw.charges":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/tables/raw.charges")
+    expect(page.locator("h1")).to_have_text("raw.charges", timeout=SOON)
+    page.goto(f"{server.url}/sql")
+    expect(page.locator("#sql")).to_be_focused()
+    page.keyboard.type("SELECT count(*) AS n FROM raw.charges")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#answer td").first).to_have_text("1", timeout=SOON)

@@ -1,0 +1,49 @@
+"""The picture of a pipeline: nothing stands on anything else, and every line runs from left to right."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import pytest
+
+from headrace.serving.flow import NODE_HEIGHT, NODE_WIDTH, Flow, draw_flow, ends_of
+from headrace.spec import list_pipelines, load_pipeline
+from headrace.spec.folders import BUILT_IN
+from headrace.spec.lineage import trace_lineage
+from tests.shop import write_shop
+
+
+@pytest.mark.parametrize("name", ["shop", *(each.name for each in list_pipelines(BUILT_IN))])
+def test_a_picture(tmp_path: Path, name: str) -> None:
+    write_shop(tmp_path)
+    pipeline = load_pipeline(name, environ={}, folder=tmp_path)
+    flow = draw_flow(trace_lineage(pipeline), ends=ends_of(pipeline))
+    names = {each.name for each in flow.places}
+    assert names >= {str(stream.table) for stream in pipeline.streams} | {str(table.table) for table in pipeline.tables}
+    assert {f"topic {stream.topic}" for stream in pipeline.streams} == {
+        each.name for each in flow.places if each.kind == "topic"
+    }
+    inputs = {(str(read), str(table.table)) for table in pipeline.tables for read in table.inputs}
+    assert {(line.source, line.target) for line in flow.lines} >= inputs
+    assert {f"postgres {each.name}" for each in pipeline.serving.postgres} <= names
+    _check_places(flow)
+    _check_lines(flow)
+
+
+def _check_places(flow: Flow) -> None:
+    for one, other in combinations(flow.places, 2):
+        assert abs(one.x - other.x) >= NODE_WIDTH or abs(one.y - other.y) >= NODE_HEIGHT - 1e-6, (one, other)
+    assert min(each.x for each in flow.places) == 0
+    assert max(each.x for each in flow.places) + NODE_WIDTH == flow.width
+    assert max(each.y for each in flow.places) + NODE_HEIGHT <= flow.height + 1e-6
+
+
+def _check_lines(flow: Flow) -> None:
+    places = {each.name: each for each in flow.places}
+    for line in flow.lines:
+        assert all(after[0] > before[0] for before, after in pairwise(line.points))
+        assert line.points[0] == (places[line.source].x + NODE_WIDTH, places[line.source].y + NODE_HEIGHT / 2)
+        assert line.points[-1] == (places[line.target].x, places[line.target].y + NODE_HEIGHT / 2)
+        for x, y in line.points[1:-1]:
+            assert not any(each.x < x < each.x + NODE_WIDTH and each.y < y < each.y + NODE_HEIGHT for each in flow.places)

@@ -1,0 +1,129 @@
+"""Who may look, and what a browser may do with what it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import WebSocket, WebSocketDisconnect
+from fastapi.testclient import TestClient
+
+from headrace.errors import SettingsError
+from headrace.serving.app import make_app
+from headrace.serving.guard import COOKIE, TOKEN, Lock, local_path, make_lock
+from tests.application import start_headrace
+from tests.serving.shop_lake import ShopLake
+
+SECRET = "correct horse battery staple"
+HTML = {"Accept": "text/html"}
+
+
+@pytest.fixture
+def locked(shop: ShopLake) -> Iterator[TestClient]:
+    app = make_app(shop.room, Lock(SECRET, local=False))
+    with TestClient(app, base_url="http://lake.example", follow_redirects=False) as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/api/figures", "/api/flow", "/metrics", "/openapi.json", "/sql", "/nothing"])
+def test_without_the_token(locked: TestClient, path: str) -> None:
+    answer = locked.get(path)
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert locked.get(path, headers={"Authorization": f"Bearer {SECRET}x"}).status_code == 401
+    assert locked.get(path, headers={"Authorization": f"Basic {SECRET}"}).status_code == 401
+    assert locked.get(path, headers={"Cookie": f"{COOKIE}={SECRET}"}).status_code == 401
+    assert locked.post(path).status_code == 401
+
+
+def test_with_the_token(locked: TestClient) -> None:
+    assert locked.get("/api/figures", headers={"Authorization": f"Bearer {SECRET}"}).status_code == 200
+    assert locked.get("/health").json() == {"status": "healthy"}, "that it lives is no secret"
+
+
+def test_web_sockets_of_pages_need_the_token_too(shop: ShopLake) -> None:
+    app = make_app(shop.room, Lock(SECRET, local=False))
+
+    @app.websocket("/live")
+    async def live(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.send_text("hello")
+
+    client = TestClient(app)
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect("/live"):
+        pass
+    with client.websocket_connect("/live", headers={"Authorization": f"Bearer {SECRET}"}) as socket:
+        assert socket.receive_text() == "hello"
+
+
+def test_a_login(locked: TestClient) -> None:
+    answer = locked.get("/sql", headers=HTML)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=/sql")
+    assert locked.get("/login?next=/sql").status_code == 200
+    wrong = locked.post("/login", data={"token": "wrong", "next": "/sql"})
+    assert (wrong.status_code, wrong.headers.get("set-cookie")) == (403, None)
+    right = locked.post("/login", data={"token": SECRET, "next": "/sql"})
+    assert (right.status_code, right.headers["location"]) == (303, "/sql")
+    cookie = right.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert SECRET not in cookie
+    assert locked.get("/sql").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["//evil.example", "https://evil.example", "/\\evil.example", "evil", "/a\nb", "javascript:1"])
+def test_a_login_leads_nowhere_else(locked: TestClient, path: str) -> None:
+    assert local_path(path) == "/"
+    assert locked.post("/login", data={"token": SECRET, "next": path}).headers["location"] == "/"
+
+
+@pytest.mark.parametrize("path", ["/", "/api/figures", "/static/base.css", "/nothing", "/metrics"])
+def test_every_answer_has_its_policy(client: TestClient, path: str) -> None:
+    headers = client.get(path).headers
+    policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == "'self'"
+    assert not {"script-src", "style-src", "connect-src"} & set(policy), "all of them are ours, and nothing else"
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert policy["frame-ancestors"] == "'none'"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_no_page_has_a_script_or_a_style_in_it(client: TestClient) -> None:
+    for path in ("/", "/sql", "/tables/raw.charges", "/login"):
+        text = client.get(path).text
+        assert "<style" not in text
+        assert " style=" not in text
+        assert text.count("<script") == text.count("<script src=") + text.count('<script type="module" src=')
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "192.168.0.1:3000", ""])
+def test_a_name_that_leads_to_this_machine_is_not_answered(client: TestClient, host: str) -> None:
+    assert client.get("/api/figures", headers={"Host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:3000", "127.0.0.1:3000", "[::1]:3000", "[::1]"])
+def test_names_of_this_machine(client: TestClient, host: str) -> None:
+    assert client.get("/api/figures", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "lake.example"])
+def test_beyond_this_machine_a_token_must_be_set(host: str) -> None:
+    with pytest.raises(SettingsError, match="none is set"):
+        make_lock(host, {})
+    with pytest.raises(SettingsError, match="only 5 characters"):
+        make_lock(host, {TOKEN: "short"})
+    assert make_lock(host, {TOKEN: SECRET}) == Lock(SECRET, local=False)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+def test_on_this_machine_it_need_not(host: str) -> None:
+    assert make_lock(host, {}) == Lock(None, local=True)
+    assert make_lock(host, {TOKEN: SECRET}).token == SECRET, "who sets one means it"
+
+
+def test_the_command_refuses_to_start_without_a_token(tmp_path: Path) -> None:
+    application = start_headrace("serve", "--host", "0.0.0.0", "--port", "0", environ={}, folder=tmp_path)
+    assert application.wait(seconds=60) == 2
+    assert "HEADRACE_TOKEN" in application.said()

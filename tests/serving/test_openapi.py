@@ -1,0 +1,54 @@
+"""The API keeps what its own OpenAPI promises, whatever it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import Case, GenerationMode
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from headrace.serving.guard import Lock
+from tests.serving.shop_lake import ShopLake
+from tests.serving.weather_table import publish, this_minute
+
+pytestmark = pytest.mark.services
+
+_EXAMPLES = 25
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_the_api_keeps_its_promises(
+    shop: ShopLake, dsn: str, make_weather_app: Callable[..., FastAPI], mode: GenerationMode
+) -> None:
+    """Asks what the OpenAPI allows (positive), and what it does not (negative)."""
+    shop.land(["a"], bad=["no"])
+    publish(dsn, [("Miami", this_minute(), 80.0)])
+    app = make_weather_app(lambda: dsn, lock=Lock(None, local=False))
+    described = schemathesis.openapi.from_asgi("/openapi.json", app)
+    asked: set[str] = set()
+    for found in described.get_all_operations():
+        assert isinstance(found, Ok)
+        operation = found.ok()
+        if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
+            continue  # there is nothing to get wrong
+
+        @given(case=operation.as_strategy(generation_mode=mode))
+        @settings(
+            max_examples=_EXAMPLES,
+            deadline=None,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        def keeps(case: Case[Any]) -> None:
+            case.call_and_validate(excluded_checks=[positive_data_acceptance])  # not every text is SQL
+
+        keeps()
+        asked.add(operation.label)
+    assert {"GET /api/weather/latest", "POST /api/query"} <= asked
+    assert mode is GenerationMode.NEGATIVE or {"GET /api/weather", "GET /api/tables/{name}", "GET /health"} <= asked
