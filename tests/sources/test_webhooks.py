@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -10,14 +11,16 @@ from pathlib import Path
 
 import pytest
 from standardwebhooks.webhooks import Webhook
+from starlette.types import Message
 
 from headrace.errors import SettingsError
+from headrace.sources.receiving import app_with
 from headrace.sources.signatures import SignedRequest, sign
-from headrace.sources.webhooks import MAX_PAYLOADS, Limits, Lock
+from headrace.sources.webhooks import MAX_PAYLOADS, STANDARD, Limits, Lock
 from headrace.spec import load_pipeline
 from headrace.spec.pipeline import SignatureScheme
 from tests.folders import write_files
-from tests.webhooks import OWN_STREAMS, SECRETS, Shop, commerce, shop
+from tests.webhooks import OWN_STREAMS, SECRETS, KeptProducer, Shop, commerce, shop
 
 ORDER = {
     "id": 820982911946154508,
@@ -184,6 +187,33 @@ def test_a_body_has_a_longest_length() -> None:
     with shop() as here:
         assert here.post("hubspot", [CONTACT] * MAX_PAYLOADS).status_code == 200
         assert here.post("hubspot", [CONTACT] * (MAX_PAYLOADS + 1)).status_code == 413
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.sources.webhooks.BODY_SECONDS", 0.05)
+    app = app_with(KeptProducer(), commerce(), environ=SECRETS, limits=STANDARD)
+
+    def status_of(*messages: Message) -> int:
+        left, answered = list(messages), list[Message]()
+
+        async def receive() -> Message:
+            if not left:
+                await asyncio.sleep(10)
+            return left.pop(0)
+
+        async def send(message: Message) -> None:
+            answered.append(message)
+
+        path = "/webhooks/stripe"
+        scope = {"type": "http", "method": "POST", "scheme": "http", "path": path, "raw_path": path.encode(), "headers": []}
+        asyncio.run(app({**scope, "query_string": b""}, receive, send))
+        return int(answered[0]["status"])
+
+    part: Message = {"type": "http.request", "body": b"{", "more_body": True}
+    assert status_of() == 408
+    assert status_of(part) == 408
+    assert status_of(part, {"type": "http.disconnect"}) == 400
+    assert status_of(part, {"type": "http.request", "body": b"}"}) == 401
 
 
 def test_kafka_is_away(here: Shop) -> None:

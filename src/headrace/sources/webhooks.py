@@ -87,7 +87,10 @@ STANDARD = Limits()
 
 @dataclass(frozen=True)
 class Intake:
-    """A webhook with all that it takes to answer its requests. `streams` are those of the pipeline, by their names."""
+    """A webhook with all that it takes to answer its requests.
+
+    Of each stream, by its name: the topic, the columns of text, and the bytes that a message may have.
+    """
 
     webhook: Webhook
     make: Make
