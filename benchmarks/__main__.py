@@ -1,4 +1,4 @@
-"""`python -m benchmarks [speed|freshness|memory|layers|rolling|mart|receive] [--quick]`: what Headrace does on this machine.
+"""`python -m benchmarks [speed|freshness|memory|layers|rolling|mart|receive|webhooks] [--quick]`: what Headrace does here.
 
 Landing is held against plain Spark, layers against a full rebuild and a plain query, receiving against a handler that does
 nothing.
@@ -23,6 +23,7 @@ from benchmarks.receive import compare_receiving
 from benchmarks.results import Bar, save_results, show_bars, show_table
 from benchmarks.rolling import compare_rolling
 from benchmarks.speed import CASES, compare
+from benchmarks.webhooks import compare_webhooks
 
 Rows = Sequence[Mapping[str, object]]
 
@@ -70,6 +71,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {
     "rolling": compare_rolling,
     "mart": measure_mart_freshness,
     "receive": compare_receiving,
+    "webhooks": compare_webhooks,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 
 app = FastAPI()
 
@@ -13,6 +13,12 @@ app = FastAPI()
 @app.get("/log")
 async def log() -> dict[str, str]:
     return {"status": "success"}
+
+
+@app.post("/webhooks/stripe")
+async def stripe(request: Request) -> dict[str, str]:
+    await request.body()
+    return {"status": "accepted"}
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
+Request = Callable[[str], bytes]
+"""Makes the whole request that has a name."""
 _END_OF_HEAD = b"\r\n\r\n"
 _LENGTH = b"content-length: "
 _BYTES = 64 * 1024
@@ -46,9 +47,9 @@ class _Connection:
     began: float = 0.0
     received: bytes = b""
 
-    def ask(self, path: str, name: str) -> None:
+    def ask(self, request_of: Request, name: str) -> None:
         self.name, self.began, self.received = name, time.perf_counter(), b""
-        self.socket.send(f"GET {path.format(name=quote(name))} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        self.socket.sendall(request_of(name))
 
     def is_answered(self) -> bool:
         """Reads what is there; gives back whether that is the whole answer."""
@@ -64,7 +65,7 @@ class _Connection:
         return len(self.received) >= head + len(_END_OF_HEAD) + length
 
 
-def drive(port: int, path: str, *, prefix: str, connections: int, seconds: float) -> Load:
+def drive(port: int, request_of: Request, *, prefix: str, connections: int, seconds: float) -> Load:
     """Gives back what came of that many seconds of requests; each has a name of its own, which begins with `prefix`."""
     load = Load()
     names = (f"{prefix}-{number}" for number in range(1_000_000_000))
@@ -75,7 +76,7 @@ def drive(port: int, path: str, *, prefix: str, connections: int, seconds: float
                 each.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 selector.register(each.socket, selectors.EVENT_READ, each)
             started = time.perf_counter()
-            _ask_until(selector, opened, path, names, load, until=started + seconds)
+            _ask_until(selector, opened, request_of, names, load, until=started + seconds)
             load.seconds = time.perf_counter() - started
     finally:
         for each in opened:
@@ -86,7 +87,7 @@ def drive(port: int, path: str, *, prefix: str, connections: int, seconds: float
 def _ask_until(
     selector: selectors.BaseSelector,
     opened: list[_Connection],
-    path: str,
+    request_of: Request,
     names: Iterator[str],
     load: Load,
     *,
@@ -94,7 +95,7 @@ def _ask_until(
 ) -> None:
     """Asks on every connection again and again; requests that are on their way at the end are waited for."""
     for each in opened:
-        each.ask(path, next(names))
+        each.ask(request_of, next(names))
     left = len(opened)
     while left:
         ready = selector.select(_PATIENCE_SECONDS)
@@ -111,6 +112,6 @@ def _ask_until(
             else:
                 load.refused += 1
             if now < until:
-                connection.ask(path, next(names))
+                connection.ask(request_of, next(names))
             else:
                 left -= 1

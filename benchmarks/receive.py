@@ -7,76 +7,49 @@ acknowledged: once.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
+from urllib.parse import quote
 
+from benchmarks.against_bare import take_turns
 from benchmarks.bench import Bench
-from benchmarks.load import Load, drive
 from benchmarks.results import Bar, at_least, at_most
 from headrace.runs.inspection import verify
-from headrace.services.ports import find_free_port, is_free
 from headrace.settings import Settings, load_settings
 from headrace.spec import load_pipeline
 from headrace.tables.catalog import open_catalog
 
-CONNECTIONS = 64
-TURNS = 3
 SHARE = 0.6
-_SECONDS = 10.0
-_WARM_UP_SECONDS = 3.0
-_START_SECONDS = 60.0
-PATHS = {"headrace": "/log?city={name}&temperature=72.5", "bare": "/log"}
 
 
 def compare_receiving(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]]:
     """Gives back requests per second and the slowest hundredth of both sides, and whether every acknowledged record is kept."""
-    seconds = _SECONDS / 5 if bench.quick else _SECONDS
     folder = (bench.folder / "receive").resolve()
     folder.mkdir()
     environ = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bench.bootstrap_servers, "HEADRACE_HOME": str(folder / ".headrace")}
-    turns: dict[str, list[Load]] = {side: [] for side in PATHS}
-    ports = {side: find_free_port() for side in PATHS}
-    receive = ("headrace.cli", "receive", "weather", "--port", str(ports["headrace"]))
-    with (
-        _server(folder, environ, *receive, port=ports["headrace"]),
-        _server(folder, environ, "benchmarks.bare", str(ports["bare"]), port=ports["bare"]),
-    ):
-        for number in range(TURNS + 1):
-            for side, path in PATHS.items():
-                length = seconds if number else min(seconds, _WARM_UP_SECONDS)
-                prefix = f"{side}-{number}"
-                load = drive(ports[side], path, prefix=prefix, connections=CONNECTIONS, seconds=length)
-                turns[side].append(load)
-                bench.say(f"Receive: {side} {load.per_second:,.0f} requests/s, p99 {load.p99_ms:.1f} ms")
-    acknowledged = [name for load in turns["headrace"] for name in load.acknowledged]
+    turns = take_turns(
+        bench,
+        "weather",
+        folder=folder,
+        environ=environ,
+        headrace=lambda name: _get(f"/log?city={quote(name)}&temperature=72.5"),
+        bare=lambda name: _get("/log"),
+    )
+    acknowledged = turns.acknowledged
     missing, doubled, in_topic = _hold_against_the_lake(folder, environ, acknowledged)
     bench.say(f"Receive: {len(acknowledged):,} acknowledged, {missing} missing in the lake, {doubled} twice")
-    measured = {side: loads[1:] for side, loads in turns.items()}  # the first turn warms up
-    rows: list[dict[str, object]] = [
-        {
-            "side": side,
-            "requests_per_second": round(median(load.per_second for load in loads)),
-            "p99_ms": round(median(load.p99_ms for load in loads), 1),
-            "refused": sum(load.refused for load in loads),
-            "acknowledged": len(acknowledged) if side == "headrace" else None,
-            "in_topic": in_topic if side == "headrace" else None,
-            "not_once_in_the_lake": missing + doubled if side == "headrace" else None,
-            "turns": [{"requests_per_second": round(load.per_second), "p99_ms": round(load.p99_ms, 1)} for load in loads],
-        }
-        for side, loads in measured.items()
-    ]
-    share = median(load.per_second for load in measured["headrace"]) / median(load.per_second for load in measured["bare"])
+    kept = {"acknowledged": len(acknowledged), "in_topic": in_topic, "not_once_in_the_lake": missing + doubled}
+    rows = [{**row, **(kept if row["side"] == "headrace" else dict.fromkeys(kept))} for row in turns.rows()]
     return rows, (
-        at_least(SHARE, share, name="requests/s of /log against a handler that does nothing"),
+        at_least(SHARE, turns.share, name="requests/s of /log against a handler that does nothing"),
         at_most(0, missing + doubled, name="acknowledged records that are not in the lake exactly once"),
     )
+
+
+def _get(target: str) -> bytes:
+    return f"GET {target} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
 
 
 def _hold_against_the_lake(folder: Path, environ: dict[str, str], acknowledged: list[str]) -> tuple[int, int, int]:
@@ -90,24 +63,3 @@ def _hold_against_the_lake(folder: Path, environ: dict[str, str], acknowledged: 
     landed = Counter(table.scan(selected_fields=("city",)).to_arrow()["city"].to_pylist())
     missing = sum(name not in landed for name in acknowledged) + found.missing
     return missing, sum(landed[name] > 1 for name in acknowledged) + found.doubled, found.in_topic
-
-
-@contextmanager
-def _server(folder: Path, environ: dict[str, str], *module: str, port: int) -> Iterator[None]:
-    """Runs a Python module as a server while the block runs."""
-    source = Path(__file__).parents[1]
-    paths = os.pathsep.join((str(source), environ.get("PYTHONPATH", "")))
-    with (folder / f"{module[0]}.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *module], cwd=folder, env={**environ, "PYTHONPATH": paths}, stdout=log, stderr=log
-        )
-    try:
-        deadline = time.monotonic() + _START_SECONDS
-        while is_free(port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{module[0]} did not start: see its log in the folder of the benchmark")
-            time.sleep(0.1)
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)

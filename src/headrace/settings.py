@@ -42,6 +42,10 @@ KNOWN = (
     Known("kafka.port", "HEADRACE_KAFKA_PORT", "9092", "the embedded broker's port; a free one if it is taken"),
     Known("postgres.url", "HEADRACE_POSTGRES_URL", "", "your own Postgres; empty: one is started for you"),
     Known("postgres.port", "HEADRACE_POSTGRES_PORT", "7777", "the embedded Postgres's port; a free one if it is taken"),
+    Known(
+        "receive.public_url", "HEADRACE_RECEIVE_PUBLIC_URL", "", "the address that senders of webhooks know; empty: as they ask"
+    ),
+    Known("receive.max_body_bytes", "HEADRACE_RECEIVE_MAX_BODY_BYTES", "1048576", "the longest body of a webhook"),
     Known("catalog.uri", "HEADRACE_CATALOG_URI", "", "an Iceberg SQL catalog's database; empty: SQLite in home"),
     Known("warehouse", "HEADRACE_WAREHOUSE", "", "where tables live; empty: a folder in home"),
     Known("spark.master", "HEADRACE_SPARK_MASTER", "local[*]", "where Spark runs"),
@@ -70,6 +74,8 @@ class Settings:
     postgres_port: int = 7777
     postgres_url: str | None = field(default=None, repr=False)
     postgres_password: str | None = field(default=None, repr=False)
+    receive_public_url: str | None = None
+    receive_max_body_bytes: int = 1024 * 1024
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -113,6 +119,8 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
         postgres_port=_whole_number("postgres.port", values, origins),
         postgres_url=values["postgres.url"] or None,
         postgres_password=environ.get(POSTGRES_PASSWORD) or None,
+        receive_public_url=values["receive.public_url"] or None,
+        receive_max_body_bytes=_whole_number("receive.max_body_bytes", values, origins),
         origins=MappingProxyType(origins),
     )
 

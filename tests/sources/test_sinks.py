@@ -10,10 +10,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from headrace.errors import UnavailableError
+from headrace.errors import SettingsError, UnavailableError
+from headrace.runs.receiving import secrets_to_play_with
 from headrace.services.ports import find_free_port
-from headrace.sources.sinks import HttpSink
-from headrace.spec.pipeline import Method
+from headrace.sources.sinks import HttpSink, to_receiver, to_webhook
+from headrace.spec.pipeline import Method, Receiver
+from tests.webhooks import commerce
+
+TO_TAKE = to_receiver(Receiver("take", "/take", "GET", "things"))
 
 
 class Server(ThreadingHTTPServer):
@@ -69,7 +73,7 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_what_is_not_taken_is_sent_again(server: Server, method: Method) -> None:
-    sink = HttpSink(server.address, "/take", method, is_stopped=lambda: False)
+    sink = HttpSink(server.address, to_receiver(Receiver("take", "/take", method, "things")), is_stopped=lambda: False)
     names = [f"nämé & {number}" for number in range(50)]
     for number, name in enumerate(names):
         sink.send({"name": name}, number=number)
@@ -79,7 +83,7 @@ def test_what_is_not_taken_is_sent_again(server: Server, method: Method) -> None
 
 
 def test_what_is_refused_is_an_error(server: Server) -> None:
-    sink = HttpSink(server.address, "/take", "GET", is_stopped=lambda: False)
+    sink = HttpSink(server.address, TO_TAKE, is_stopped=lambda: False)
     sink.send({"name": "bad"}, number=0)
     with pytest.raises(UnavailableError, match="refused an event with 422: why not") as caught:
         sink.finish(1)
@@ -88,7 +92,20 @@ def test_what_is_refused_is_an_error(server: Server) -> None:
 
 
 def test_a_server_that_is_away_does_not_hold_up_a_generator_that_is_stopped() -> None:
-    sink = HttpSink(f"http://127.0.0.1:{find_free_port()}", "/take", "GET", is_stopped=lambda: True)
+    sink = HttpSink(f"http://127.0.0.1:{find_free_port()}", TO_TAKE, is_stopped=lambda: True)
     sink.send({"name": "x"}, number=0)
     with pytest.raises(UnavailableError, match="did not take an event"):
         sink.finish(1)
+
+
+def test_webhooks_are_not_sent_without_a_secret_and_a_demo_makes_its_own() -> None:
+    pipeline = commerce()
+    assert pipeline.http is not None
+    webhook = pipeline.http.webhooks[0]
+    with pytest.raises(SettingsError, match="there is no secret to sign webhooks with") as caught:
+        to_webhook(webhook, "http://127.0.0.1:1", environ={webhook.secret: " "})
+    assert f"export {webhook.secret}=" in caught.value.next_step
+    made = secrets_to_play_with(pipeline, {webhook.secret: "mine"})
+    assert set(made) == {each.secret for each in pipeline.http.webhooks} - {webhook.secret}
+    assert len({*made.values()}) == 2
+    assert min(map(len, made.values())) == 64

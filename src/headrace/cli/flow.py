@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from typing import Annotated, Optional
 
@@ -21,10 +22,11 @@ def demo(
     from headrace.runs.landing import landing_session, stop_on_signals
     from headrace.runs.live import land_and_build
     from headrace.runs.publishing import publishing
-    from headrace.runs.receiving import receiving
+    from headrace.runs.receiving import receiving, secrets_to_play_with
     from headrace.show import show_demo
 
     settings, loaded = settings_here(), load(pipeline)
+    os.environ.update(secrets_to_play_with(loaded, os.environ))
     board = lines(out)
     with (
         landing_session(settings, loaded, report=board.report) as session,

@@ -75,8 +75,8 @@ def land_events(session: Session, *, count: int, landed: Callable[[Batch], None]
     with ways(session.settings, session.pipeline, able, report=lambda sentence: None) as way:
         for stream in able:
             rate = Rate(per_second=None, count=count).in_proportion(stream, among=able)
-            servers, receiver = session.bootstrap_servers, way.get(stream.name)
-            sent = generate(stream, rate, bootstrap_servers=servers, stop=Event(), receiver=receiver)
+            servers = session.bootstrap_servers
+            sent = generate(stream, rate, bootstrap_servers=servers, stop=Event(), way=way.get(stream.name))
             report(f"{sent:,} events are in topic {stream.topic}")
     land(session, once=True, stop=Event(), landed=landed, report=report)
 
@@ -117,7 +117,7 @@ def generators(session: Session) -> Iterator[None]:
             Thread(
                 target=generate,
                 args=(stream, Rate()),
-                kwargs={"bootstrap_servers": session.bootstrap_servers, "stop": stop, "receiver": way.get(stream.name)},
+                kwargs={"bootstrap_servers": session.bootstrap_servers, "stop": stop, "way": way.get(stream.name)},
                 daemon=True,
             )
             for stream in able

@@ -59,6 +59,8 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
         "kafka.port": str(settings.kafka_port),
         "postgres.url": _own_postgres(settings) or "(embedded)",
         "postgres.port": str(settings.postgres_port),
+        "receive.public_url": settings.receive_public_url or "(as senders ask)",
+        "receive.max_body_bytes": str(settings.receive_max_body_bytes),
         "catalog.uri": _without_password(settings.catalog_uri),
         "warehouse": settings.warehouse,
         "spark.master": settings.spark_master,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -17,9 +18,10 @@ from headrace.services.locks import try_lock, unlock
 from headrace.services.status import GENERATOR
 from headrace.services.topics import admin_client, ensure_topics
 from headrace.settings import Settings
-from headrace.sources.generate import generate
+from headrace.sources.generate import Way, generate
 from headrace.sources.generators import Rate, check_problems, load_generator
-from headrace.spec.pipeline import Pipeline, Receiver, Stream
+from headrace.sources.sinks import to_receiver, to_webhook
+from headrace.spec.pipeline import Pipeline, Stream
 
 SENDING = "Sending to topic"
 """How the line begins that says that all is ready and events follow."""
@@ -71,7 +73,7 @@ def generate_all(
                         bootstrap_servers=servers,
                         stop=stop,
                         progress=lambda count, bar=bar: bars.update(bar, completed=count),  # type: ignore[misc]
-                        receiver=way.get(one.name),
+                        way=way.get(one.name),
                     )
                 )
             for future in futures:
@@ -82,16 +84,18 @@ def generate_all(
 @contextmanager
 def ways(
     settings: Settings, pipeline: Pipeline, streams: Sequence[Stream], *, report: Callable[[str], None]
-) -> Iterator[Mapping[str, tuple[str, Receiver]]]:
-    """Gives the server's address and the receiver of each stream whose generator sends through one; it runs meanwhile."""
+) -> Iterator[Mapping[str, Way]]:
+    """Gives the way of each stream whose generator sends over HTTP; the pipeline's server runs meanwhile."""
     paths = {one.name: one.through for one in streams if one.through is not None}
     if not paths or pipeline.http is None:
         yield {}
         return
-    by_path = {each.path: each for each in pipeline.http.receivers}
     with receiving(settings, pipeline, report=report) as address:
         assert address is not None
-        yield {name: (address, by_path[path]) for name, path in paths.items()}
+        to = {each.path: to_receiver(each) for each in pipeline.http.receivers}
+        public = settings.receive_public_url or address
+        to |= {each.path: to_webhook(each, public, environ=os.environ) for each in pipeline.http.webhooks}
+        yield {name: (address, to[path]) for name, path in paths.items()}
 
 
 @contextmanager

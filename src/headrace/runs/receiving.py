@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import uvicorn
@@ -22,6 +23,7 @@ from headrace.services.status import RECEIVER
 from headrace.services.topics import admin_client, ensure_topics
 from headrace.settings import Settings
 from headrace.sources.receiving import receiving_app
+from headrace.sources.webhooks import Limits, Lock
 from headrace.spec.pipeline import HttpSource, Pipeline
 
 _ANSWER_SECONDS = 5.0
@@ -39,7 +41,11 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
         )
     with kafka(settings, report=report) as servers:
         ensure_topics(admin_client(servers), {stream.topic: stream.partitions for stream in pipeline.streams})
-        app = receiving_app(pipeline, bootstrap_servers=servers)
+        limits = Limits(settings.receive_max_body_bytes, settings.receive_public_url)
+        app = receiving_app(pipeline, bootstrap_servers=servers, environ=os.environ, limits=limits)
+        for webhook in _source_of(pipeline).webhooks:
+            if Lock.of(webhook, os.environ).is_off:
+                report(f"{webhook.path} is off: set {webhook.secret} to turn it on")
         report(f"Receiving on http://{ports.HOST}:{chosen}")
         # What is loaded by now stays: looking through it for garbage would stop every request for a tenth of a second.
         gc.collect()
@@ -54,6 +60,13 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
                 server_header=False,
                 timeout_graceful_shutdown=_ENDING_SECONDS,
             )
+
+
+def secrets_to_play_with(pipeline: Pipeline, environ: Mapping[str, str]) -> dict[str, str]:
+    """Gives back a secret for each webhook that has none: what is sent and taken by one command needs no one else's."""
+    webhooks = pipeline.http.webhooks if pipeline.http else ()
+    missing = {webhook.secret for webhook in webhooks if not environ.get(webhook.secret, "").strip()}
+    return {name: secrets.token_hex(32) for name in sorted(missing)}
 
 
 @contextmanager

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 WAIT_SECONDS = 5.0
 """How long an event is tried before its sender hears that Kafka is away."""
 _ASK_SECONDS = 0.001
+_REACHABLE_SECONDS = 2.0
 _CONFIG: dict[str, Any] = {
     "enable.idempotence": True,  # acks=all, and no event twice or out of order when librdkafka tries again
     "linger.ms": 5,  # a request for each event would cost the broker more than the server needs to take them
@@ -28,6 +29,19 @@ class NotAcknowledgedError(Exception):
     """Kafka has not acknowledged an event in time. It may have it all the same: what is sent again can be there twice."""
 
 
+class EventProducer(Protocol):
+    """What a server that takes events needs of its producer."""
+
+    @property
+    def is_away(self) -> bool: ...
+
+    async def send(self, topic: str, value: bytes, key: bytes | None = None) -> None: ...
+
+    async def is_reachable(self, topic: str) -> bool: ...
+
+    async def close(self) -> None: ...
+
+
 class AcknowledgedProducer:
     """A producer for an asyncio loop. `is_away` says whether Kafka failed to acknowledge the last event."""
 
@@ -38,12 +52,12 @@ class AcknowledgedProducer:
         self._is_asking = False
         self.is_away = False
 
-    async def send(self, topic: str, value: bytes) -> None:
+    async def send(self, topic: str, value: bytes, key: bytes | None = None) -> None:
         """Returns when all of Kafka's replicas in sync have the event; a NotAcknowledgedError after a bounded wait."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         try:
-            self._producer.produce(topic, value, on_delivery=partial(self._settle, future))
+            self._producer.produce(topic, value, key, on_delivery=partial(self._settle, future))
         except BufferError as error:
             raise NotAcknowledgedError("too many events are waiting for Kafka") from error
         except KafkaException as error:
@@ -54,6 +68,14 @@ class AcknowledgedProducer:
             self._is_asking = True
             loop.call_soon(self._ask, loop)
         await future
+
+    async def is_reachable(self, topic: str) -> bool:
+        """Gives back whether a broker answers now."""
+        ask = partial(self._producer.list_topics, topic, timeout=_REACHABLE_SECONDS)
+        try:
+            return bool((await asyncio.get_running_loop().run_in_executor(None, ask)).brokers)
+        except KafkaException:
+            return False
 
     async def close(self) -> None:
         """Returns when every event has been answered for."""

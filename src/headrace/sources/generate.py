@@ -13,12 +13,14 @@ from headrace.errors import UnavailableError
 from headrace.services.topics import admin_client, list_bounds
 from headrace.sources.encode import Event
 from headrace.sources.generators import Generator, Rate, load_generator
-from headrace.sources.sinks import HttpSink, Sink, TopicSink
-from headrace.spec.pipeline import Receiver, Stream
+from headrace.sources.sinks import HttpSink, Prepare, Sink, TopicSink
+from headrace.spec.pipeline import Stream
 
 __all__ = ["FIRST_MOMENT", "Rate", "events_of", "generate"]
 
 FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
+Way = tuple[str, Prepare]
+"""The address of a server, and how events become its requests."""
 _NO_SEED = 0
 _LEADER_SECONDS = 15.0
 _AT_ONCE = 1_000
@@ -36,18 +38,18 @@ def generate(
     bootstrap_servers: str,
     stop: Flag,
     progress: Callable[[int], None] = lambda count: None,
-    receiver: tuple[str, Receiver] | None = None,
+    way: Way | None = None,
 ) -> int:
     """Sends events until the count is reached or `stop` is set; gives back how many Kafka has acknowledged.
 
-    They go to the topic, or to a `receiver` at an address. Event `i` goes to partition `i` modulo the number of partitions, so
+    They go to the topic, or the `way` over HTTP. Event `i` goes to partition `i` modulo the number of partitions, so
     that a seed fixes every offset of a new topic. Without a seed a numbered generator goes on after the events that its topic
     already holds: the topic is the counter.
     """
     generator = load_generator(stream)
     first = _count_events(stream, bootstrap_servers) if generator.numbered and rate.seed is None else 0
     pause = None if rate.per_second is None else rate.seconds_between(stream)
-    sink = _sink_of(stream, bootstrap_servers, receiver, stop)
+    sink: Sink = TopicSink(stream, bootstrap_servers) if way is None else HttpSink(*way, is_stopped=stop.is_set)
     events = _events(generator, stream, rate, start=first)
     sent = 0
     for event in islice(_paced(events, pause, started=time.monotonic(), stop=stop), rate.count):
@@ -61,13 +63,6 @@ def generate(
     sink.finish(sent)
     progress(sent)
     return sent
-
-
-def _sink_of(stream: Stream, bootstrap_servers: str, receiver: tuple[str, Receiver] | None, stop: Flag) -> Sink:
-    if receiver is None:
-        return TopicSink(stream, bootstrap_servers)
-    address, to = receiver
-    return HttpSink(address, to.path, to.method, is_stopped=stop.is_set)
 
 
 def _events(generator: Generator, stream: Stream, rate: Rate, *, start: int) -> Iterator[Event]:

@@ -10,31 +10,24 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timezone
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
-import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from headrace.errors import SpecError
-from headrace.sources.acknowledged import WAIT_SECONDS, AcknowledgedProducer, NotAcknowledgedError
+from headrace.sources.acknowledged import WAIT_SECONDS, AcknowledgedProducer, EventProducer, NotAcknowledgedError
+from headrace.sources.answers import Refusal, answer, refuse, refuse_for_now
 from headrace.sources.encode import encoder_of
+from headrace.sources.webhooks import STANDARD, Intake, Limits, Lock
 from headrace.spec.modules import load_module
-from headrace.spec.pipeline import HttpSource, Pipeline, Receiver, Stream
+from headrace.spec.pipeline import HttpSource, Pipeline, Receiver, Stream, Webhook
 from headrace.spec.received import Received
 
-RETRY_SECONDS = 1
 NOW = "now"
 Endpoint = Callable[..., Any]
-
-
-class Refusal(BaseModel):
-    """Why a request was not taken."""
-
-    status: str
-    message: str
 
 
 class Health(BaseModel):
@@ -43,14 +36,42 @@ class Health(BaseModel):
     status: str
 
 
-def receiving_app(pipeline: Pipeline, *, bootstrap_servers: str, wait_seconds: float = WAIT_SECONDS) -> FastAPI:
+class Readiness(BaseModel):
+    """Whether events can be taken now, and which webhooks have a secret."""
+
+    status: str
+    webhooks: dict[str, Literal["on", "off"]]
+
+
+class Accepted(BaseModel):
+    """What a webhook brought, and how much of it is of a type that nobody knows."""
+
+    status: str
+    events: int
+    unknown: int
+
+
+def receiving_app(
+    pipeline: Pipeline,
+    *,
+    bootstrap_servers: str,
+    wait_seconds: float = WAIT_SECONDS,
+    environ: Mapping[str, str] | None = None,
+    limits: Limits = STANDARD,
+) -> FastAPI:
     """Gives back the application; its producer lives as long as it does. The topics must be there.
 
-    A request hears after `wait_seconds` at the latest that Kafka is away.
+    A request hears after `wait_seconds` at the latest that Kafka is away. Secrets of webhooks are in `environ`: one without a
+    secret is off.
     """
+    producer = AcknowledgedProducer(bootstrap_servers, wait_seconds=wait_seconds)
+    return app_with(producer, pipeline, environ=environ or {}, limits=limits)
+
+
+def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[str, str], limits: Limits) -> FastAPI:
+    """Gives back the application that sends what it takes to a producer, and closes it at its end."""
     source = pipeline.http
     assert source is not None
-    producer = AcknowledgedProducer(bootstrap_servers, wait_seconds=wait_seconds)
 
     @asynccontextmanager
     async def live(app: FastAPI) -> AsyncIterator[None]:
@@ -64,10 +85,22 @@ def receiving_app(pipeline: Pipeline, *, bootstrap_servers: str, wait_seconds: f
     for receiver in source.receivers:
         _add_receiver(app, receiver, functions[receiver.function], streams[receiver.stream], producer)
 
+    locks = {webhook.path: Lock.of(webhook, environ) for webhook in source.webhooks}
+    for webhook in source.webhooks:
+        make, lock = functions[webhook.function], locks[webhook.path]
+        _add_webhook(app, Intake.of(webhook, make, streams=pipeline.streams, lock=lock, limits=limits, send=producer.send))
+
     @app.get("/health", response_model=Health, responses={503: {"model": Refusal}})
     async def health() -> Response:
         """Says whether events are taken: not while Kafka is away."""
-        return _away("Kafka does not acknowledge events") if producer.is_away else _answer({"status": "healthy"})
+        return refuse_for_now("Kafka does not acknowledge events") if producer.is_away else answer({"status": "healthy"})
+
+    @app.get("/ready", response_model=Readiness, responses={503: {"model": Refusal}})
+    async def ready() -> Response:
+        """Says whether a broker answers now, and which webhooks are on."""
+        if not await producer.is_reachable(pipeline.streams[0].topic):
+            return refuse_for_now("Kafka does not answer")
+        return answer({"status": "ready", "webhooks": {path: "off" if lock.is_off else "on" for path, lock in locks.items()}})
 
     app.add_exception_handler(RequestValidationError, _refuse)
     app.add_exception_handler(HTTPException, _explain)
@@ -75,10 +108,10 @@ def receiving_app(pipeline: Pipeline, *, bootstrap_servers: str, wait_seconds: f
     return app
 
 
-def _load_functions(source: HttpSource) -> Mapping[str, Callable[..., Received]]:
+def _load_functions(source: HttpSource) -> Mapping[str, Callable[..., Any]]:
     try:
         module = load_module(source.file)
-        return {each.function: getattr(module, each.function) for each in source.receivers}
+        return {name: getattr(module, name) for name in source.functions}
     except Exception as error:
         raise SpecError(
             f"the receivers can't be loaded: {type(error).__name__}: {error}", where=str(source.file), next_step="Fix the file."
@@ -86,7 +119,7 @@ def _load_functions(source: HttpSource) -> Mapping[str, Callable[..., Received]]
 
 
 def _add_receiver(
-    app: FastAPI, receiver: Receiver, function: Callable[..., Received], stream: Stream, producer: AcknowledgedProducer
+    app: FastAPI, receiver: Receiver, function: Callable[..., Received], stream: Stream, producer: EventProducer
 ) -> None:
     encode = encoder_of(stream)
     hints = get_type_hints(function, include_extras=True)
@@ -99,12 +132,12 @@ def _add_receiver(
         received = function(**given)
         value = encode(received.event)
         if len(value) > stream.max_record_bytes:
-            return _answer(_refusal(f"the event has more than {stream.max_record_bytes:,} bytes: send a smaller one"), 413)
+            return refuse(f"the event has more than {stream.max_record_bytes:,} bytes: send a smaller one", 413)
         try:
             await producer.send(stream.topic, value)
         except NotAcknowledgedError as error:
-            return _away(f"Kafka has not acknowledged the event ({error})")
-        return _answer(received.answer)
+            return refuse_for_now(f"Kafka has not acknowledged the event ({error})")
+        return answer(received.answer)
 
     shown = [each.replace(annotation=hints[name], kind=each.KEYWORD_ONLY) for name, each in parameters.items() if name != NOW]
     endpoint.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
@@ -114,9 +147,36 @@ def _add_receiver(
     app.add_api_route(receiver.path, endpoint, methods=[receiver.method], responses=refusals)
 
 
+def _add_webhook(app: FastAPI, intake: Intake) -> None:
+    webhook = intake.webhook
+
+    async def endpoint(request: Request) -> Response:
+        return await intake.answer(request)
+
+    endpoint.__name__ = webhook.function
+    endpoint.__doc__ = intake.make.__doc__
+    responses: dict[int | str, dict[str, Any]] = {code: {"model": Refusal} for code in (400, 401, 408, 413, 503)}
+    responses[202] = {"model": Accepted, "description": "Kafka has it; its type is unknown"}
+    app.add_api_route(
+        webhook.path,
+        endpoint,
+        methods=["POST"],
+        response_model=Accepted,
+        responses=responses,
+        openapi_extra=_described(webhook),
+    )
+
+
+def _described(webhook: Webhook) -> dict[str, Any]:
+    """Gives back what OpenAPI is told of a webhook's request, which is read as bytes."""
+    payload: dict[str, Any] = {"type": "object"}
+    schema = {"anyOf": [payload, {"type": "array", "items": payload}]} if webhook.batches else payload
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return _answer(_refusal("; ".join(_describe(each) for each in error.errors())), 422)
+    return refuse("; ".join(_describe(each) for each in error.errors()), 422)
 
 
 def _describe(problem: Mapping[str, Any]) -> str:
@@ -135,21 +195,8 @@ async def _explain(request: Request, error: Exception) -> Response:
         message = f"{request.method} does not work here: see /openapi.json for what does"
     else:
         message = str(error.detail)
-    return _answer(_refusal(message), error.status_code, headers=error.headers)
+    return refuse(message, error.status_code, headers=error.headers)
 
 
 async def _fail(request: Request, error: Exception) -> Response:
-    return _answer(_refusal("the server failed: its log says why. Nothing was acknowledged"), 500)
-
-
-def _away(what: str) -> Response:
-    message = f"{what}: send it again in {RETRY_SECONDS} second"
-    return _answer(_refusal(message), 503, headers={"Retry-After": str(RETRY_SECONDS)})
-
-
-def _refusal(message: str) -> dict[str, str]:
-    return {"status": "error", "message": message}
-
-
-def _answer(content: Mapping[str, object], status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(content), status, headers, media_type="application/json")
+    return refuse("the server failed: its log says why. Nothing was acknowledged", 500)

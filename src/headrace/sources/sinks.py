@@ -5,17 +5,20 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from threading import BoundedSemaphore, local
 from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from confluent_kafka import KafkaException, Producer
 
-from headrace.errors import UnavailableError
+from headrace.errors import SettingsError, UnavailableError
 from headrace.sources.encode import Event, as_json, encoder_of
-from headrace.spec.pipeline import Method, Stream
+from headrace.sources.signatures import SignedRequest, sign
+from headrace.spec.pipeline import Receiver, Stream, Webhook
 
 _FLUSH_SECONDS = 30.0
 _PATIENCE_SECONDS = 60.0
@@ -88,14 +91,64 @@ class TopicSink:
             self._failed.append(str(error))
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A request that carries an event."""
+
+    method: str
+    target: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Prepare = Callable[[Event], Prepared]
+
+
+def to_receiver(receiver: Receiver) -> Prepare:
+    """Gives back how events become requests to a receiver: their fields are the parameters of a GET, or the body of a POST."""
+
+    def prepare(event: Event) -> Prepared:
+        if receiver.method == "GET":
+            return Prepared("GET", f"{receiver.path}?{urlencode({name: str(value) for name, value in event.items()})}")
+        body = json.dumps(event, default=as_json).encode()
+        return Prepared("POST", receiver.path, body, {"Content-Type": "application/json"})
+
+    return prepare
+
+
+def to_webhook(webhook: Webhook, address: str, *, environ: Mapping[str, str]) -> Prepare:
+    """Gives back how events become signed webhooks: each has the `headers` and the `body` that its sender would send.
+
+    `address` is the one that the server is known by: some senders sign it.
+    """
+    secret = environ.get(webhook.secret, "").strip()
+    if not secret:
+        raise SettingsError(
+            "there is no secret to sign webhooks with",
+            where=webhook.secret,
+            next_step=f"Set it for the server and for the generator, such as: export {webhook.secret}=$(openssl rand -hex 32)",
+        )
+
+    def prepare(event: Event) -> Prepared:
+        body = json.dumps(event["body"], default=as_json, ensure_ascii=False).encode()
+        given = event["headers"]
+        assert isinstance(given, Mapping)
+        headers = {str(name): str(value) for name, value in given.items()}
+        request = SignedRequest("POST", f"{address}{webhook.path}", headers, body)
+        signed = sign(request, webhook.signatures[0], secret=secret, now=datetime.now(timezone.utc))
+        return Prepared("POST", webhook.path, body, {"Content-Type": "application/json", **headers, **signed})
+
+    return prepare
+
+
 class HttpSink:
-    """Sends events to a receiver: their fields are the parameters of a GET, or the body of a POST.
+    """Sends events over HTTP, each prepared when it is sent.
 
     One that Kafka did not acknowledge is sent again, when the server says that it should be; so it may be there twice.
     """
 
-    def __init__(self, address: str, path: str, method: Method, *, is_stopped: Callable[[], bool]) -> None:
-        self._path, self._method, self._is_stopped = path, method, is_stopped
+    def __init__(self, address: str, prepare: Prepare, *, is_stopped: Callable[[], bool]) -> None:
+        self._prepare, self._is_stopped = prepare, is_stopped
         self._host = urlsplit(address).netloc
         self._pool = ThreadPoolExecutor(max_workers=_CONNECTIONS, thread_name_prefix="send")
         self._connections = local()
@@ -121,33 +174,29 @@ class HttpSink:
         self._room.release()
         error = future.exception()
         if error is not None:
-            self._failures.append(error if isinstance(error, UnavailableError) else self._failure(str(error)))
+            self._failures.append(error if isinstance(error, UnavailableError) else self._failure(str(error), to=""))
 
     def _send(self, event: Event) -> None:
-        target, body = self._path, None
-        if self._method == "GET":
-            target = f"{self._path}?{urlencode({name: str(value) for name, value in event.items()})}"
-        else:
-            body = json.dumps(event, default=as_json).encode()
-        headers = {} if body is None else {"Content-Type": "application/json"}
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
-            status, wait, answer = self._ask(target, body, headers)
-            if status == 200:
+            prepared = self._prepare(event)
+            path = prepared.target.partition("?")[0]
+            status, wait, answer = self._ask(prepared)
+            if status is not None and 200 <= status < 300:
                 return
             if status is not None and status < 500:
-                raise self._failure(f"the server refused an event with {status}: {answer}")
+                raise self._failure(f"the server refused an event with {status}: {answer}", to=path)
             if time.monotonic() > deadline or self._is_stopped():
-                raise self._failure(f"the server did not take an event: {answer}")
+                raise self._failure(f"the server did not take an event: {answer}", to=path)
             time.sleep(wait)
 
-    def _ask(self, target: str, body: bytes | None, headers: dict[str, str]) -> tuple[int | None, float, str]:
+    def _ask(self, prepared: Prepared) -> tuple[int | None, float, str]:
         """Gives back the status, the seconds to wait before another try, and what was answered; None where nothing was."""
         connection = getattr(self._connections, "mine", None)
         if connection is None:
             connection = self._connections.mine = http.client.HTTPConnection(self._host, timeout=30)
         try:
-            connection.request(self._method, target, body, headers)
+            connection.request(prepared.method, prepared.target, prepared.body, dict(prepared.headers))
             answer = connection.getresponse()
             text = answer.read().decode("utf-8", errors="replace")
             return answer.status, float(answer.headers.get("Retry-After", "1")), text
@@ -156,5 +205,5 @@ class HttpSink:
             self._connections.mine = None
             return None, 0.5, str(error)
 
-    def _failure(self, what: str) -> UnavailableError:
-        return UnavailableError(what, where=f"http://{self._host}{self._path}", next_step="See: headrace status")
+    def _failure(self, what: str, *, to: str) -> UnavailableError:
+        return UnavailableError(what, where=f"http://{self._host}{to}", next_step="See: headrace status")

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
 from headrace.spec.document import Section, Value, read_text
 from headrace.spec.files import Files
 from headrace.spec.functions import find_decorated
-from headrace.spec.pipeline import HttpSource, Method, Receiver, Stream
+from headrace.spec.pipeline import HttpSource, Method, Receiver, Stream, Webhook
 from headrace.spec.problems import Place, Problems, suggest
+from headrace.spec.webhooks import EXAMPLE as WEBHOOK_EXAMPLE
+from headrace.spec.webhooks import NEEDS, read_webhook
 
 KEY = "sources"
-DECORATOR = "receive"
+RECEIVE, WEBHOOK = "receive", "webhook"
 EXAMPLE = '@receive("/log", stream="readings") above a function'
 METHODS: tuple[Method, ...] = get_args(Method)
 PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
-OURS = ("/health", "/docs", "/openapi.json")
+OURS = ("/health", "/ready", "/docs", "/openapi.json")
 """Paths that every receiving server has of its own."""
 MAX_PORT = 65_535
 
@@ -37,8 +39,12 @@ def read_http(section: Section, *, files: Files, streams: Sequence[Stream], prob
     if path is None or port is None:
         return None
     place = files.place(path, argument=inner.value.place.argument)
-    receivers = problems.attempt(_read_receivers, path, place=place, streams=streams)
-    return None if receivers is None else HttpSource(path, port, receivers)
+    functions = problems.attempt(_read_functions, path, place=place, streams=streams)
+    if functions is None:
+        return None
+    receivers = tuple(each for each in functions if isinstance(each, Receiver))
+    webhooks = tuple(each for each in functions if isinstance(each, Webhook))
+    return HttpSource(path, port, receivers, webhooks)
 
 
 def check_ways(section: Section, *, streams: Sequence[Stream], http: HttpSource | None, problems: Problems) -> None:
@@ -55,6 +61,7 @@ def _check_way(value: Value, stream: Stream, http: HttpSource | None) -> None:
     if http is None:
         raise value.error("the pipeline receives nothing over HTTP", fix="Add sources: {http: …}, or leave out through")
     paths = [each.path for each in http.receivers if each.stream == stream.name]
+    paths += [each.path for each in http.webhooks if stream.name in each.all_streams]
     if stream.through not in paths:
         hint = suggest(stream.through or "", paths, plural="Receivers of this stream")
         raise value.error(f'no receiver of this stream has the path "{stream.through}"', fix=f"{hint} Fix the path")
@@ -64,16 +71,18 @@ def _read_port(section: Section) -> int:
     return section.need("port", example="9998").whole_number(at_least=1, at_most=MAX_PORT)
 
 
-def _read_receivers(path: Path, *, place: Place, streams: Sequence[Stream]) -> tuple[Receiver, ...]:
-    """Gives back the file's receivers; the file is read, not run."""
+def _read_functions(path: Path, *, place: Place, streams: Sequence[Stream]) -> tuple[Receiver | Webhook, ...]:
+    """Gives back the file's receivers and webhooks; the file is read, not run."""
     try:
         module = ast.parse(read_text(path, place=place))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise place.error(f"not valid Python: {getattr(error, 'msg', error)}", line=line, fix="Fix the line") from None
-    found: list[Receiver] = []
-    for function, call in _calls(module, place=place):
-        receiver = _read_receiver(function, call, place=place, streams=streams)
+    found: list[Receiver | Webhook] = []
+    calls = [(RECEIVE, *each) for each in _calls(module, RECEIVE, place=place)]
+    for decorator, function, call in [*calls, *((WEBHOOK, *each) for each in _calls(module, WEBHOOK, place=place))]:
+        read: Callable[..., Receiver | Webhook] = _read_receiver if decorator == RECEIVE else _read_webhook
+        receiver = read(function, call, place=place, streams=streams)
         if any(each.path == receiver.path for each in found):
             raise place.error(f'two functions receive "{receiver.path}"', line=call.lineno, fix="Give each its own path")
         found.append(receiver)
@@ -82,9 +91,9 @@ def _read_receivers(path: Path, *, place: Place, streams: Sequence[Stream]) -> t
     return tuple(found)
 
 
-def _calls(module: ast.Module, *, place: Place) -> Iterator[tuple[str, ast.Call]]:
-    """Gives back the receivers' names and the calls of their decorators."""
-    for function, call in find_decorated(module, DECORATOR):
+def _calls(module: ast.Module, decorator: str, *, place: Place) -> Iterator[tuple[str, ast.Call]]:
+    """Gives back the names of the functions that have the decorator, and its calls."""
+    for function, call in find_decorated(module, decorator):
         if isinstance(function, ast.AsyncFunctionDef):
             raise place.error(
                 f"{function.name} is async: a receiver only makes an event, and waits for nothing",
@@ -92,24 +101,41 @@ def _calls(module: ast.Module, *, place: Place) -> Iterator[tuple[str, ast.Call]
                 fix=f"Write def {function.name}",
             )
         if call is None:
-            raise place.error("receive needs a path and a stream", line=function.lineno, fix=f"Write {EXAMPLE}")
+            what, example = ("receive needs a path and a stream", EXAMPLE) if decorator == RECEIVE else (NEEDS, WEBHOOK_EXAMPLE)
+            raise place.error(what, line=function.lineno, fix=f"Write {example}")
         yield function.name, call
 
 
-def _read_receiver(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Receiver:
-    given: dict[str, object] = {}
+def _read_webhook(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Webhook:
+    given = _arguments(call, ("path",), place=place)
+    webhook = read_webhook(function, given, place=place, line=call.lineno, streams=streams)
+    _check_path(webhook.path, call, place=place)
+    return webhook
+
+
+def _arguments(call: ast.Call, positional: Sequence[str], *, place: Place) -> dict[str, object]:
+    """Gives back the arguments of a decorator by their names."""
     try:
         named = {each.arg or "**": ast.literal_eval(each.value) for each in call.keywords}
-        given = dict(zip(("path", "stream", "method"), map(ast.literal_eval, call.args), strict=False)) | named
+        return dict(zip(positional, map(ast.literal_eval, call.args), strict=False)) | named
     except ValueError:
-        what = "the arguments of receive are read without running the file"
+        name = call.func.id if isinstance(call.func, ast.Name) else "the decorator"
+        what = f"the arguments of {name} are read without running the file"
         raise place.error(what, line=call.lineno, fix="Write the values themselves") from None
-    path, stream, method = given.get("path"), given.get("stream"), given.get("method", "GET")
-    if not isinstance(path, str) or not isinstance(stream, str):
-        raise place.error("receive needs a path and a stream", line=call.lineno, fix=f"Write {EXAMPLE}")
+
+
+def _check_path(path: str, call: ast.Call, *, place: Place) -> None:
     if not PATH.fullmatch(path) or path in OURS:
         what = f'"{path}" is a path of the server itself' if path in OURS else f'"{path}" is not a path'
         raise place.error(what, line=call.lineno, fix="Write a path such as /log")
+
+
+def _read_receiver(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Receiver:
+    given = _arguments(call, ("path", "stream", "method"), place=place)
+    path, stream, method = given.get("path"), given.get("stream"), given.get("method", "GET")
+    if not isinstance(path, str) or not isinstance(stream, str):
+        raise place.error("receive needs a path and a stream", line=call.lineno, fix=f"Write {EXAMPLE}")
+    _check_path(path, call, place=place)
     names = [each.name for each in streams]
     if stream not in names:
         hint = suggest(stream, names, plural="Streams")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 EpochUnit = Literal["s", "ms", "us"]
 Method = Literal["GET", "POST"]
+SignatureScheme = Literal["stripe", "shopify", "hubspot-v3", "hubspot-v2", "hubspot-v1", "standard-webhooks"]
 TransformName = Literal["identity", "years", "months", "days", "hours", "bucket", "truncate"]
 
 
@@ -101,12 +102,38 @@ class Receiver:
 
 
 @dataclass(frozen=True)
+class Webhook:
+    """A function of a pipeline's HTTP source that takes signed webhooks: each becomes events of `streams`, or of `other`.
+
+    `secret` is the name of the environment variable that has the secret. Of `signatures` the first holds, and the others only
+    where the environment names them. `batches` says whether a body may be a list of payloads.
+    """
+
+    function: str
+    path: str
+    signatures: tuple[SignatureScheme, ...]
+    secret: str
+    streams: tuple[str, ...]
+    other: str
+    batches: bool = False
+
+    @property
+    def all_streams(self) -> tuple[str, ...]:
+        return (*self.streams, self.other)
+
+
+@dataclass(frozen=True)
 class HttpSource:
-    """A server that takes events over HTTP: the Python file with its receivers, and the port that it prefers."""
+    """A server that takes events over HTTP: the Python file with its functions, and the port that it prefers."""
 
     file: Path
     port: int
     receivers: tuple[Receiver, ...]
+    webhooks: tuple[Webhook, ...] = ()
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        return (*(each.function for each in self.receivers), *(each.function for each in self.webhooks))
 
 
 @dataclass(frozen=True)

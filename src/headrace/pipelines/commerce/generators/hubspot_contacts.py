@@ -1,0 +1,20 @@
+"""Contacts, as HubSpot sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from random import Random
+
+from .hubspot import again, contact_delivery
+from .playing import play
+from .world import PROBLEMS, Json
+
+__all__ = ["PROBLEMS", "events"]
+
+
+def events(
+    random: Random, now: Callable[[], datetime], problems: Mapping[str, float] | None = None, start: int = 0
+) -> Iterator[Json]:
+    """Gives back webhooks number `start` and up, without end: their headers without the signature, and their body."""
+    return play(contact_delivery, again, random, now, problems, start)

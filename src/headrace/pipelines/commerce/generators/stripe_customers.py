@@ -1,0 +1,20 @@
+"""Customers, as Stripe sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from random import Random
+
+from .playing import play
+from .stripe import again, customer_delivery
+from .world import PROBLEMS, Json
+
+__all__ = ["PROBLEMS", "events"]
+
+
+def events(
+    random: Random, now: Callable[[], datetime], problems: Mapping[str, float] | None = None, start: int = 0
+) -> Iterator[Json]:
+    """Gives back webhooks number `start` and up, without end: their headers without the signature, and their body."""
+    return play(customer_delivery, again, random, now, problems, start)

@@ -1,0 +1,18 @@
+-- One customer as a Stripe event has it, in `data.object`.
+id STRING,
+email STRING,
+name STRING,
+phone STRING,
+description STRING,
+currency STRING,
+balance BIGINT,
+delinquent BOOLEAN,
+deleted BOOLEAN,
+address STRING,
+shipping STRING,
+metadata STRING,
+created TIMESTAMP,
+event_created TIMESTAMP,
+_webhook_topic STRING,
+_event_id STRING,
+_loaded_at TIMESTAMP

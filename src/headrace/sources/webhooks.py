@@ -1,0 +1,251 @@
+"""Takes signed webhooks: from the raw bytes of a request to messages that Kafka has acknowledged, or to a reason.
+
+1. The body is read, as far as it may be long (413).
+2. Its signature is checked on the bytes as they came, before anything else is made of them (401).
+3. It is read as JSON (400), and a list is split into its payloads where the webhook takes lists.
+4. The pipeline's function says of each payload what it is, what id it has and which stream it belongs to.
+5. All are sent to Kafka. Once it has acknowledged every one of them the answer is 200, or 202 where a type is unknown and the
+   payload went to the stream for the rest. If it has not, the answer is 503 and all are sent again: the same ids tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Protocol
+
+import msgspec
+from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+
+from headrace.errors import SettingsError
+from headrace.sources.acknowledged import NotAcknowledgedError
+from headrace.sources.answers import answer, refuse, refuse_for_now
+from headrace.sources.signatures import SCHEMES, SignatureError, SignedRequest, check_signature
+from headrace.spec.pipeline import SignatureScheme, Stream, Webhook
+from headrace.spec.received import Delivery, Message, Payload, PayloadError, read_payload
+from headrace.spec.types import Primitive
+from headrace.spec.webhooks import EVENT_ID, LOADED_AT, PAYLOAD, TYPE
+
+MAX_BODY_BYTES = 1024 * 1024
+MAX_PAYLOADS = 1_000
+BODY_SECONDS = 30.0
+_READ_AWAY = 16
+"""How often the longest body is read and forgotten, so that a sender who is still sending hears that it is too long."""
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_TEXT = Primitive("string")
+
+Make = Callable[[Payload, Delivery], Message]
+
+
+class Send(Protocol):
+    """Returns when Kafka has acknowledged the value; a NotAcknowledgedError if it does not."""
+
+    def __call__(self, topic: str, value: bytes, key: bytes | None = None) -> Awaitable[None]: ...
+
+
+@dataclass(frozen=True)
+class Lock:
+    """What a webhook checks signatures with. Without a secret it is off."""
+
+    signatures: tuple[SignatureScheme, ...]
+    secrets: tuple[str, ...] = field(repr=False)
+
+    @property
+    def is_off(self) -> bool:
+        return not self.secrets
+
+    @classmethod
+    def of(cls, webhook: Webhook, environ: Mapping[str, str]) -> Lock:
+        """Gives back the lock that the environment describes.
+
+        SECRET has the secret, SECRET_PREVIOUS the one that it replaces, and SECRET_SIGNATURES the older signatures to accept
+        beside the webhook's first, as a list with commas.
+        """
+        names = (webhook.secret, f"{webhook.secret}_PREVIOUS")
+        secrets = {name: environ.get(name, "").strip() for name in names}
+        for name, secret in secrets.items():
+            if secret:
+                _check_secret(webhook.signatures[0], secret, name=name)
+        if not secrets[webhook.secret]:
+            return cls(webhook.signatures[:1], ())
+        return cls(_accepted(webhook, environ), tuple(secret for secret in secrets.values() if secret))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a body may be, and the address that senders know the server by, where it is not the one that they ask."""
+
+    max_body_bytes: int = MAX_BODY_BYTES
+    public_url: str | None = None
+
+
+STANDARD = Limits()
+
+
+@dataclass(frozen=True)
+class Intake:
+    """A webhook with all that it takes to answer its requests.
+
+    Of each stream, by its name: the topic, the columns of text, and the bytes that a message may have.
+    """
+
+    webhook: Webhook
+    make: Make
+    lock: Lock
+    limits: Limits
+    send: Send
+    topics: Mapping[str, str]
+    texts: Mapping[str, frozenset[str]]
+    longest: Mapping[str, int]
+
+    @classmethod
+    def of(cls, webhook: Webhook, make: Make, *, streams: Sequence[Stream], lock: Lock, limits: Limits, send: Send) -> Intake:
+        mine = [stream for stream in streams if stream.name in webhook.all_streams]
+        return cls(
+            webhook,
+            make,
+            lock,
+            limits,
+            send,
+            topics={stream.name: stream.topic for stream in mine},
+            texts={stream.name: frozenset(each.name for each in stream.columns if each.type == _TEXT) for stream in mine},
+            longest={stream.name: stream.max_record_bytes for stream in mine},
+        )
+
+    async def answer(self, request: Request) -> Response:
+        """Gives back the answer to one request."""
+        if self.lock.is_off:
+            return refuse_for_now(f"this endpoint is off, because {self.webhook.secret} is not set where the server runs")
+        try:
+            body = await asyncio.wait_for(_read_body(request, limit=self.limits.max_body_bytes), BODY_SECONDS)
+        except asyncio.TimeoutError:
+            return refuse(f"the body did not come within {BODY_SECONDS:.0f} seconds: send it again", 408)
+        except ClientDisconnect:
+            return refuse("the sender has gone away", 400)
+        if body is None:
+            return refuse(f"the body has more than {self.limits.max_body_bytes:,} bytes: send a smaller one", 413)
+        delivery = Delivery(_headers_of(request), body, datetime.now(timezone.utc))
+        signed = SignedRequest(request.method, _uri_of(request, self.limits.public_url), delivery.headers, body)
+        try:
+            check_signature(signed, self.lock.signatures, secrets=self.lock.secrets, now=delivery.at)
+        except SignatureError as error:
+            return refuse(f"the webhook is refused: {error}", 401, headers={"WWW-Authenticate": "Signature"})
+        try:
+            messages = self._make_all(delivery)
+        except PayloadError as error:
+            return refuse(f"the body can't be taken: {error}", 400)
+        if len(messages) > MAX_PAYLOADS or any(len(value) > self.longest[stream] for stream, value, _ in messages):
+            return refuse(f"the body has too many or too long events: send at most {MAX_PAYLOADS:,} at once", 413)
+        try:
+            await self._send_all(messages)
+        except NotAcknowledgedError as error:
+            return refuse_for_now(f"Kafka has not acknowledged the events ({error})")
+        unknown = sum(stream == self.webhook.other for stream, _, _ in messages)
+        return answer({"status": "accepted", "events": len(messages), "unknown": unknown}, 202 if unknown else 200)
+
+    def _make_all(self, delivery: Delivery) -> list[tuple[str, bytes, bytes | None]]:
+        """Gives back the stream, the value and the key of each message."""
+        made = []
+        for payload in _payloads(delivery.body, batches=self.webhook.batches):
+            message = self.make(payload, delivery)
+            stream = self.webhook.other if message.stream is None else message.stream
+            fields = {PAYLOAD: payload.written.decode("utf-8")} if message.stream is None else self._fit(message.fields, stream)
+            # Ours come last: a payload can't say for itself what it is, or when it came.
+            event = {**fields, TYPE: message.type, EVENT_ID: message.id, LOADED_AT: delivery.at}
+            key = None if message.key is None else message.key.encode("utf-8")
+            made.append((stream, msgspec.json.encode(event), key))
+        return made
+
+    def _fit(self, fields: Mapping[str, object], stream: str) -> dict[str, object]:
+        """Gives back the fields, where a column of texts has the JSON of what is not text."""
+        texts = self.texts[stream]
+        return {name: _as_text(value) if name in texts else value for name, value in fields.items()}
+
+    async def _send_all(self, messages: Sequence[tuple[str, bytes, bytes | None]]) -> None:
+        if len(messages) == 1:
+            stream, value, key = messages[0]
+            await self.send(self.topics[stream], value, key)
+            return
+        sent = (self.send(self.topics[stream], value, key) for stream, value, key in messages)
+        for outcome in await asyncio.gather(*sent, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+
+
+async def _read_body(request: Request, *, limit: int) -> bytes | None:
+    """Gives back the body, or None where it is longer than it may be; what is too long is not kept."""
+    chunks: list[bytes] = []
+    length = 0
+    async for chunk in request.stream():
+        length += len(chunk)
+        if length <= limit:
+            chunks.append(chunk)
+        elif length > limit * _READ_AWAY:
+            return None
+        else:
+            chunks.clear()
+    return b"".join(chunks) if length <= limit else None
+
+
+def _payloads(body: bytes, *, batches: bool) -> list[Payload]:
+    """Gives back the payloads of a body."""
+    try:
+        body.decode("utf-8")
+        text = body.strip(b" \t\r\n")
+        is_list = batches and text.startswith(b"[")
+        raws = [bytes(raw) for raw in _LIST.decode(text)] if is_list else [text]
+        return [read_payload(raw) for raw in raws]
+    except UnicodeDecodeError:
+        raise PayloadError("it is not UTF-8") from None
+    except RecursionError:
+        raise PayloadError("it is nested too deeply") from None
+    except msgspec.ValidationError:
+        raise PayloadError("it is JSON, and not an object") from None
+    except msgspec.DecodeError as error:
+        raise PayloadError(f"it is not JSON: {error}") from None
+
+
+def _as_text(value: object) -> object:
+    if not isinstance(value, msgspec.Raw):
+        return value
+    written = bytes(value)
+    return value if written.startswith(b'"') or written == b"null" else written.decode("utf-8")
+
+
+def _headers_of(request: Request) -> dict[str, str]:
+    """Gives back the headers by their names in lower case; of one that is there twice, the first."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
+
+
+def _uri_of(request: Request, public_url: str | None) -> str:
+    """Gives back the address as the sender wrote it: nothing in it is decoded."""
+    scope = request.scope
+    path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+    base = public_url.rstrip("/") if public_url else f"{scope['scheme']}://{request.headers.get('host', '')}"
+    return f"{base}{path}?{query}" if query else f"{base}{path}"
+
+
+def _accepted(webhook: Webhook, environ: Mapping[str, str]) -> tuple[SignatureScheme, ...]:
+    variable = f"{webhook.secret}_SIGNATURES"
+    named = [name.strip() for name in environ.get(variable, "").split(",") if name.strip()]
+    for name in named:
+        if name not in webhook.signatures:
+            raise SettingsError(
+                f'"{name}" is not a signature of {webhook.path}',
+                where=variable,
+                next_step=f"Signatures are: {', '.join(webhook.signatures)}.",
+            )
+    first, *older = webhook.signatures
+    return (first, *(each for each in older if each in named))
+
+
+def _check_secret(scheme: SignatureScheme, secret: str, *, name: str) -> None:
+    try:
+        SCHEMES[scheme].check_secret(secret)
+    except ValueError as error:
+        raise SettingsError(
+            f"the secret can't be used: {error}", where=name, next_step="Set it as its sender shows it."
+        ) from None
