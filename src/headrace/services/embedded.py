@@ -109,16 +109,19 @@ def launch_until_ready(
     return process.mark_ready(settings.home, state)
 
 
-def try_again(start: Callable[[], process.ServiceState], *, passing: Sequence[str]) -> process.ServiceState:
-    """Gives back what `start` gives back; an error that says one of these things passes, and is tried again."""
+def try_again(
+    start: Callable[[int], process.ServiceState], *, port: int, choose: Callable[[], int], passing: Sequence[str]
+) -> process.ServiceState:
+    """Gives back what `start` gives back for a port; an error that says one of `passing` passes, and a port is chosen again."""
     for _ in range(ATTEMPTS - 1):
         try:
-            return start()
+            return start(port)
         except ServiceError as error:
             if not any(reason in error.what for reason in passing):
                 raise
             time.sleep(_PAUSE)
-    return start()
+            port = choose()
+    return start(port)
 
 
 def choose_port(title: str, setting: str, settings: Settings, *, usual: int, last: int | None, report: Report) -> int:

@@ -70,14 +70,19 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     folder = settings.home / "kafka"
     folder.mkdir(parents=True, exist_ok=True)
     kafka_server.check_space(settings.home)
+
+    def choose() -> int:
+        last = kafka_server.last_port(folder)
+        return embedded.choose_port("Kafka", "kafka.port", settings, usual=settings.kafka_port, last=last, report=report)
+
+    port = choose()
     java = choose_java(os.environ, cache=settings.home / "java")
     server = kafka_server.Server(folder=folder, java=java.program, jars=resolve_jars(NAME, report=report))
     report("Kafka is starting")
     began = time.monotonic()
     kafka_server.format_storage(server)
 
-    def start() -> process.ServiceState:
-        port = _choose_port(settings, report=report)
+    def start(port: int) -> process.ServiceState:
         kafka_server.write_properties(server, port=port, controller_port=ports.find_free_port())
         command = server.command("kafka.Kafka", "server.properties")
         launch = process.Launch(name=NAME, command=command, folder=folder, environ=os.environ, port=port)
@@ -89,14 +94,9 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
             wait=lambda state: _wait_until_ready(state, cluster=cluster, home=settings.home),
         )
 
-    state = embedded.try_again(start, passing=[kafka_server.PORT_TAKEN])
+    state = embedded.try_again(start, port=port, choose=choose, passing=[kafka_server.PORT_TAKEN])
     report(f"Kafka is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
     return state
-
-
-def _choose_port(settings: Settings, *, report: Report) -> int:
-    last = kafka_server.last_port(settings.home / "kafka")
-    return embedded.choose_port("Kafka", "kafka.port", settings, usual=settings.kafka_port, last=last, report=report)
 
 
 def _wait_until_ready(state: process.ServiceState, *, cluster: str | None, home: Path) -> None:

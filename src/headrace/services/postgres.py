@@ -79,13 +79,20 @@ def without_password(dsn: str) -> str:
 
 def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
     server = postgres_server.prepare(settings.home)
+
+    def choose() -> int:
+        last = postgres_server.last_port(server.folder)
+        return embedded.choose_port(
+            "Postgres", "postgres.port", settings, usual=settings.postgres_port, last=last, report=report
+        )
+
+    port = choose()
     report("Postgres is starting")
     began = time.monotonic()
     postgres_server.initialise(server)
     password = postgres_server.choose_password(server.folder, settings.postgres_password)
 
-    def start() -> process.ServiceState:
-        port = _choose_port(settings, report=report)
+    def start(port: int) -> process.ServiceState:
         postgres_server.set_password(server, password)
         launch = process.Launch(
             name=NAME,
@@ -100,15 +107,12 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
             settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
         )
 
-    state = embedded.try_again(start, passing=[postgres_server.PORT_TAKEN, postgres_server.STILL_ENDING])
+    state = embedded.try_again(
+        start, port=port, choose=choose, passing=[postgres_server.PORT_TAKEN, postgres_server.STILL_ENDING]
+    )
     (server.folder / "port").write_text(f"{state.port}\n", encoding="ascii")
     report(f"Postgres is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
     return state
-
-
-def _choose_port(settings: Settings, *, report: Report) -> int:
-    last = postgres_server.last_port(settings.home / NAME)
-    return embedded.choose_port("Postgres", "postgres.port", settings, usual=settings.postgres_port, last=last, report=report)
 
 
 def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
