@@ -43,7 +43,7 @@ generate-stop: $(STAMP) ## stop the generators in the background, by their pids
 	@$(RUN)/headrace generate --stop
 
 test: check ## all that CI runs: check and every test
-	@$(RUN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(RUN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 check: $(STAMP) ## ruff, mypy strict, import-linter
 	@$(RUN)/ruff format --check --quiet .

@@ -12,6 +12,7 @@ import pytest
 from headrace.services.kafka import start_kafka, stop_kafka
 from headrace.settings import Settings, load_settings
 from tests.lake import Lake, check_exactly_once, send_lineage
+from tests.ports import with_own_ports
 from tests.topics import make_topic
 from tests.waiting import wait_until
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.services
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Settings]:
-    settings = load_settings(flags={}, environ={}, folder=tmp_path / "broker")
+    settings = with_own_ports(load_settings(flags={}, environ={}, folder=tmp_path / "broker"))
     yield settings
     stop_kafka(settings)
 

@@ -20,6 +20,7 @@ from headrace.services.postgres import running_postgres, stop_postgres
 from headrace.settings import load_settings
 from tests.application import Application
 from tests.lake import Lake, check_verified
+from tests.ports import with_own_ports
 from tests.topics import make_topic, produce, producer_of
 from tests.waiting import wait_until
 from tests.weather import published, readings, recompute
@@ -63,7 +64,7 @@ def wait_to_publish_again(application: Application) -> None:
 def test_application_postgres_and_broker_are_killed_in_the_middle_of_windows(
     make_lake: Callable[[str], Lake], tmp_path: Path
 ) -> None:
-    broker = load_settings(flags={}, environ={}, folder=tmp_path / "broker")
+    broker = with_own_ports(load_settings(flags={}, environ={}, folder=tmp_path / "broker"))
     service = start_kafka(broker, detached=True, report=lambda sentence: None)
     lake = make_lake(service.bootstrap_servers)
     try:

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.services import process
 from headrace.settings import Settings, load_settings
+from tests.ports import with_own_ports
 
 
 @pytest.fixture
@@ -16,7 +17,8 @@ def settings_for(tmp_path: Path) -> Iterator[Callable[..., Settings]]:
 
     def load(**flags: str) -> Settings:
         named = {name.replace("__", "."): value for name, value in flags.items()}
-        return load_settings(flags=named, environ={}, folder=tmp_path)
+        settings = load_settings(flags=named, environ={}, folder=tmp_path)
+        return settings if "kafka.port" in named or "postgres.port" in named else with_own_ports(settings)
 
     yield load
     for state in (tmp_path / ".headrace" / "services").glob("*.json"):

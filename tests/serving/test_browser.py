@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from headrace.services.postgres import running_postgres, start_postgres, stop_postgres
 from headrace.settings import Settings, load_settings
+from tests.ports import with_own_ports
 from tests.serving.browser import PHONE, Watched, find_browser, open_browser
 from tests.serving.server import Server
 from tests.serving.shop_lake import ShopLake
@@ -39,7 +40,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def postgres_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """The settings of a Postgres of these tests' own, which one of them kills."""
-    settings = load_settings(flags={}, environ={}, folder=tmp_path_factory.mktemp("postgres"))
+    settings = with_own_ports(load_settings(flags={}, environ={}, folder=tmp_path_factory.mktemp("postgres")))
     start_postgres(settings, detached=False, report=lambda sentence: None)
     yield settings
     stop_postgres(settings)

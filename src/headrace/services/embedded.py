@@ -163,22 +163,18 @@ def _find_or_start(server: Embedded, settings: Settings, *, detached: bool, repo
         if state is not None and process.find_process(state) is not None:
             if not state.ready:  # its starter was killed: nobody waits for it any more
                 process.stop(settings.home, server.name)
-            else:
-                _check_running(server, settings, state)
+            elif server.answers(settings, state):
                 if detached and state.owner is not None:
                     state = process.keep(settings.home, state)
                 report(f"{server.title} is already running on {ports.HOST}:{state.port}")
                 return state
+            elif process.find_process(state) is not None:  # else it was about to end when it was found
+                raise UnavailableError(
+                    f"{server.title} runs (pid {state.pid}) but does not answer on {ports.HOST}:{state.port}",
+                    where=state.log,
+                    next_step="Run: headrace down   then the command again.",
+                )
         return server.launch(settings, detached, report)
-
-
-def _check_running(server: Embedded, settings: Settings, state: process.ServiceState) -> None:
-    if not server.answers(settings, state):
-        raise UnavailableError(
-            f"{server.title} runs (pid {state.pid}) but does not answer on {ports.HOST}:{state.port}",
-            where=state.log,
-            next_step="Run: headrace down   then the command again.",
-        )
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from headrace.settings import load_settings
 from headrace.sources.signatures import SignedRequest, sign
 from tests.application import Application
 from tests.lake import Lake, check_verified
+from tests.ports import with_own_ports
 from tests.waiting import wait_until
 from tests.webhooks import SCHEMES, SECRETS, commerce
 
@@ -118,7 +119,7 @@ def start_api(lake: Lake, port: int) -> Application:
 def test_the_api_and_the_broker_are_killed_under_load(
     make_lake: Callable[[str], Lake], spark: SparkSession, tmp_path: Path
 ) -> None:
-    own = load_settings(flags={}, environ={}, folder=tmp_path / "broker")
+    own = with_own_ports(load_settings(flags={}, environ={}, folder=tmp_path / "broker"))
     broker = start_kafka(own, detached=True, report=lambda sentence: None)
     lake = make_lake(broker.bootstrap_servers)
     load = Load(find_free_port())
