@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from headrace.errors import ServiceError
 from headrace.runs.background import flags_of, start_background, stop_background
+from headrace.services.process import ServiceState, write_state
 from headrace.services.status import list_services, read_log
 from headrace.settings import Settings, load_settings
 from headrace.sources.generators import Rate
@@ -106,14 +108,13 @@ def test_only_what_is_named_is_stopped(settings: Settings, pipeline: Pipeline, t
     assert {name for name, pid in pids.items() if lives(pid)} == kept
 
 
-def test_a_process_that_was_given_the_pid_later_is_not_touched(settings: Settings, pipeline: Pipeline) -> None:
-    start(settings, pipeline, stream="fast")
-    path = settings.home / "services" / "generate-mine.fast.json"
-    pid = running(settings)["generate-mine.fast"]
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"started": 1.0}))
-    assert stop_background(settings, target="", report=lambda line: None) == 0
-    assert lives(pid)
-    psutil.Process(pid).terminate()
+def test_a_process_that_was_given_the_pid_later_is_not_touched(settings: Settings) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as other:
+        state = ServiceState("generate-mine.fast", other.pid, 1.0, 0, "fast.log", "2026-01-01", owner=None, ready=True)
+        write_state(settings.home, state)
+        assert stop_background(settings, target="", report=lambda line: None) == 0
+        assert other.poll() is None
+        other.kill()
 
 
 def test_one_that_can_not_begin_is_told_and_its_log_says_why(settings: Settings, pipeline: Pipeline) -> None:
