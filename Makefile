@@ -63,7 +63,7 @@ soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then v
 truth: $(STAMP) ## BUILDS (1000) small builds of tables of every kind against one big one and a full refresh
 	@$(RUN)/python -m tests.layers.truth $(or $(BUILDS),1000)
 
-fresh: ## what a newcomer does, in a fresh clone with empty caches, and again without a network (Linux, 20 minutes)
+fresh: ## what a newcomer does, in a fresh clone with empty caches, and again without a network (Linux, 40 minutes)
 	@scripts/fresh
 
 lock: ## pin all packages again, with hashes (needs uv)
