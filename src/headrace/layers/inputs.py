@@ -14,7 +14,7 @@ from headrace.spec.layers import BUILD_ID
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.types import Column
 from headrace.tables.build_ledger import InputState, read_build
-from headrace.tables.catalog import load_table
+from headrace.tables.catalog import count_rows, load_table
 from headrace.tables.ledger import read_ledger
 from headrace.tables.spark_files import read_snapshot
 
@@ -40,7 +40,7 @@ def state_of(table: Table | None, *, raw: bool) -> InputState:
         return InputState()
     current = table.current_snapshot()
     snapshot_id = current.snapshot_id if current else None
-    rows = int(current.summary.additional_properties.get("total-records", 0)) if current and current.summary else 0
+    rows = count_rows(table)
     if raw:
         ledger = read_ledger(table)
         return InputState(snapshot_id, ledger.checkpoint_id, ledger.rollbacks, rows)

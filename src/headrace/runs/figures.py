@@ -22,7 +22,7 @@ from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger
-from headrace.tables.catalog import load_table
+from headrace.tables.catalog import count_rows, load_table
 from headrace.tables.watched import watch_catalog
 
 Bounds = Mapping[tuple[str, int], tuple[int, int]]
@@ -87,7 +87,7 @@ def list_layer_tables(catalog: Catalog, pipeline: Pipeline, *, now: datetime) ->
             TableStatus(
                 table=str(table.table),
                 kind=table.kind,
-                rows=_count_rows(known[table.table]),
+                rows=count_rows(known[table.table]),
                 rate=_rate(known[table.table], _rows_built, now),
                 build_id=entry.build_id,
                 last_build=built_at,
@@ -114,7 +114,7 @@ def _stream_status(
         label=f"{pipeline.name}.{stream.name}",
         topic=stream.topic,
         table=str(stream.table),
-        rows=_count_rows(table),
+        rows=count_rows(table),
         rate=_rate(table, _rows_landed, now),
         checkpoint_id=entry.checkpoint_id,
         quarantined=entry.quarantined,
@@ -142,10 +142,6 @@ def _watermark(table: LayerTable, entry: BuildLedger) -> datetime | None:
 
 def _age(moment: datetime | None, now: datetime) -> float | None:
     return max(0.0, (now - moment).total_seconds()) if moment else None
-
-
-def _count_rows(table: Table | None) -> int:
-    return int(_summary(table.current_snapshot() if table else None).get("total-records", 0))
 
 
 def _summary(snapshot: Snapshot | None) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ from headrace.spec.layers import BUILD_ID
 from headrace.spec.pipeline import PostgresTable
 from headrace.spec.serving import PROGRESS
 from headrace.tables.build_ledger import BuildLedger, read_build
-from headrace.tables.catalog import load_table
+from headrace.tables.catalog import count_rows, load_table
 
 _INCOMING = sql.Identifier("headrace_incoming")
 _PROGRESS_DDL = sql.SQL(
@@ -89,7 +89,7 @@ def _publish(cursor: psycopg.Cursor, source: Table | None, table: PostgresTable)
     _copy(cursor, table, columns, rows)
     inserted, updated = _upsert(cursor, table, columns)
     gone = 0
-    expected = _count(source)
+    expected = count_rows(source)
     if not follows or progress.rows + inserted != expected:
         if follows:
             _copy(cursor, table, columns, _rows(source, columns))
@@ -207,11 +207,6 @@ def _delete_others(cursor: psycopg.Cursor, table: PostgresTable) -> int:
 
 def _names(columns: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, columns))
-
-
-def _count(source: Table) -> int:
-    snapshot = source.current_snapshot()
-    return int(snapshot.summary.additional_properties.get("total-records", 0)) if snapshot and snapshot.summary else 0
 
 
 def _first_line(error: psycopg.Error) -> str:

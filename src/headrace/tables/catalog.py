@@ -97,3 +97,9 @@ def load_table(catalog: Catalog, name: TableName) -> Table | None:
         return catalog.load_table(str(name))
     except NoSuchTableError:
         return None
+
+
+def count_rows(table: Table | None) -> int:
+    """Gives back how many rows the current snapshot says the table has; 0 where there is no table or no snapshot."""
+    snapshot = table.current_snapshot() if table else None
+    return int(snapshot.summary.additional_properties.get("total-records", 0)) if snapshot and snapshot.summary else 0
