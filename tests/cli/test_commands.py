@@ -81,6 +81,15 @@ def test_lineage(tmp_path: Path) -> None:
     assert "Tables are: raw.charges, " in said
 
 
+def test_what_is_piped_of_lineage_is_whole(tmp_path: Path) -> None:
+    column = "payments_db.payment_transactions.signed_amount"
+    made = json.loads(headrace(tmp_path, "lineage", "payments", column, "--json")[1])["expressions"]
+    code, said = headrace(tmp_path, "lineage", "payments", column)
+    assert code == 0
+    assert len("; ".join(made)) > 240
+    assert said.splitlines()[0] == f"{column}  {'; '.join(made)}"
+
+
 def test_lineage_loads_no_engine(tmp_path: Path) -> None:
     write_shop(tmp_path)
     code = (
