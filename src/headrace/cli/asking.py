@@ -19,9 +19,9 @@ def query(
     """Ask the lake with SQL (DuckDB)."""
     from headrace.serving.query import run_query
     from headrace.show import show_rows
-    from headrace.tables.catalog import open_catalog
+    from headrace.tables.catalog import find_catalog
 
-    show_rows(out, run_query(open_catalog(settings_here()), sql), as_json=as_json, as_csv=as_csv)
+    show_rows(out, run_query(find_catalog(settings_here()), sql), as_json=as_json, as_csv=as_csv)
 
 
 def serve(

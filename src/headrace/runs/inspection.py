@@ -11,7 +11,7 @@ from headrace.landing.verify import Verified, verify_stream
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline, Stream
-from headrace.tables.catalog import load_table, open_catalog
+from headrace.tables.catalog import find_catalog, load_table
 from headrace.tables.quarantine import QUARANTINE
 
 
@@ -44,7 +44,7 @@ def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str) ->
 
 
 def _landed_streams(settings: Settings, pipeline: Pipeline) -> list[tuple[Stream, Table, Table]]:
-    catalog = open_catalog(settings)
+    catalog = find_catalog(settings)
     quarantine = load_table(catalog, QUARANTINE)
     tables = [(stream, load_table(catalog, stream.table)) for stream in pipeline.streams]
     found = [(stream, table, quarantine) for stream, table in tables if table is not None and quarantine is not None]
