@@ -149,6 +149,15 @@ def test_an_unknown_pipeline_names_what_there_is(pipeline: Path, tmp_path: Path)
     )
 
 
+def test_a_folder_that_lost_its_file_is_not_an_unknown_pipeline(pipeline: Path, tmp_path: Path) -> None:
+    (pipeline / "pipeline.yml").unlink()
+    (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
+    assert str(error) == (
+        "pipelines/mine: the folder is there, and no pipeline.yml in it\n"
+        "Put pipeline.yml back, or remove the folder and start again: headrace new mine"
+    )
+
+
 def test_loading_raises_the_first_mistake_and_counts_the_others(pipeline: Path, tmp_path: Path) -> None:
     text = (pipeline / "pipeline.yml").read_text().replace("trigger: 10s", "trigger: x").replace("json", "xml")
     (pipeline / "pipeline.yml").write_text(text)

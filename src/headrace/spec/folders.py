@@ -47,6 +47,13 @@ def find_pipeline(name_or_path: str, *, folder: Path) -> Path:
     for each in pipelines:
         if each.name == name_or_path:
             return each.path
+    own = absolute(folder) / OWN / name_or_path
+    if name_or_path and own.is_dir():
+        raise SpecError(
+            f"the folder is there, and no {FILE} in it",
+            where=show_path(own, folder=absolute(folder)),
+            next_step=f"Put {FILE} back, or remove the folder and start again: headrace new {name_or_path}",
+        )
     hint = suggest(name_or_path, [each.name for each in pipelines], plural="Pipelines")
     raise SpecError(
         f'there is no pipeline "{name_or_path}"', next_step=f"{hint} Or start your own: headrace new {name_or_path}"
