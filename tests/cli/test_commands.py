@@ -13,6 +13,8 @@ from headrace.settings import KNOWN
 from headrace.spec import list_pipelines
 from headrace.spec.folders import BUILT_IN
 from tests.application import start_headrace
+from tests.cli.conftest import Here
+from tests.serving.shop_lake import ShopLake
 from tests.shop import write_shop
 
 
@@ -130,22 +132,64 @@ def test_new(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("SELECT * FROM lineage.events", 'there is no table "lineage.events"'),
-        ("SELECT * FROM", "query:1"),
-        ("DROP TABLE lineage.events", "only one SELECT"),
-        ("SELECT 1; SELECT 2", "only one SELECT"),
-        ("COPY (SELECT 1) TO '/tmp/headrace-must-not-exist'", "only one SELECT"),
+        (
+            "SELECT * FROM lineage.events",
+            'query: there is no table "lineage.events"\n'
+            "The lake has no tables yet: a pipeline makes them when it lands, as headrace demo lineage does.",
+        ),
+        ("SELECT * FROM", "query:1:14: the query ends too early\nWrite the rest of it."),
+        ("SELECT 1 +", "query:1:11: the query ends too early\nWrite the rest of it."),
+        ("SELEC * FORM x", 'query:1:1: syntax error at or near "SELEC"\nBegin with SELECT, '),
+        ("SELECT\n  'a", "query:2:3: unterminated quoted string"),
+        ("", "query: there is no query\nWrite one SELECT, such as: SELECT "),
+        ("/* nothing */", "query: there is no query\n"),
+        ("DROP TABLE lineage.events", "only a SELECT can be asked, and this is DROP: nothing is changed by a query\nWrite one"),
+        ("EXPLAIN SELECT 1", "only a SELECT can be asked, and this is EXPLAIN"),
+        (
+            "SHOW TABLES",
+            "only a SELECT can be asked, and this is SHOW: nothing is changed by a query\nThe lake has no tables yet",
+        ),
+        ("SELECT 1; SELECT 2", "query: one SELECT can be asked at a time, and these are 2\nAsk them one after the other."),
+        ("COPY (SELECT 1) TO '/tmp/headrace-must-not-exist'", "only a SELECT can be asked, and this is COPY"),
         ("SELECT * FROM '/etc/passwd'", "there is no table"),
-        ("SELECT * FROM read_text('/etc/passwd')", "Permission Error"),
-        ("SELECT nothing", "nothing"),
+        ("SELECT * FROM read_text('/etc/passwd')", "query:1:15: a query reads tables of the lake, and nothing else"),
+        ("SELECT nope", 'query:1:8: referenced column "nope" was not found because the FROM clause is missing\nWrite FROM '),
+        ("SELECT fooo(1)", 'fooo does not exist\nDid you mean "'),
+        ("SELECT one FROM (SELECT 1 AS on_e)", 'column "one" not found in FROM clause\nDid you mean "on_e"?'),
+        ("SELECT sum('a'::VARCHAR)", "'sum(VARCHAR)'\nYou might need to add explicit type casts."),
     ],
 )
-def test_a_query_that_can_not_be_answered(tmp_path: Path, sql: str, says: str) -> None:
-    code, said = headrace(tmp_path, "query", sql)
+def test_a_query_that_can_not_be_answered(here: Here, sql: str, says: str) -> None:
+    code, said = here("query", sql)
     assert code == 1
     assert says in said
-    assert "Traceback" not in said
-    assert "root:" not in said
+    assert len(said.splitlines()) == 2, "what and where, then what to do"
+    for leaked in ("Traceback", "root:", "sqlglot", " Error: ", "LINE "):
+        assert leaked not in said
+
+
+def test_a_table_that_is_called_otherwise(here: Here, tmp_path: Path) -> None:
+    shop = ShopLake(tmp_path)
+    shop.watch.close()
+    shop.land(["a"])
+    for asked in ("charges", "raw.chrges"):
+        assert here("query", f"SELECT * FROM {asked}") == (
+            1,
+            f'query: there is no table "{asked}"\nDid you mean "raw.charges"?\n',
+        )
+    _, said = here("query", "SELECT coutry FROM raw.charges")
+    assert 'query:1:8: referenced column "coutry" not found in FROM clause\nClose to it are: country, ' in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["query", "SELECT 1", "--json", "--csv"], "--json and --csv can't both be"),
+        (["lineage", "lineage", "--json", "--mermaid"], "--json and --mermaid can't both be"),
+    ],
+)
+def test_one_form_at_a_time(here: Here, arguments: list[str], says: str) -> None:
+    assert here(*arguments) == (2, f"{says}\nLeave one of them out.\n")
 
 
 def test_a_query_without_tables(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_query(shop: ShopLake, client: TestClient) -> None:
     ("sql", "says"),
     [
         ("", "there is no query"),
-        ("DELETE FROM raw.charges", "only one SELECT"),
+        ("DELETE FROM raw.charges", "only a SELECT can be asked, and this is DELETE"),
         ("SELECT * FROM nowhere", 'there is no table "nowhere"'),
         ("SELECT * FROM read_text('/etc/passwd')", "Permission Error"),
         ("SELECT * FROM", "query:1"),

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, say, settings_here
+from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, refuse_both, say, settings_here
 
 
 def query(
@@ -17,6 +17,7 @@ def query(
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
 ) -> None:
     """Ask the lake with SQL (DuckDB)."""
+    refuse_both(json=as_json, csv=as_csv)
     from headrace.serving.query import run_query
     from headrace.show import show_rows
     from headrace.tables.catalog import find_catalog
@@ -54,6 +55,7 @@ def lineage(
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="print a Mermaid flowchart")] = False,
 ) -> None:
     """Show what a table or column comes from and what depends on it, from topic to mart, without starting anything."""
+    refuse_both(json=as_json, mermaid=as_mermaid)
     from headrace.show_lineage import show_lineage
     from headrace.spec.lineage import trace_lineage
 
