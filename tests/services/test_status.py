@@ -60,7 +60,9 @@ def test_end_of_a_log(settings: Settings, lines: int) -> None:
 
 
 def test_log_that_is_not_there(settings: Settings) -> None:
-    with pytest.raises(ServiceError, match="never started here"):
+    with pytest.raises(ServiceError, match=r"never started here\nIt is written by headrace up\."):
         read_log(settings, "kafka", 10)
+    with pytest.raises(ServiceError, match="It is written by a command that lands or builds, such as headrace run lineage"):
+        read_log(settings, "spark", 10)
     with pytest.raises(ServiceError, match="Logs are: kafka, postgres, spark"):
         read_log(settings, "catalog", 10)

@@ -21,7 +21,8 @@ GENERATOR = "generate-"
 """How the names of generators in the background begin; their pipeline and stream follow."""
 RECEIVER = "receive-"
 """How the names of servers that take events over HTTP begin; their pipeline follows."""
-LOGS = (*NAMES, "spark")
+SPARK = "spark"
+LOGS = (*NAMES, SPARK)
 _BLOCK = 64 * 1024
 
 
@@ -59,7 +60,10 @@ def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
         raise ServiceError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
     path = process.log_path(settings.home, name)
     if not path.exists():
-        raise ServiceError(f"{name} has no log: it was never started here", where=str(path), next_step="Run: headrace up")
+        start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else "headrace up"
+        raise ServiceError(
+            f"{name} has no log: it was never started here", where=str(path), next_step=f"It is written by {start}."
+        )
     return tuple(_read_end(path, lines=lines))
 
 
