@@ -14,6 +14,7 @@ from headrace.spec import list_pipelines
 from headrace.spec.folders import BUILT_IN
 from tests.application import start_headrace
 from tests.cli.conftest import Here
+from tests.folders import write_files
 from tests.serving.shop_lake import ShopLake
 from tests.shop import write_shop
 
@@ -275,6 +276,20 @@ def test_status_down_and_logs_where_nothing_runs(tmp_path: Path) -> None:
     assert code == 1
     assert "kafka has no log" in said
     assert headrace(tmp_path, "logs", "hbase")[0] == 1
+
+
+def test_status_shows_the_others_where_one_pipeline_is_broken(here: Here, tmp_path: Path) -> None:
+    write_files(tmp_path / "pipelines" / "broken", {"pipeline.yml": "name: broken\n"})
+    code, said = here("status")
+    assert code == 0
+    assert "lineage.events" in said
+    assert "broken can't be loaded\npipelines/broken/pipeline.yml:1: the document has no " in said
+    found = json.loads(here("status", "--json")[1])
+    assert "lineage.events" in {each["label"] for each in found["streams"]}
+    assert [(each["name"], each["where"]) for each in found["broken"]] == [("broken", "pipelines/broken/pipeline.yml:1")]
+    code, said = here("status", "broken")
+    assert code == 2
+    assert said.startswith("pipelines/broken/pipeline.yml:1: ")
 
 
 def test_the_log_of_spark(tmp_path: Path) -> None:

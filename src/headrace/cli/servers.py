@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, load, out, say, settings_here
-from headrace.spec import list_pipelines
+from headrace.cli.shared import AsJson, out, say, settings_here
 
 
 def up() -> None:
@@ -44,12 +42,13 @@ def status(
 ) -> None:
     """Show the services, and how far each stream and each table is."""
     from headrace.runs.figures import read_now
+    from headrace.runs.watching import load_pipelines
     from headrace.services.status import list_services
     from headrace.show_status import show_status
 
     settings = settings_here()
-    names = [pipeline] if pipeline else [found.name for found in list_pipelines(Path.cwd())]
-    show_status(out, list_services(settings), read_now(settings, [load(name) for name in names]), as_json=as_json)
+    found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
+    show_status(out, list_services(settings), read_now(settings, found), broken=broken, as_json=as_json)
 
 
 def logs(
