@@ -45,7 +45,11 @@ def show_rows(console: Console, rows: pa.Table, *, as_json: bool = False, as_csv
         console.print(f"{rows.num_rows:,} row{'' if rows.num_rows == 1 else 's'}", highlight=False)
 
 
-def show_plan(console: Console, plans: Sequence[TablePlan], *, as_json: bool) -> None:
+def nothing_to_build(pipeline: Pipeline) -> str:
+    return f"{pipeline.name} has no layer tables: there is nothing to build"
+
+
+def show_plan(console: Console, plans: Sequence[TablePlan], *, pipeline: Pipeline, as_json: bool) -> None:
     if as_json:
         print_json(
             [
@@ -64,6 +68,9 @@ def show_plan(console: Console, plans: Sequence[TablePlan], *, as_json: bool) ->
             ]
         )
         return
+    if not plans:
+        console.print(nothing_to_build(pipeline), highlight=False)
+        return
     table = Table("table", "kind", "what a build does", "reads", "why")
     does = {"nothing": "nothing", "increment": "what changed", "refresh": "all rows anew"}
     for plan in plans:
@@ -81,9 +88,13 @@ def _reading(plan: TablePlan, name: TableName) -> str:
     return f"{name} after {since}" if since != until else f"{name}, nothing new"
 
 
-def show_quality(console: Console, found: Sequence[ExpectationReport], *, as_json: bool) -> None:
+def show_quality(console: Console, found: Sequence[ExpectationReport], *, pipeline: Pipeline, as_json: bool) -> None:
     if as_json:
         print_json([dataclasses.asdict(each) for each in found])
+        return
+    if not found:
+        why = "its tables have no expect: on top" if pipeline.tables else "it has no layer tables, which have them"
+        console.print(f"{pipeline.name} has no expectations: {why}", highlight=False)
         return
     _show_expectations(console, found)
     for each in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -202,13 +203,32 @@ def test_a_query_without_tables(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.services
 @pytest.mark.parametrize("command", ["commits", "verify"])
-def test_before_anything_was_landed(tmp_path: Path, command: str, broker: str) -> None:
-    code, said = headrace(tmp_path, command, "lineage", KAFKA_BOOTSTRAP_SERVERS=broker)
-    assert code == 1
-    assert "nothing has been landed yet" in said
-    assert "headrace land lineage --once" in said
+def test_before_anything_was_landed(here: Here, tmp_path: Path, command: str) -> None:
+    assert here(command, "lineage") == (
+        1,
+        "pipeline lineage: nothing has been landed yet\n"
+        "See all of it: headrace demo lineage   or: "
+        "headrace generate lineage --count 1000, then headrace land lineage --once\n",
+    )
+    assert not (tmp_path / ".headrace").exists(), "no broker is started to say so"
+    write_shop(tmp_path)
+    assert here(command, "shop")[1].splitlines()[1] == "Send events to shop_charges, then: headrace land shop --once"
+
+
+def test_a_pipeline_without_layer_tables(here: Here) -> None:
+    assert here("plan", "lineage") == (0, "lineage has no layer tables: there is nothing to build\n")
+    assert here("build", "lineage") == (0, "lineage has no layer tables: there is nothing to build\n")
+    assert here("quality", "lineage") == (0, "lineage has no expectations: it has no layer tables, which have them\n")
+    for command in ("plan", "quality"):
+        assert here(command, "lineage", "--json") == (0, "[]\n")
+
+
+def test_layer_tables_without_expectations(here: Here, tmp_path: Path) -> None:
+    assert headrace(tmp_path, "new", "mine", "--from", "weather")[0] == 0
+    path = tmp_path / "pipelines/mine/windows/weather_by_minute.sql"
+    path.write_text(re.sub(r"^expect:\n(  .*\n)+", "", path.read_text(), flags=re.MULTILINE))
+    assert here("quality", "mine") == (0, "mine has no expectations: its tables have no expect: on top\n")
 
 
 def test_doctor(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
     from headrace.runs.quality import report_quality
     from headrace.show import show_quality
 
-    show_quality(out, report_quality(settings_here(), load(pipeline)), as_json=as_json)
+    loaded = load(pipeline)
+    show_quality(out, report_quality(settings_here(), loaded), pipeline=loaded, as_json=as_json)
 
 
 def lineage(
@@ -93,11 +94,13 @@ def commits(
 
 def verify(pipeline: PipelineName, as_json: AsJson = False) -> None:
     """Hold the lake against the topic, offset by offset; exit 1 if anything is missing or doubled."""
+    from headrace.runs.inspection import need_landed
     from headrace.runs.inspection import verify as verify_pipeline
     from headrace.services.kafka import kafka
     from headrace.show import show_verified
 
     settings, loaded = settings_here(), load(pipeline)
+    need_landed(settings, loaded)
     with kafka(settings, report=quiet if as_json else say) as servers:
         found = verify_pipeline(settings, loaded, bootstrap_servers=servers)
     show_verified(out, found, as_json=as_json)

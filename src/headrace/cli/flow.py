@@ -124,11 +124,12 @@ def build(
     from headrace.runs.building import build as build_tables
     from headrace.runs.building import building_session, choose_tables
     from headrace.runs.publishing import publishing
+    from headrace.show import nothing_to_build
 
     settings, loaded = settings_here(), load(pipeline)
     choose_tables(loaded, table)
     if not loaded.tables:
-        say(f"{pipeline} has no layer tables: there is nothing to build")
+        say(nothing_to_build(loaded))
         return
     board = lines(out)
     with publishing(settings, loaded, report=say, published=board.published) as publisher:
@@ -152,7 +153,9 @@ def plan(
     from headrace.runs.building import plan as plan_tables
     from headrace.show import show_plan
 
-    show_plan(out, plan_tables(settings_here(), load(pipeline), table=table, full_refresh=full_refresh), as_json=as_json)
+    loaded = load(pipeline)
+    plans = plan_tables(settings_here(), loaded, table=table, full_refresh=full_refresh)
+    show_plan(out, plans, pipeline=loaded, as_json=as_json)
 
 
 def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_builds: bool = False) -> None:

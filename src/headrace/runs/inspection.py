@@ -26,6 +26,11 @@ def commits_of(settings: Settings, pipeline: Pipeline, *, checkpoint_id: int | N
     )
 
 
+def need_landed(settings: Settings, pipeline: Pipeline) -> None:
+    """Refuses a pipeline of which nothing has been landed, before anything is started for it."""
+    _landed_streams(settings, pipeline)
+
+
 def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str) -> tuple[Verified, ...]:
     """Gives back each stream's lake held against its topic."""
     admin = admin_client(bootstrap_servers)
@@ -49,9 +54,16 @@ def _landed_streams(settings: Settings, pipeline: Pipeline) -> list[tuple[Stream
     tables = [(stream, load_table(catalog, stream.table)) for stream in pipeline.streams]
     found = [(stream, table, quarantine) for stream, table in tables if table is not None and quarantine is not None]
     if not found:
-        raise LandingError(
-            "nothing has been landed yet",
-            where=f"pipeline {pipeline.name}",
-            next_step=f"Run: headrace land {pipeline.name} --once",
-        )
+        raise LandingError("nothing has been landed yet", where=f"pipeline {pipeline.name}", next_step=_first_steps(pipeline))
     return found
+
+
+def _first_steps(pipeline: Pipeline) -> str:
+    """Gives back how something comes to be landed."""
+    name = pipeline.name
+    if any(stream.generator for stream in pipeline.streams):
+        return (
+            f"See all of it: headrace demo {name}   or: headrace generate {name} --count 1000, then headrace land {name} --once"
+        )
+    topics = ", ".join(stream.topic for stream in pipeline.streams)
+    return f"Send events to {topics}, then: headrace land {name} --once"
