@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.serving.values import print_json, short_seconds
+from headrace.words import count_of
 
 if TYPE_CHECKING:
     from headrace.errors import HeadraceError
@@ -128,7 +129,7 @@ def _show_published(console: Console, published: Sequence[PublishedStatus]) -> N
 def _show_oddities(console: Console, stream: StreamStatus) -> None:
     for name, count in sorted(stream.extras.items()):
         console.print(
-            f'{stream.label}: "{name}" came {count:,} times and is not in the schema; it is kept in _extra',
+            f'{stream.label}: "{name}" came {count_of(count, "time")} and is not in the schema; it is kept in _extra',
             highlight=False,
             markup=False,
         )

@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from headrace.cli.shared import AsJson, PipelineName, TableOption, TakeOver, load, out, say, settings_here
+from headrace.words import count_that_are
 
 
 def demo(
@@ -86,7 +87,7 @@ def generate(
         return
     with stop_on_signals() as stop:
         sent = generate_all(settings, loaded, stream=stream, rate=asked, stop=stop, report=say, console=out)
-    say(f"{sent:,} events are acknowledged by Kafka")
+    say(f"{count_that_are(sent, 'event')} acknowledged by Kafka")
 
 
 def receive(

@@ -17,6 +17,7 @@ from headrace.services.ports import HOST
 from headrace.services.postgres import running_postgres, without_password
 from headrace.settings import KNOWN, Settings
 from headrace.tables.catalog import catalog_exists, open_catalog
+from headrace.words import count_of
 
 _FREE_BYTES = 2 * 1024**3
 
@@ -110,7 +111,7 @@ def _look_at_catalog(settings: Settings) -> Finding:
         namespaces = open_catalog(settings).list_namespaces()
     except Exception as error:
         return Finding("catalog", "broken", f"does not answer: {error}. Check catalog.uri.")
-    return Finding("catalog", "ok", f"answers; {len(namespaces)} namespace{'' if len(namespaces) == 1 else 's'}")
+    return Finding("catalog", "ok", f"answers; {count_of(len(namespaces), 'namespace')}")
 
 
 def _own_postgres(settings: Settings) -> str | None:
