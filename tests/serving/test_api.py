@@ -241,3 +241,67 @@ def test_a_pipeline_that_can_not_be_loaded_is_shown_with_what_is_wrong(shop: Sho
     room = Room((), shop.watch.figures, shop.watch.catalog, broken=broken)
     client = TestClient(make_app(room, Lock(None, local=True)), base_url="http://127.0.0.1")
     assert client.get("/api/flow").json()["broken"][0]["where"] == "pipelines/other/pipeline.yml:4"
+
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def test_a_page_that_there_is_not(client: TestClient) -> None:
+    answer = client.get("/<b>nope</b>", headers=BROWSER)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "There is nothing at /&lt;b&gt;nope&lt;/b&gt;" in answer.text
+    assert '<a href="/room">' in answer.text
+    assert "/static/base.css" in answer.text, "it looks like the others"
+    for path, headers in (("/nope", {}), ("/nope", {"Accept": "application/json"}), ("/api/nope", BROWSER)):
+        plain = client.get(path, headers=headers)
+        assert (plain.status_code, plain.json()) == (
+            404,
+            {
+                "what": f"there is nothing at {path}",
+                "where": path,
+                "next_step": "Check the address; /openapi.json describes what can be asked.",
+            },
+        )
+
+
+def test_a_method_that_a_path_does_not_take(client: TestClient) -> None:
+    answer = client.get("/api/query")
+    assert answer.status_code == 405
+    assert answer.json() == {"what": "/api/query does not take GET", "where": "/api/query", "next_step": "Use POST."}
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"SELECT 1", "the body is not JSON: Expecting value, at character 1"),
+        (b'{"sql": }', "the body is not JSON: Expecting value, at character 9"),
+        (b"[1]", "the body is not a JSON object"),
+        (b"", "there is no body, and JSON is needed"),
+        (b"{}", "sql: Field required"),
+        (b'{"sql": "SELECT 1", "SQL": ""}', "SQL: Extra inputs are not permitted"),
+    ],
+)
+def test_a_body_that_can_not_be(client: TestClient, body: bytes, what: str) -> None:
+    answer = client.post("/api/query", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["what"] == what
+    assert answer.json()["next_step"] == "Fix the request; /openapi.json describes what can be asked."
+
+
+def test_the_page_is_given_no_advice_for_a_terminal(client: TestClient) -> None:
+    found = client.post("/api/query", json={"sql": "DROP TABLE raw.charges"}).json()
+    assert found["next_step"] == "Write one SELECT, such as: SELECT count(*) FROM lineage.events"
+    assert "headrace query" not in str(found)
+
+
+def test_a_browser_is_told_on_a_page_that_something_is_away(shop: ShopLake) -> None:
+    def away() -> tuple[PipelineStatus, ...]:
+        raise UnavailableError("the catalog does not answer", next_step="Check it: headrace doctor")
+
+    room = Room((shop.pipeline,), away, shop.watch.catalog)
+    with TestClient(make_app(room, Lock(None, local=True)), base_url="http://127.0.0.1") as client:
+        answer = client.get("/", headers=BROWSER)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert "The catalog does not answer" in answer.text
+    assert "Check it: headrace doctor" in answer.text
