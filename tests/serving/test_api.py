@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
@@ -15,12 +16,14 @@ from pyiceberg.table import Table
 
 from headrace.errors import QueryError, SpecError, UnavailableError
 from headrace.runs.figures import list_streams, read_now
+from headrace.runs.serving import load_own_pages
 from headrace.serving.app import make_app
 from headrace.serving.asking import Desk
 from headrace.serving.figures import PipelineStatus
 from headrace.serving.guard import Lock
 from headrace.serving.pages import OwnPages, load_pages
 from headrace.serving.room import Room
+from headrace.spec import copy_pipeline, load_pipeline
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import weather_pages
 from tests.topics import make_topic, produce
@@ -305,3 +308,17 @@ def test_a_browser_is_told_on_a_page_that_something_is_away(shop: ShopLake) -> N
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     assert "The catalog does not answer" in answer.text
     assert "Check it: headrace doctor" in answer.text
+
+
+def test_a_copy_of_weather_has_its_page_beside_the_original(shop: ShopLake, tmp_path: Path) -> None:
+    copy_pipeline("weather", target_name="mine", folder=tmp_path)
+    pipelines = [load_pipeline(name, environ={}, folder=tmp_path) for name in ("weather", "mine")]
+    app = make_app(shop.room, Lock(None, local=True), own_pages=load_own_pages(pipelines))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        for name in ("weather", "mine"):
+            page = client.get(f"/{name}", headers=BROWSER)
+            assert page.status_code == 200
+            for file in re.findall(rf'(?:href|src)="(/pages/{name}/[^"]+)"', page.text):
+                assert client.get(file).status_code == 200
+            assert f"/pages/{name}/weather.js" in page.text
+            assert client.get(f"/api/{name}").json()["what"] == "Postgres does not run"
