@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import SpecError
-from headrace.spec.folders import list_pipelines
+from headrace.spec.files import Files
+from headrace.spec.folders import absolute, list_pipelines
+from headrace.spec.imports import check_imports
 from headrace.spec.loader import read_pipeline
 from headrace.spec.owners import Owners, find_owners, find_taken
 from headrace.spec.pipeline import Pipeline
 from headrace.spec.problems import Problems
+from headrace.spec.samples import check_samples
 
 
 @dataclass(frozen=True)
@@ -43,5 +46,8 @@ def _check(name_or_path: str, owners: Owners, *, environ: Mapping[str, str], fol
     pipeline = read_pipeline(name_or_path, environ=environ, folder=folder, problems=problems)
     if pipeline is None:
         return Check(name_or_path, None, problems.in_reading_order())
-    taken = find_taken(pipeline, owners, environ=environ, folder=folder)
-    return Check(pipeline.name, None if taken else pipeline, taken)
+    files = Files(pipeline.folder, absolute(folder))
+    check_imports(pipeline, files=files, argument=name_or_path, problems=problems)
+    check_samples(pipeline, files=files, argument=name_or_path, problems=problems)
+    errors = (*find_taken(pipeline, owners, environ=environ, folder=folder), *problems.in_reading_order())
+    return Check(pipeline.name, None if errors else pipeline, errors)
