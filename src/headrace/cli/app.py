@@ -20,12 +20,16 @@ from headrace.errors import HeadraceError
 app = typer.Typer(
     name="headrace",
     help="A streaming lakehouse: Kafka topics land exactly once in Apache Iceberg, and become tables of tables.",
+    epilog="Exit codes: 0 done · 1 it failed, or something is not as it should be · 2 a wrong pipeline, setting or argument · "
+    "3 another application holds the pipeline · 130 Ctrl-C",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-export = typer.Typer(help="Write a pipeline for other tools.", no_args_is_help=True, rich_markup_mode=None)
+export = typer.Typer(
+    help="Write a pipeline for another tool, such as dbt: export dbt.", no_args_is_help=True, rich_markup_mode=None
+)
 export.command("dbt")(export_dbt)
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, new, check, up, down, status, logs, generate, receive, land, run, build, plan),

@@ -39,7 +39,7 @@ def serve(
 
 
 def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
-    """List the expectations: rows checked, rows failing, trend, a sample."""
+    """List expectations: rows checked and failing, trend, a sample."""
     from headrace.runs.quality import report_quality
     from headrace.show import show_quality
 
@@ -55,7 +55,10 @@ def lineage(
     as_json: AsJson = False,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="print a Mermaid flowchart")] = False,
 ) -> None:
-    """Show what a table or column comes from and what depends on it, from topic to mart, without starting anything."""
+    """Show what a table or column comes from and what it goes into.
+
+    From topic to mart, without starting anything.
+    """
     refuse_both(json=as_json, mermaid=as_mermaid)
     from headrace.show_lineage import show_lineage
     from headrace.spec.lineage import trace_lineage
@@ -85,7 +88,7 @@ def commits(
     checkpoint: Annotated[Optional[int], typer.Option(min=1, help="only this checkpoint")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the data files that the commit log names: committed or orphan, rows, offsets."""
+    """List the commit log's data files: committed or orphan, offsets."""
     from headrace.runs.inspection import commits_of
     from headrace.show import show_commits
 
@@ -93,7 +96,10 @@ def commits(
 
 
 def verify(pipeline: PipelineName, as_json: AsJson = False) -> None:
-    """Hold the lake against the topic, offset by offset; exit 1 if anything is missing or doubled."""
+    """Hold the lake against the topic, offset by offset.
+
+    The exit code is 1 if anything is missing or doubled.
+    """
     from headrace.runs.inspection import need_landed
     from headrace.runs.inspection import verify as verify_pipeline
     from headrace.services.kafka import kafka

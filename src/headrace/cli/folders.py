@@ -22,7 +22,7 @@ def new(
 
 
 def check(pipeline: Annotated[Optional[str], typer.Argument(metavar="[PIPELINE]", help="all, if left out")] = None) -> None:
-    """Find what is wrong with a pipeline folder, without starting anything."""
+    """Find what is wrong with pipelines, without starting anything."""
     folder = Path.cwd()
     if pipeline:
         checks = [check_pipeline(pipeline, environ=os.environ, folder=folder)]

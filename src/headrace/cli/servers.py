@@ -55,7 +55,7 @@ def logs(
     service: Annotated[str, typer.Argument(help="kafka, postgres, spark, or a generator in the background")] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,
 ) -> None:
-    """Print the end of a service's log."""
+    """Print the end of a log."""
     from headrace.services.status import read_log
 
     for line in read_log(settings_here(), service, lines):
@@ -63,7 +63,7 @@ def logs(
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look at everything Headrace needs, and say where each setting came from."""
+    """Look at all that is needed, and where each setting came from."""
     from headrace.runs.doctor import examine, origins_of
     from headrace.show import show_findings
 
@@ -75,7 +75,10 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def clean(yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False) -> None:
-    """Stop the services and remove all state: Kafka's log, the warehouse, the catalog."""
+    """Stop the services and remove all state.
+
+    Kafka's log, Postgres's data, the warehouse, the catalog, logs.
+    """
     from headrace.runs.cleaning import remove_state, state_size
 
     settings = settings_here()
