@@ -109,6 +109,8 @@ def _look_at_catalog(settings: Settings) -> Finding:
         return Finding("catalog", "ok", "does not exist yet; the first landing makes it")
     try:
         namespaces = open_catalog(settings).list_namespaces()
+    except HeadraceError as error:
+        return Finding("catalog", "broken", f"{error.what}. Check catalog.uri.")
     except Exception as error:
         return Finding("catalog", "broken", f"does not answer: {error}. Check catalog.uri.")
     return Finding("catalog", "ok", f"answers; {count_of(len(namespaces), 'namespace')}")

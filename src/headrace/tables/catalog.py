@@ -12,8 +12,9 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, 
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
+from headrace.errors import UnavailableError
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column
@@ -55,15 +56,24 @@ def catalog_exists(settings: Settings) -> bool:
 
 
 def open_catalog(settings: Settings) -> SqlCatalog:
-    """Gives back the catalog of these settings, made where it does not exist yet."""
+    """Gives back the catalog of these settings, made where it does not exist yet; one that can't be had is an
+    UnavailableError."""
     uri = settings.catalog_uri
     if uri.startswith(_SQLITE):
         Path(uri.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
         uri = f"{uri}?timeout=30"
-    catalog = _make_catalog(uri, settings.warehouse)
-    if uri.startswith("sqlite:"):
-        with catalog.engine.connect() as connection:
-            connection.execute(text("PRAGMA journal_mode=WAL"))
+    try:
+        catalog = _make_catalog(uri, settings.warehouse)
+        if uri.startswith("sqlite:"):
+            with catalog.engine.connect() as connection:
+                connection.execute(text("PRAGMA journal_mode=WAL"))
+    except (SQLAlchemyError, ImportError) as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise UnavailableError(
+            f"the catalog does not answer: {reason}",
+            where="catalog.uri",
+            next_step="Check it: headrace doctor says what it is, and where that was set.",
+        ) from error
     return catalog
 
 
