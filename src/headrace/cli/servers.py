@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, out, say, settings_here
+from headrace.cli.shared import AsJson, out, quiet, say, settings_here
 
 
 def up() -> None:
@@ -37,7 +37,7 @@ def down() -> None:
 
 
 def status(
-    pipeline: Annotated[Optional[str], typer.Argument(metavar="[PIPELINE]", help="all, if left out")] = None,
+    pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the services, and how far each stream and each table is."""
@@ -48,11 +48,19 @@ def status(
 
     settings = settings_here()
     found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
-    show_status(out, list_services(settings), read_now(settings, found), broken=broken, as_json=as_json)
+    show_status(
+        out,
+        list_services(settings),
+        read_now(settings, found, report=quiet if as_json else say),
+        broken=broken,
+        as_json=as_json,
+    )
 
 
 def logs(
-    service: Annotated[str, typer.Argument(help="kafka, postgres, spark, or a generator in the background")] = "kafka",
+    service: Annotated[
+        str, typer.Argument(metavar="SERVICE", help="kafka, postgres, spark, or a generator in the background")
+    ] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,
 ) -> None:
     """Print the end of a log."""
