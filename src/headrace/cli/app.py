@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -14,7 +15,7 @@ from headrace.cli.asking import commits, export_dbt, lineage, quality, query, se
 from headrace.cli.flow import build, demo, generate, land, plan, receive, run
 from headrace.cli.folders import check, new
 from headrace.cli.servers import clean, doctor, down, logs, status, up
-from headrace.cli.shared import err, out
+from headrace.cli.shared import err, out, settings_here
 from headrace.errors import HeadraceError
 
 app = typer.Typer(
@@ -47,6 +48,13 @@ def main() -> None:
     except HeadraceError as error:
         err.print(str(error), style="bold red" if err.is_terminal else None, highlight=False, markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        home = settings_here().home
+        if not error.filename or not Path(os.path.abspath(error.filename)).is_relative_to(home):
+            raise
+        what = f"{error.filename}: {os.strerror(error.errno or 0)}\nHeadrace keeps its state in {home}: "
+        err.print(f"{what}see that it can be written, or set HEADRACE_HOME.", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
 
