@@ -175,6 +175,7 @@ def test_a_name_that_can_not_be_is_refused_and_nothing_is_written(
 
 
 def test_an_unknown_source_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match='there is no pipeline "linaege"'):
+    with pytest.raises(SpecError) as caught:
         copy_pipeline("linaege", target_name="mine", folder=tmp_path)
+    assert str(caught.value) == '--from: there is no pipeline "linaege"\nDid you mean "lineage"?'
     assert list(tmp_path.iterdir()) == []

@@ -26,7 +26,7 @@ def query(
 
 
 def serve(
-    pipelines: Annotated[Optional[list[str]], typer.Argument(metavar="[PIPELINE]...", help="all, if left out")] = None,
+    pipelines: Annotated[Optional[list[str]], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on; 0 takes any that is free")] = 3000,
     host: Annotated[
         str, typer.Option(help="the address to listen on; any but this machine's own needs HEADRACE_TOKEN")
@@ -50,7 +50,7 @@ def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
 def lineage(
     pipeline: PipelineName,
     target: Annotated[
-        Optional[str], typer.Argument(metavar="[TABLE[.COLUMN]]", help="what to follow both ways; all tables, if left out")
+        Optional[str], typer.Argument(metavar="TABLE[.COLUMN]", help="what to follow both ways; all tables, if left out")
     ] = None,
     as_json: AsJson = False,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="print a Mermaid flowchart")] = False,

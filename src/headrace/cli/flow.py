@@ -13,7 +13,7 @@ from headrace.words import count_that_are
 
 
 def demo(
-    pipeline: Annotated[str, typer.Argument(help="the pipeline to show")] = "lineage",
+    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="the pipeline to show")] = "lineage",
     events: Annotated[int, typer.Option(min=1, help="events to start with, of the stream that sends most often")] = 1_000,
     leave: Annotated[bool, typer.Option("--exit", help="end when the results are shown")] = False,
 ) -> None:
@@ -80,7 +80,7 @@ def generate(
     settings = settings_here()
     if stop_them:
         if not stop_background(settings, target=target or "", report=say):
-            say("no generator was running in the background")
+            say(f"no generator{f' of {target}' if target else ''} was running in the background")
         return
     if target is None:
         raise typer.BadParameter("name a pipeline, such as: headrace generate lineage")

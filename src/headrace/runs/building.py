@@ -87,7 +87,7 @@ def choose_tables(pipeline: Pipeline, name: str | None) -> tuple[LayerTable, ...
     found = [each for each in pipeline.tables if _is_meant(each, name)]
     if not found:
         hint = suggest(name, [str(each) for each in by_name], plural="Tables")
-        raise BuildError(f'there is no table "{name}"', where=pipeline.name, next_step=hint)
+        raise SpecError(f'there is no table "{name}"', where=f"pipeline {pipeline.name}", next_step=hint)
     wanted = {found[0].table}
     for each in reversed(pipeline.tables):
         if each.table in wanted:

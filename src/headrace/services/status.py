@@ -9,7 +9,7 @@ from typing import Literal
 
 import psutil
 
-from headrace.errors import ServiceError
+from headrace.errors import ServiceError, SettingsError
 from headrace.services import process
 from headrace.services.kafka import NAME as KAFKA
 from headrace.services.ports import HOST
@@ -57,7 +57,7 @@ def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     others = (path.stem for prefix in (GENERATOR, RECEIVER) for path in settings.logs.glob(f"{prefix}*.log"))
     known = (*LOGS, *sorted(others))
     if name not in known:
-        raise ServiceError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
+        raise SettingsError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
     path = process.log_path(settings.home, name)
     if not path.exists():
         start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else "headrace up"

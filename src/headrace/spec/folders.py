@@ -30,8 +30,11 @@ def list_pipelines(folder: Path) -> tuple[PipelineFolder, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def find_pipeline(name_or_path: str, *, folder: Path) -> Path:
-    """Gives back the folder of a pipeline: the path if it is one, else ./pipelines/<name>, else the built-in one."""
+def find_pipeline(name_or_path: str, *, folder: Path, to_copy: bool = False) -> Path:
+    """Gives back the folder of a pipeline: the path if it is one, else ./pipelines/<name>, else the built-in one.
+
+    Who looks for one `to_copy` is starting one, and is not told how.
+    """
     path = absolute(folder / name_or_path)
     if path.name == FILE and path.is_file():
         return path.parent
@@ -55,9 +58,8 @@ def find_pipeline(name_or_path: str, *, folder: Path) -> Path:
             next_step=f"Put {FILE} back, or remove the folder and start again: headrace new {name_or_path}",
         )
     hint = suggest(name_or_path, [each.name for each in pipelines], plural="Pipelines")
-    raise SpecError(
-        f'there is no pipeline "{name_or_path}"', next_step=f"{hint} Or start your own: headrace new {name_or_path}"
-    )
+    more = "" if to_copy else f" Or start your own: headrace new {name_or_path}"
+    raise SpecError(f'there is no pipeline "{name_or_path}"', where="--from" if to_copy else "", next_step=f"{hint}{more}")
 
 
 def absolute(path: Path) -> Path:

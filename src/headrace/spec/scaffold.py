@@ -27,7 +27,7 @@ def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
     folder = absolute(folder)
     target = folder / OWN / target_name
     _check_target(target_name, target, folder=folder)
-    original = find_pipeline(source, folder=folder)
+    original = find_pipeline(source, folder=folder, to_copy=True)
     place = Place(show_path(original / FILE, folder=folder), source)
     text = read_text(original / FILE, place=place)
     document = parse_document(text, place=place, environ={})
