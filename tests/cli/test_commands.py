@@ -147,6 +147,7 @@ def test_new(tmp_path: Path) -> None:
         ("SELECT 1 +", "query:1:11: the query ends too early\nWrite the rest of it."),
         ("SELEC * FORM x", 'query:1:1: syntax error at or near "SELEC"\nBegin with SELECT, '),
         ("SELECT\n  'a", "query:2:3: unterminated quoted string"),
+        ("SELECT 1\nFROM default.x, Default.y WHRE z", 'query:2:32: syntax error at or near "z"'),
         ("", "query: there is no query\nWrite one SELECT, such as: SELECT "),
         ("/* nothing */", "query: there is no query\n"),
         ("DROP TABLE lineage.events", "only a SELECT can be asked, and this is DROP: nothing is changed by a query\nWrite one"),

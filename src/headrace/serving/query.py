@@ -37,7 +37,7 @@ def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None) -> pa.T
     with _connection() as connection:
         quoted = _quote_default(sql)
         known = list_tables(catalog)
-        statement = _parse(connection, quoted, known)
+        statement = _parse(connection, sql, quoted, known)
         if bound:
             connection.execute(f"SET memory_limit = {_quoted(bound.memory)}")
         _fence_in(connection, _make_views(connection, catalog, statement, known))
@@ -50,7 +50,7 @@ def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None) -> pa.T
                 next_step="Ask for less. In a terminal, headrace query waits for any answer.",
             ) from error
         except duckdb.Error as error:
-            raise explain(error, quoted) from error
+            raise explain(error, quoted, asked=sql) from error
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, bound: Bound | None) -> pa.Table:
@@ -76,13 +76,13 @@ def list_tables(catalog: Catalog) -> tuple[str, ...]:
     return tuple(sorted(".".join(table) for namespace in catalog.list_namespaces() for table in catalog.list_tables(namespace)))
 
 
-def _parse(connection: duckdb.DuckDBPyConnection, sql: str, known: Sequence[str]) -> exp.Expr:
+def _parse(connection: duckdb.DuckDBPyConnection, sql: str, quoted: str, known: Sequence[str]) -> exp.Expr:
     """Gives back the one SELECT; anything else is a QueryError. DuckDB, which will run it, says first what is no SQL."""
     example = f"Write one SELECT, such as: {EXAMPLE}"
     try:
-        kinds = [each.type.name for each in connection.extract_statements(sql)]
+        kinds = [each.type.name for each in connection.extract_statements(quoted)]
     except duckdb.Error as error:
-        raise explain(error, sql) from error
+        raise explain(error, quoted, asked=sql) from error
     if not kinds:
         raise QueryError("there is no query", where="query", next_step=example)
     if len(kinds) == 1 and kinds[0] != "SELECT":

@@ -16,16 +16,16 @@ _CLOSE = re.compile(r'^Candidate bindings: .*?(?P<names>".*)$')
 _END = "syntax error at end of input"
 
 
-def explain(error: duckdb.Error, sql: str) -> QueryError:
-    """Gives back the error that a person can read of what DuckDB says of a query."""
+def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
+    """Gives back the error that a person can read of what DuckDB says of `sql`: `asked`, with more quotes in it."""
     said = _KIND.sub("", str(error).strip())
-    where, column = _find_place(said)
+    where, column = _find_place(said, sql=sql, asked=asked)
     lines = [line for line in said[: said.find("\nLINE ")].splitlines() if line.strip()] if "\nLINE " in said else []
     first, *hints = lines or [line for line in said.splitlines() if line.strip()] or ["DuckDB gave no reason"]
     what, _, more = first.partition(". ")
     hints = [more, *hints] if more else hints
     if what == _END:
-        return QueryError("the query ends too early", where=_end_of(sql), next_step="Write the rest of it.")
+        return QueryError("the query ends too early", where=_end_of(asked), next_step="Write the rest of it.")
     if isinstance(error, duckdb.PermissionException):
         what, hints = "a query reads tables of the lake, and nothing else of this machine", ["Name a table: namespace.table."]
     elif isinstance(error, duckdb.OutOfMemoryException):
@@ -37,14 +37,17 @@ def explain(error: duckdb.Error, sql: str) -> QueryError:
     return QueryError(_as_ours(what), where=where, next_step=_next_step(hints))
 
 
-def _find_place(said: str) -> tuple[str, int | None]:
-    """Gives back where in the query DuckDB points to; of a long line it shows a part, and the column is not known."""
+def _find_place(said: str, *, sql: str, asked: str) -> tuple[str, int | None]:
+    """Gives back where in what was asked DuckDB points to; of a long line it shows a part, and the column is not known."""
     found = _PLACE.search(said)
     if found is None:
         return "query", None
     if found["cut"]:
         return f"query:{found['line']}", None
-    column = len(found["indent"]) - len(f"LINE {found['line']}: ") + 1
+    before = sql.split("\n")[int(found["line"]) - 1][: len(found["indent"]) - len(f"LINE {found['line']}: ")]
+    line, column = asked.split("\n")[int(found["line"]) - 1], 1
+    for sign in before:
+        column += line[column - 1 : column] == sign  # a quote that was added has no place in what was asked
     return f"query:{found['line']}:{column}", column
 
 
