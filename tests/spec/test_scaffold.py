@@ -82,14 +82,14 @@ def test_tables_are_renamed_in_pythons_texts_and_not_in_its_code(pipeline: Path,
             "pipeline.yml": (pipeline / "pipeline.yml").read_text() + served,
             "marts/daily.sql": "/* keys: [id] */ SELECT id, count(*) AS n FROM raw.charges GROUP BY id",
             "serving/charges.sql": "CREATE TABLE charges (id TEXT PRIMARY KEY, n BIGINT)",
-            "serving/pages.py": "# reads charges, not raw.charges\nimport raw\nname = raw.charges\n"
+            "serving/pages.py": "# reads charges, not raw.charges\nimport json as raw\nname = raw.charges\n"
             'all = "SELECT n FROM charges, x"\n'
             'lake = f"""SELECT {name}\nFROM raw.charges JOIN marts.daily"""\nplain = "charges"\n',
         },
     )
     copy = copy_pipeline("mine", target_name="yours", folder=tmp_path)
     assert (copy / "serving/pages.py").read_text() == (
-        "# reads charges, not yours_raw.charges\nimport raw\nname = raw.charges\n"
+        "# reads charges, not yours_raw.charges\nimport json as raw\nname = raw.charges\n"
         'all = "SELECT n FROM yours_charges, x"\n'
         'lake = f"""SELECT {name}\nFROM yours_raw.charges JOIN yours_marts.daily"""\nplain = "charges"\n'
     )
