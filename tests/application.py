@@ -15,7 +15,7 @@ import psutil
 
 from tests.waiting import wait_until
 
-_OURS = re.compile(r"HEADRACE_|KAFKA_|OUTPUT_PATH|WRITE_AHEAD|PYSPARK_|SPARK_|JAVA_HOME")
+OURS = re.compile(r"HEADRACE_|KAFKA_|OUTPUT_PATH|WRITE_AHEAD|PYSPARK_|SPARK_|JAVA_HOME")
 
 
 @dataclass
@@ -75,7 +75,7 @@ def start_headrace(*arguments: str, environ: Mapping[str, str], folder: Path) ->
     """Starts `headrace` with the machine's environment, without what it has of ours, and `environ`."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"said-{len(list(folder.glob('said-*')))}.txt"
-    plain = {name: value for name, value in os.environ.items() if not _OURS.match(name)}
+    plain = {name: value for name, value in os.environ.items() if not OURS.match(name)}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "headrace.cli", *arguments],

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headrace.serving.values import as_text, is_number, print_json
+from headrace.words import count_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,10 +43,14 @@ def show_rows(console: Console, rows: pa.Table, *, as_json: bool = False, as_csv
         for row in rows.to_pylist():
             table.add_row(*(escape(as_text(value, null="null")) for value in row.values()))
         console.print(table)
-        console.print(f"{rows.num_rows:,} row{'' if rows.num_rows == 1 else 's'}", highlight=False)
+        console.print(count_of(rows.num_rows, "row"), highlight=False)
 
 
-def show_plan(console: Console, plans: Sequence[TablePlan], *, as_json: bool) -> None:
+def nothing_to_build(pipeline: Pipeline) -> str:
+    return f"{pipeline.name} has no layer tables: there is nothing to build"
+
+
+def show_plan(console: Console, plans: Sequence[TablePlan], *, pipeline: Pipeline, as_json: bool) -> None:
     if as_json:
         print_json(
             [
@@ -64,6 +69,9 @@ def show_plan(console: Console, plans: Sequence[TablePlan], *, as_json: bool) ->
             ]
         )
         return
+    if not plans:
+        console.print(nothing_to_build(pipeline), highlight=False)
+        return
     table = Table("table", "kind", "what a build does", "reads", "why")
     does = {"nothing": "nothing", "increment": "what changed", "refresh": "all rows anew"}
     for plan in plans:
@@ -81,9 +89,13 @@ def _reading(plan: TablePlan, name: TableName) -> str:
     return f"{name} after {since}" if since != until else f"{name}, nothing new"
 
 
-def show_quality(console: Console, found: Sequence[ExpectationReport], *, as_json: bool) -> None:
+def show_quality(console: Console, found: Sequence[ExpectationReport], *, pipeline: Pipeline, as_json: bool) -> None:
     if as_json:
         print_json([dataclasses.asdict(each) for each in found])
+        return
+    if not found:
+        why = "its tables have no expect: on top" if pipeline.tables else "it has no layer tables, which have them"
+        console.print(f"{pipeline.name} has no expectations: {why}", highlight=False)
         return
     _show_expectations(console, found)
     for each in found:
@@ -119,7 +131,7 @@ def show_demo(console: Console, results: Results, *, settings: Settings, pipelin
             _show_expectations(console, failing)
         count = len(results.quality) - len(failing)
         other = "other " if failing else ""
-        console.print(f"{count} {other}expectations hold of every row", highlight=False)
+        console.print(f"{count_of(count, f'{other}expectation')} hold{'s' if count == 1 else ''} of every row", highlight=False)
     console.print(f"\nThe tables are in {settings.warehouse}", highlight=False, soft_wrap=True)
     more = f"headrace lineage {pipeline.name}" if pipeline.tables else f"headrace commits {pipeline.name}"
     console.print(f"Next: {more}   headrace serve   headrace run {pipeline.name}", highlight=False)
@@ -172,8 +184,9 @@ def show_commits(console: Console, files: Sequence[LoggedFile], *, as_json: bool
         )
     console.print(table)
     committed = sum(file.state == "committed" for file in files)
-    noun = "file" if len(files) == 1 else "files"
-    console.print(f"{len(files)} {noun}: {committed} committed, {len(files) - committed} orphan or gone", highlight=False)
+    console.print(
+        f"{count_of(len(files), 'file')}: {committed} committed, {len(files) - committed} orphan or gone", highlight=False
+    )
 
 
 def show_findings(console: Console, findings: Sequence[Finding], origins: Sequence[SettingOrigin], *, as_json: bool) -> None:

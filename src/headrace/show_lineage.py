@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
+from rich.segment import Segments
 from rich.tree import Tree
 
 from headrace.spec.lineage import Field, Input, Topic, walk
@@ -16,6 +18,8 @@ from headrace.spec.lineage import Field, Input, Topic, walk
 if TYPE_CHECKING:
     from headrace.spec.lineage import ColumnLineage, Lineage, Node, TableLineage
     from headrace.spec.pipeline import TableName
+
+_WIDEST = 1_000_000
 
 
 def show_lineage(
@@ -29,7 +33,14 @@ def show_lineage(
         sys.stdout.write(lineage_as_mermaid(lineage, target))
     else:
         for tree in _trees(lineage, target):
-            console.print(tree, highlight=False, soft_wrap=True)
+            _print_tree(console, tree)
+
+
+def _print_tree(console: Console, tree: Tree) -> None:
+    """Prints a tree: on a terminal its long lines are folded, and what is piped has each of them whole."""
+    options = console.options if console.is_terminal else console.options.update(width=_WIDEST)
+    options = options.update(width=Measurement.get(console, options, tree).maximum)
+    console.print(Segments(console.render(tree, options)), end="", highlight=False, soft_wrap=True)
 
 
 def lineage_as_json(lineage: Lineage, target: TableName | Field | None) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.serving.values import print_json, short_seconds
+from headrace.words import count_of
 
 if TYPE_CHECKING:
+    from headrace.errors import HeadraceError
     from headrace.services.status import ServiceStatus
     from headrace.serving.figures import PipelineStatus, PublishedStatus, StreamStatus, TableStatus
 
@@ -21,8 +23,14 @@ _TABLE = ("rows", "rows/s", "behind", "freshness", "batch", "bad", "build")
 
 
 def show_status(
-    console: Console, services: Sequence[ServiceStatus], pipelines: Sequence[PipelineStatus], *, as_json: bool
+    console: Console,
+    services: Sequence[ServiceStatus],
+    pipelines: Sequence[PipelineStatus],
+    *,
+    broken: Mapping[str, HeadraceError],
+    as_json: bool,
 ) -> None:
+    """Prints the figures; `broken` are the pipelines that can't be loaded, each with what is wrong."""
     streams = [stream for each in pipelines for stream in each.streams]
     tables = [table for each in pipelines for table in each.tables]
     if as_json:
@@ -34,6 +42,10 @@ def show_status(
                     {**dataclasses.asdict(table), "state": table.state} for each in pipelines for table in each.published
                 ],
                 "tables": [{**dataclasses.asdict(each), "bad_rows": each.bad_rows, "state": each.state} for each in tables],
+                "broken": [
+                    {"name": name, "what": error.what, "where": error.where, "next_step": error.next_step}
+                    for name, error in broken.items()
+                ],
             }
         )
         return
@@ -46,6 +58,9 @@ def show_status(
         _show_published(console, published)
     for stream in streams:
         _show_oddities(console, stream)
+    for name, error in broken.items():
+        console.print(f"\n{name} can't be loaded", style="bold", highlight=False, markup=False)
+        console.print(str(error), highlight=False, markup=False, soft_wrap=True)
 
 
 def _show_services(console: Console, services: Sequence[ServiceStatus]) -> None:
@@ -114,7 +129,7 @@ def _show_published(console: Console, published: Sequence[PublishedStatus]) -> N
 def _show_oddities(console: Console, stream: StreamStatus) -> None:
     for name, count in sorted(stream.extras.items()):
         console.print(
-            f'{stream.label}: "{name}" came {count:,} times and is not in the schema; it is kept in _extra',
+            f'{stream.label}: "{name}" came {count_of(count, "time")} and is not in the schema; it is kept in _extra',
             highlight=False,
             markup=False,
         )

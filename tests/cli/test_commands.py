@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,9 @@ from headrace.settings import KNOWN
 from headrace.spec import list_pipelines
 from headrace.spec.folders import BUILT_IN
 from tests.application import start_headrace
+from tests.cli.conftest import Here
+from tests.folders import write_files
+from tests.serving.shop_lake import ShopLake
 from tests.shop import write_shop
 
 
@@ -38,9 +42,13 @@ def test_light_commands_load_nothing_heavy(tmp_path: Path, arguments: list[str])
     assert done.stdout.splitlines()[-1] == ("loaded: ['sqlglot']" if reads_sql else "loaded: []")
 
 
-def test_help_names_every_command(tmp_path: Path) -> None:
-    code, said = headrace(tmp_path, "--help")
+def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, said = here("--help")
     assert code == 0
+    assert "..." not in said.split("Commands:")[1], "a sentence is whole, also on a narrow terminal"
+    assert "export dbt" in said
+    assert "Exit codes: 0 done" in said
     for command in (
         *("demo", "new", "check", "up", "down", "status", "logs", "generate", "land", "run"),
         *("serve", "query", "lineage", "export", "commits", "verify", "doctor", "clean"),
@@ -79,6 +87,15 @@ def test_lineage(tmp_path: Path) -> None:
     code, said = headrace(tmp_path, "lineage", "shop", "nothing")
     assert code == 2
     assert "Tables are: raw.charges, " in said
+
+
+def test_what_is_piped_of_lineage_is_whole(tmp_path: Path) -> None:
+    column = "payments_db.payment_transactions.signed_amount"
+    made = json.loads(headrace(tmp_path, "lineage", "payments", column, "--json")[1])["expressions"]
+    code, said = headrace(tmp_path, "lineage", "payments", column)
+    assert code == 0
+    assert len("; ".join(made)) > 240
+    assert said.splitlines()[0] == f"{column}  {'; '.join(made)}"
 
 
 def test_lineage_loads_no_engine(tmp_path: Path) -> None:
@@ -121,22 +138,65 @@ def test_new(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("SELECT * FROM lineage.events", 'there is no table "lineage.events"'),
-        ("SELECT * FROM", "query:1"),
-        ("DROP TABLE lineage.events", "only one SELECT"),
-        ("SELECT 1; SELECT 2", "only one SELECT"),
-        ("COPY (SELECT 1) TO '/tmp/headrace-must-not-exist'", "only one SELECT"),
+        (
+            "SELECT * FROM lineage.events",
+            'query: there is no table "lineage.events"\n'
+            "The lake has no tables yet: a pipeline makes them when it lands, as headrace demo lineage does.",
+        ),
+        ("SELECT * FROM", "query:1:14: the query ends too early\nWrite the rest of it."),
+        ("SELECT 1 +", "query:1:11: the query ends too early\nWrite the rest of it."),
+        ("SELEC * FORM x", 'query:1:1: syntax error at or near "SELEC"\nBegin with SELECT, '),
+        ("SELECT\n  'a", "query:2:3: unterminated quoted string"),
+        ("SELECT 1\nFROM default.x, Default.y WHRE z", 'query:2:32: syntax error at or near "z"'),
+        ("", "query: there is no query\nWrite one SELECT, such as: SELECT "),
+        ("/* nothing */", "query: there is no query\n"),
+        ("DROP TABLE lineage.events", "only a SELECT can be asked, and this is DROP: nothing is changed by a query\nWrite one"),
+        ("EXPLAIN SELECT 1", "only a SELECT can be asked, and this is EXPLAIN"),
+        (
+            "SHOW TABLES",
+            "only a SELECT can be asked, and this is SHOW: nothing is changed by a query\nThe lake has no tables yet",
+        ),
+        ("SELECT 1; SELECT 2", "query: one SELECT can be asked at a time, and these are 2\nAsk them one after the other."),
+        ("COPY (SELECT 1) TO '/tmp/headrace-must-not-exist'", "only a SELECT can be asked, and this is COPY"),
         ("SELECT * FROM '/etc/passwd'", "there is no table"),
-        ("SELECT * FROM read_text('/etc/passwd')", "Permission Error"),
-        ("SELECT nothing", "nothing"),
+        ("SELECT * FROM read_text('/etc/passwd')", "query:1:15: a query reads tables of the lake, and nothing else"),
+        ("SELECT nope", 'query:1:8: referenced column "nope" was not found because the FROM clause is missing\nWrite FROM '),
+        ("SELECT fooo(1)", 'fooo does not exist\nDid you mean "'),
+        ("SELECT one FROM (SELECT 1 AS on_e)", 'column "one" not found in FROM clause\nDid you mean "on_e"?'),
+        ("SELECT sum('a'::VARCHAR)", "'sum(VARCHAR)'\nYou might need to add explicit type casts."),
     ],
 )
-def test_a_query_that_can_not_be_answered(tmp_path: Path, sql: str, says: str) -> None:
-    code, said = headrace(tmp_path, "query", sql)
+def test_a_query_that_can_not_be_answered(here: Here, sql: str, says: str) -> None:
+    code, said = here("query", sql)
     assert code == 1
     assert says in said
-    assert "Traceback" not in said
-    assert "root:" not in said
+    assert len(said.splitlines()) == 2, "what and where, then what to do"
+    for leaked in ("Traceback", "root:", "sqlglot", " Error: ", "LINE "):
+        assert leaked not in said
+
+
+def test_a_table_that_is_called_otherwise(here: Here, tmp_path: Path) -> None:
+    shop = ShopLake(tmp_path)
+    shop.watch.close()
+    shop.land(["a"])
+    for asked in ("charges", "raw.chrges"):
+        assert here("query", f"SELECT * FROM {asked}") == (
+            1,
+            f'query: there is no table "{asked}"\nDid you mean "raw.charges"?\n',
+        )
+    _, said = here("query", "SELECT coutry FROM raw.charges")
+    assert 'query:1:8: referenced column "coutry" not found in FROM clause\nClose to it are: country, ' in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["query", "SELECT 1", "--json", "--csv"], "--json and --csv can't both be"),
+        (["lineage", "lineage", "--json", "--mermaid"], "--json and --mermaid can't both be"),
+    ],
+)
+def test_one_form_at_a_time(here: Here, arguments: list[str], says: str) -> None:
+    assert here(*arguments) == (2, f"{says}\nLeave one of them out.\n")
 
 
 def test_a_query_without_tables(tmp_path: Path) -> None:
@@ -148,13 +208,32 @@ def test_a_query_without_tables(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.services
 @pytest.mark.parametrize("command", ["commits", "verify"])
-def test_before_anything_was_landed(tmp_path: Path, command: str, broker: str) -> None:
-    code, said = headrace(tmp_path, command, "lineage", KAFKA_BOOTSTRAP_SERVERS=broker)
-    assert code == 1
-    assert "nothing has been landed yet" in said
-    assert "headrace land lineage --once" in said
+def test_before_anything_was_landed(here: Here, tmp_path: Path, command: str) -> None:
+    assert here(command, "lineage") == (
+        1,
+        "pipeline lineage: nothing has been landed yet\n"
+        "See all of it: headrace demo lineage   or: "
+        "headrace generate lineage --count 1000, then headrace land lineage --once\n",
+    )
+    assert not (tmp_path / ".headrace").exists(), "no broker is started to say so"
+    write_shop(tmp_path)
+    assert here(command, "shop")[1].splitlines()[1] == "Send events to shop_charges, then: headrace land shop --once"
+
+
+def test_a_pipeline_without_layer_tables(here: Here) -> None:
+    assert here("plan", "lineage") == (0, "lineage has no layer tables: there is nothing to build\n")
+    assert here("build", "lineage") == (0, "lineage has no layer tables: there is nothing to build\n")
+    assert here("quality", "lineage") == (0, "lineage has no expectations: it has no layer tables, which have them\n")
+    for command in ("plan", "quality"):
+        assert here(command, "lineage", "--json") == (0, "[]\n")
+
+
+def test_layer_tables_without_expectations(here: Here, tmp_path: Path) -> None:
+    assert headrace(tmp_path, "new", "mine", "--from", "weather")[0] == 0
+    path = tmp_path / "pipelines/mine/windows/weather_by_minute.sql"
+    path.write_text(re.sub(r"^expect:\n(  .*\n)+", "", path.read_text(), flags=re.MULTILINE))
+    assert here("quality", "mine") == (0, "mine has no expectations: its tables have no expect: on top\n")
 
 
 def test_doctor(tmp_path: Path) -> None:
@@ -221,7 +300,21 @@ def test_status_down_and_logs_where_nothing_runs(tmp_path: Path) -> None:
     code, said = headrace(tmp_path, "logs", "kafka")
     assert code == 1
     assert "kafka has no log" in said
-    assert headrace(tmp_path, "logs", "hbase")[0] == 1
+    assert headrace(tmp_path, "logs", "hbase")[0] == 2
+
+
+def test_status_shows_the_others_where_one_pipeline_is_broken(here: Here, tmp_path: Path) -> None:
+    write_files(tmp_path / "pipelines" / "broken", {"pipeline.yml": "name: broken\n"})
+    code, said = here("status")
+    assert code == 0
+    assert "lineage.events" in said
+    assert "broken can't be loaded\npipelines/broken/pipeline.yml:1: the document has no " in said
+    found = json.loads(here("status", "--json")[1])
+    assert "lineage.events" in {each["label"] for each in found["streams"]}
+    assert [(each["name"], each["where"]) for each in found["broken"]] == [("broken", "pipelines/broken/pipeline.yml:1")]
+    code, said = here("status", "broken")
+    assert code == 2
+    assert said.startswith("pipelines/broken/pipeline.yml:1: ")
 
 
 def test_the_log_of_spark(tmp_path: Path) -> None:

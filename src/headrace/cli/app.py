@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -14,18 +15,22 @@ from headrace.cli.asking import commits, export_dbt, lineage, quality, query, se
 from headrace.cli.flow import build, demo, generate, land, plan, receive, run
 from headrace.cli.folders import check, new
 from headrace.cli.servers import clean, doctor, down, logs, status, up
-from headrace.cli.shared import err, out
+from headrace.cli.shared import err, out, settings_here
 from headrace.errors import HeadraceError
 
 app = typer.Typer(
     name="headrace",
     help="A streaming lakehouse: Kafka topics land exactly once in Apache Iceberg, and become tables of tables.",
+    epilog="Exit codes: 0 done · 1 it failed, or something is not as it should be · 2 a wrong pipeline, setting or argument · "
+    "3 another application holds the pipeline · 130 Ctrl-C",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-export = typer.Typer(help="Write a pipeline for other tools.", no_args_is_help=True, rich_markup_mode=None)
+export = typer.Typer(
+    help="Write a pipeline for another tool, such as dbt: export dbt.", no_args_is_help=True, rich_markup_mode=None
+)
 export.command("dbt")(export_dbt)
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, new, check, up, down, status, logs, generate, receive, land, run, build, plan),
@@ -43,6 +48,13 @@ def main() -> None:
     except HeadraceError as error:
         err.print(str(error), style="bold red" if err.is_terminal else None, highlight=False, markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        home = settings_here().home
+        if not error.filename or not Path(os.path.abspath(error.filename)).is_relative_to(home):
+            raise
+        what = f"{error.filename}: {os.strerror(error.errno or 0)}\nHeadrace keeps its state in {home}: "
+        err.print(f"{what}see that it can be written, or set HEADRACE_HOME.", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
 

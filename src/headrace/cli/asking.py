@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, say, settings_here
+from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, refuse_both, say, settings_here
 
 
 def query(
@@ -17,15 +17,16 @@ def query(
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
 ) -> None:
     """Ask the lake with SQL (DuckDB)."""
+    refuse_both(json=as_json, csv=as_csv)
     from headrace.serving.query import run_query
     from headrace.show import show_rows
-    from headrace.tables.catalog import open_catalog
+    from headrace.tables.catalog import find_catalog
 
-    show_rows(out, run_query(open_catalog(settings_here()), sql), as_json=as_json, as_csv=as_csv)
+    show_rows(out, run_query(find_catalog(settings_here()), sql), as_json=as_json, as_csv=as_csv)
 
 
 def serve(
-    pipelines: Annotated[Optional[list[str]], typer.Argument(metavar="[PIPELINE]...", help="all, if left out")] = None,
+    pipelines: Annotated[Optional[list[str]], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on; 0 takes any that is free")] = 3000,
     host: Annotated[
         str, typer.Option(help="the address to listen on; any but this machine's own needs HEADRACE_TOKEN")
@@ -38,22 +39,27 @@ def serve(
 
 
 def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
-    """List the expectations: rows checked, rows failing, trend, a sample."""
+    """List expectations: rows checked and failing, trend, a sample."""
     from headrace.runs.quality import report_quality
     from headrace.show import show_quality
 
-    show_quality(out, report_quality(settings_here(), load(pipeline)), as_json=as_json)
+    loaded = load(pipeline)
+    show_quality(out, report_quality(settings_here(), loaded), pipeline=loaded, as_json=as_json)
 
 
 def lineage(
     pipeline: PipelineName,
     target: Annotated[
-        Optional[str], typer.Argument(metavar="[TABLE[.COLUMN]]", help="what to follow both ways; all tables, if left out")
+        Optional[str], typer.Argument(metavar="TABLE[.COLUMN]", help="what to follow both ways; all tables, if left out")
     ] = None,
     as_json: AsJson = False,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="print a Mermaid flowchart")] = False,
 ) -> None:
-    """Show what a table or column comes from and what depends on it, from topic to mart, without starting anything."""
+    """Show what a table or column comes from and what it goes into.
+
+    From topic to mart, without starting anything.
+    """
+    refuse_both(json=as_json, mermaid=as_mermaid)
     from headrace.show_lineage import show_lineage
     from headrace.spec.lineage import trace_lineage
 
@@ -82,7 +88,7 @@ def commits(
     checkpoint: Annotated[Optional[int], typer.Option(min=1, help="only this checkpoint")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the data files that the commit log names: committed or orphan, rows, offsets."""
+    """List the commit log's data files: committed or orphan, offsets."""
     from headrace.runs.inspection import commits_of
     from headrace.show import show_commits
 
@@ -90,12 +96,17 @@ def commits(
 
 
 def verify(pipeline: PipelineName, as_json: AsJson = False) -> None:
-    """Hold the lake against the topic, offset by offset; exit 1 if anything is missing or doubled."""
+    """Hold the lake against the topic, offset by offset.
+
+    The exit code is 1 if anything is missing or doubled.
+    """
+    from headrace.runs.inspection import need_landed
     from headrace.runs.inspection import verify as verify_pipeline
     from headrace.services.kafka import kafka
     from headrace.show import show_verified
 
     settings, loaded = settings_here(), load(pipeline)
+    need_landed(settings, loaded)
     with kafka(settings, report=quiet if as_json else say) as servers:
         found = verify_pipeline(settings, loaded, bootstrap_servers=servers)
     show_verified(out, found, as_json=as_json)

@@ -9,14 +9,18 @@ from typing import Annotated, Optional
 import typer
 
 from headrace.cli.shared import AsJson, PipelineName, TableOption, TakeOver, load, out, say, settings_here
+from headrace.words import count_that_are
 
 
 def demo(
-    pipeline: Annotated[str, typer.Argument(help="the pipeline to show")] = "lineage",
+    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="the pipeline to show")] = "lineage",
     events: Annotated[int, typer.Option(min=1, help="events to start with, of the stream that sends most often")] = 1_000,
     leave: Annotated[bool, typer.Option("--exit", help="end when the results are shown")] = False,
 ) -> None:
-    """Show a pipeline at work: services, events, landing, building, queries, then live until Ctrl-C."""
+    """Show a pipeline at work, from made-up events to answers.
+
+    Services, events, landing, building, queries, then live until Ctrl-C.
+    """
     from headrace.runs.board import lines, live_board
     from headrace.runs.demo import build_tables, generators, land_events, read_results
     from headrace.runs.landing import landing_session, stop_on_signals
@@ -64,8 +68,10 @@ def generate(
     background: Annotated[bool, typer.Option("--background", help="go on in the background until --stop")] = False,
     stop_them: Annotated[bool, typer.Option("--stop", help="stop generators in the background, all if none is named")] = False,
 ) -> None:
-    """Send made-up events to a pipeline's topics. Rate and count are of the stream that sends most often; the others keep
-    their proportion to it."""
+    """Send made-up events to a pipeline's topics.
+
+    Rate and count are of the stream that sends most often; the others keep their proportion to it.
+    """
     from headrace.runs.background import start_background, stop_background
     from headrace.runs.generating import generate_all
     from headrace.runs.landing import stop_on_signals
@@ -74,7 +80,7 @@ def generate(
     settings = settings_here()
     if stop_them:
         if not stop_background(settings, target=target or "", report=say):
-            say("no generator was running in the background")
+            say(f"no generator{f' of {target}' if target else ''} was running in the background")
         return
     if target is None:
         raise typer.BadParameter("name a pipeline, such as: headrace generate lineage")
@@ -86,14 +92,17 @@ def generate(
         return
     with stop_on_signals() as stop:
         sent = generate_all(settings, loaded, stream=stream, rate=asked, stop=stop, report=say, console=out)
-    say(f"{sent:,} events are acknowledged by Kafka")
+    say(f"{count_that_are(sent, 'event')} acknowledged by Kafka")
 
 
 def receive(
     pipeline: PipelineName,
     port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="another port than the pipeline's")] = None,
 ) -> None:
-    """Take a pipeline's events over HTTP until Ctrl-C; each is answered when Kafka has acknowledged it."""
+    """Take a pipeline's events over HTTP until Ctrl-C.
+
+    Each is answered when Kafka has acknowledged it.
+    """
     from headrace.runs.receiving import receive as receive_events
 
     receive_events(settings_here(), load(pipeline), port=port, report=say)
@@ -110,7 +119,10 @@ def land(
 
 
 def run(pipeline: PipelineName, take_over: TakeOver = False) -> None:
-    """Land, build and publish a pipeline, live, until Ctrl-C; what it receives over HTTP is received meanwhile."""
+    """Land, build and publish a pipeline, live, until Ctrl-C.
+
+    What it takes over HTTP is received meanwhile.
+    """
     _land(pipeline, once=False, accept_gaps=False, take_over=take_over, with_builds=True)
 
 
@@ -119,16 +131,20 @@ def build(
     table: TableOption = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="write all rows anew")] = False,
 ) -> None:
-    """Build a pipeline's tables where their inputs have changed; exit 1 if one of them fails."""
+    """Build a pipeline's tables where their inputs have changed.
+
+    The exit code is 1 if one of them fails.
+    """
     from headrace.runs.board import lines
     from headrace.runs.building import build as build_tables
     from headrace.runs.building import building_session, choose_tables
     from headrace.runs.publishing import publishing
+    from headrace.show import nothing_to_build
 
     settings, loaded = settings_here(), load(pipeline)
     choose_tables(loaded, table)
     if not loaded.tables:
-        say(f"{pipeline} has no layer tables: there is nothing to build")
+        say(nothing_to_build(loaded))
         return
     board = lines(out)
     with publishing(settings, loaded, report=say, published=board.published) as publisher:
@@ -148,11 +164,13 @@ def plan(
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="as if all rows were written anew")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a build would read and write, and why."""
+    """Say what a build would read and write, and why, without Spark."""
     from headrace.runs.building import plan as plan_tables
     from headrace.show import show_plan
 
-    show_plan(out, plan_tables(settings_here(), load(pipeline), table=table, full_refresh=full_refresh), as_json=as_json)
+    loaded = load(pipeline)
+    plans = plan_tables(settings_here(), loaded, table=table, full_refresh=full_refresh)
+    show_plan(out, plans, pipeline=loaded, as_json=as_json)
 
 
 def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_builds: bool = False) -> None:

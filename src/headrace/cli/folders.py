@@ -13,7 +13,7 @@ from headrace.spec import check_pipeline, check_pipelines, copy_pipeline
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="the new pipeline's name")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the new pipeline's name")],
     source: Annotated[str, typer.Option("--from", help="the pipeline to start from")] = "lineage",
 ) -> None:
     """Copy a pipeline to start from into ./pipelines."""
@@ -21,8 +21,8 @@ def new(
     out.print(f"{path} is yours to edit. Next: headrace check {name}", highlight=False, soft_wrap=True)
 
 
-def check(pipeline: Annotated[Optional[str], typer.Argument(metavar="[PIPELINE]", help="all, if left out")] = None) -> None:
-    """Find what is wrong with a pipeline folder, without starting anything."""
+def check(pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None) -> None:
+    """Find what is wrong with pipelines, without starting anything."""
     folder = Path.cwd()
     if pipeline:
         checks = [check_pipeline(pipeline, environ=os.environ, folder=folder)]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, load, out, say, settings_here
-from headrace.spec import list_pipelines
+from headrace.cli.shared import AsJson, out, quiet, say, settings_here
 
 
 def up() -> None:
@@ -39,24 +37,33 @@ def down() -> None:
 
 
 def status(
-    pipeline: Annotated[Optional[str], typer.Argument(metavar="[PIPELINE]", help="all, if left out")] = None,
+    pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the services, and how far each stream and each table is."""
     from headrace.runs.figures import read_now
+    from headrace.runs.watching import load_pipelines
     from headrace.services.status import list_services
     from headrace.show_status import show_status
 
     settings = settings_here()
-    names = [pipeline] if pipeline else [found.name for found in list_pipelines(Path.cwd())]
-    show_status(out, list_services(settings), read_now(settings, [load(name) for name in names]), as_json=as_json)
+    found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
+    show_status(
+        out,
+        list_services(settings),
+        read_now(settings, found, report=quiet if as_json else say),
+        broken=broken,
+        as_json=as_json,
+    )
 
 
 def logs(
-    service: Annotated[str, typer.Argument(help="kafka, postgres, spark, or a generator in the background")] = "kafka",
+    service: Annotated[
+        str, typer.Argument(metavar="SERVICE", help="kafka, postgres, spark, or a generator in the background")
+    ] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,
 ) -> None:
-    """Print the end of a service's log."""
+    """Print the end of a log."""
     from headrace.services.status import read_log
 
     for line in read_log(settings_here(), service, lines):
@@ -64,7 +71,7 @@ def logs(
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look at everything Headrace needs, and say where each setting came from."""
+    """Look at all that is needed, and where each setting came from."""
     from headrace.runs.doctor import examine, origins_of
     from headrace.show import show_findings
 
@@ -76,7 +83,10 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def clean(yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False) -> None:
-    """Stop the services and remove all state: Kafka's log, the warehouse, the catalog."""
+    """Stop the services and remove all state.
+
+    Kafka's log, Postgres's data, the warehouse, the catalog, logs.
+    """
     from headrace.runs.cleaning import remove_state, state_size
 
     settings = settings_here()

@@ -10,6 +10,7 @@ from typing import Annotated, Optional
 import typer
 from rich.console import Console
 
+from headrace.errors import SettingsError
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
 
@@ -31,6 +32,13 @@ def settings_here() -> Settings:
 def load(name: str) -> Pipeline:
     """Gives back the pipeline that a name means where the command was typed."""
     return load_pipeline(name, environ=os.environ, folder=Path.cwd())
+
+
+def refuse_both(**chosen: bool) -> None:
+    """Refuses two forms of output at once; each is given by the name of its option."""
+    names = [f"--{name}" for name, is_chosen in chosen.items() if is_chosen]
+    if len(names) > 1:
+        raise SettingsError(f"{' and '.join(names)} can't both be", next_step="Leave one of them out.")
 
 
 def say(sentence: str) -> None:

@@ -15,6 +15,7 @@ from rich.table import Table
 from headrace.landing.lander import Batch
 from headrace.runs.building import Outcome
 from headrace.serving.publish import Published
+from headrace.words import count_of
 
 _RATE_SECONDS = 10.0
 
@@ -156,5 +157,5 @@ def _draw(rows: dict[str, _Row], behind: int, title: str, *, running: bool = Tru
     if not rows:
         table.add_row("nothing landed yet" if running else "nothing to land", "", "", "", "", "")
     elif behind and running:
-        table.caption = f"{behind:,} messages behind; Ctrl-C stops it"
+        table.caption = f"{count_of(behind, 'message')} behind; Ctrl-C stops it"
     return table

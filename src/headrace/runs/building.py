@@ -27,7 +27,7 @@ from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.problems import suggest
 from headrace.tables.build_ledger import CheckedExpectation, read_build
-from headrace.tables.catalog import load_table, open_catalog
+from headrace.tables.catalog import find_catalog, load_table, open_catalog
 from headrace.tables.spark_catalog import open_spark_catalog
 from headrace.tables.widening import can_widen
 
@@ -74,7 +74,7 @@ def open_lake(settings: Settings, pipeline: Pipeline, spark: SparkSession) -> La
 
 def plan(settings: Settings, pipeline: Pipeline, *, table: str | None, full_refresh: bool) -> tuple[TablePlan, ...]:
     """Gives back what a build would do, table by table; it needs no Spark."""
-    catalog = open_catalog(settings)
+    catalog = find_catalog(settings)
     chosen = choose_tables(pipeline, table)
     return tuple(plan_table(catalog, pipeline, each, full_refresh=full_refresh and _is_meant(each, table)) for each in chosen)
 
@@ -87,7 +87,7 @@ def choose_tables(pipeline: Pipeline, name: str | None) -> tuple[LayerTable, ...
     found = [each for each in pipeline.tables if _is_meant(each, name)]
     if not found:
         hint = suggest(name, [str(each) for each in by_name], plural="Tables")
-        raise BuildError(f'there is no table "{name}"', where=pipeline.name, next_step=hint)
+        raise SpecError(f'there is no table "{name}"', where=f"pipeline {pipeline.name}", next_step=hint)
     wanted = {found[0].table}
     for each in reversed(pipeline.tables):
         if each.table in wanted:

@@ -24,6 +24,7 @@ from headrace.sources.generate import generate
 from headrace.sources.generators import Rate
 from headrace.spec.pipeline import Pipeline
 from headrace.tables.catalog import open_catalog
+from headrace.words import count_of, count_that_are
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def land_events(session: Session, *, count: int, landed: Callable[[Batch], None]
             rate = Rate(per_second=None, count=count).in_proportion(stream, among=able)
             servers = session.bootstrap_servers
             sent = generate(stream, rate, bootstrap_servers=servers, stop=Event(), way=way.get(stream.name))
-            report(f"{sent:,} events are in topic {stream.topic}")
+            report(f"{count_that_are(sent, 'event')} in topic {stream.topic}")
     land(session, once=True, stop=Event(), landed=landed, report=report)
 
 
@@ -88,13 +89,13 @@ def build_tables(session: Session, *, built: Callable[[Outcome], None], report: 
         return
     started = time.monotonic()
     count = len(pipeline.tables)
-    report(f"Building {count} tables. The first build is the slowest: Spark compiles a plan for each of them")
+    report(f"Building {count_of(count, 'table')}. The first build is the slowest: Spark compiles a plan for each of them")
     with build_lock(session.settings, pipeline.name):
         outcomes = build(open_lake(session.settings, pipeline, session.spark), done=built)
     for outcome in outcomes:
         if outcome.error:
             raise BuildError("a table could not be built", where=pipeline.name, next_step="See above.") from outcome.error
-    report(f"{count} tables are built ({time.monotonic() - started:.1f} s)")
+    report(f"{count_that_are(count, 'table')} built ({time.monotonic() - started:.1f} s)")
 
 
 def read_results(session: Session) -> Results:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 from collections.abc import Mapping
@@ -17,7 +16,8 @@ from headrace.services.kafka import running_kafka
 from headrace.services.ports import HOST
 from headrace.services.postgres import running_postgres, without_password
 from headrace.settings import KNOWN, Settings
-from headrace.tables.catalog import open_catalog
+from headrace.tables.catalog import catalog_exists, open_catalog
+from headrace.words import count_of
 
 _FREE_BYTES = 2 * 1024**3
 
@@ -42,7 +42,7 @@ def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding,
     """Gives back what was found, the parts in the order in which a run needs them."""
     return (
         Finding("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-        _look_at_java(settings, environ),
+        _look_at_java(environ),
         *(_look_at_jars(group.name) for group in sorted(GROUPS.iterdir()) if group.is_dir()),
         _look_at_disk(settings),
         _look_at_server("Kafka", settings.kafka_bootstrap_servers, running_kafka(settings)),
@@ -71,9 +71,9 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
     return (profile, *(SettingOrigin(known.name, values[known.name], settings.origins[known.name]) for known in KNOWN))
 
 
-def _look_at_java(settings: Settings, environ: Mapping[str, str]) -> Finding:
+def _look_at_java(environ: Mapping[str, str]) -> Finding:
     try:
-        java = choose_java(environ, cache=settings.home / "java")
+        java = choose_java(environ)
     except HeadraceError as error:
         return Finding("Java", "broken", str(error))
     says = f"Java {java.version} from {java.origin}"
@@ -105,14 +105,15 @@ def _look_at_server(title: str, own: str | None, service: RunningService | None)
 
 
 def _look_at_catalog(settings: Settings) -> Finding:
-    path = settings.catalog_uri.removeprefix("sqlite:///")
-    if settings.catalog_uri.startswith("sqlite:///") and not os.path.exists(path):
+    if not catalog_exists(settings):
         return Finding("catalog", "ok", "does not exist yet; the first landing makes it")
     try:
         namespaces = open_catalog(settings).list_namespaces()
+    except HeadraceError as error:
+        return Finding("catalog", "broken", f"{error.what}. Check catalog.uri.")
     except Exception as error:
         return Finding("catalog", "broken", f"does not answer: {error}. Check catalog.uri.")
-    return Finding("catalog", "ok", f"answers; {len(namespaces)} namespaces")
+    return Finding("catalog", "ok", f"answers; {count_of(len(namespaces), 'namespace')}")
 
 
 def _own_postgres(settings: Settings) -> str | None:

@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from headrace.errors import UnavailableError
 from headrace.layers.plan import plan_table
 from headrace.runs.lock import is_running
 from headrace.services.kafka import find_servers
@@ -36,10 +37,19 @@ def read_bounds(admin: AdminClient, pipelines: Sequence[Pipeline]) -> Bounds:
     return list_bounds(admin, [(topic, partition) for topic in sorted(topics) for partition in found.get(topic, ())])
 
 
-def read_now(settings: Settings, pipelines: Sequence[Pipeline]) -> tuple[PipelineStatus, ...]:
-    """Gives back the figures of these pipelines, asking the Kafka of these settings if it runs."""
+def read_now(
+    settings: Settings, pipelines: Sequence[Pipeline], *, report: Callable[[str], None] = lambda sentence: None
+) -> tuple[PipelineStatus, ...]:
+    """Gives back the figures of these pipelines, asking the Kafka of these settings if it runs.
+
+    Where it does not answer, that is reported, and the lag is not known.
+    """
     servers = find_servers(settings)
-    bounds = read_bounds(admin_client(servers), pipelines) if servers else None
+    try:
+        bounds = read_bounds(admin_client(servers), pipelines) if servers else None
+    except UnavailableError as error:
+        report(f"{servers}: {error.what}")
+        bounds = None
     catalog, now = watch_catalog(settings), datetime.now(timezone.utc)
     dsn = find_postgres(settings)
     return tuple(read_figures(settings, each, catalog=catalog, bounds=bounds, dsn=dsn, now=now) for each in pipelines)

@@ -11,7 +11,7 @@ from headrace.landing.verify import Verified, verify_stream
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline, Stream
-from headrace.tables.catalog import load_table, open_catalog
+from headrace.tables.catalog import find_catalog, load_table
 from headrace.tables.quarantine import QUARANTINE
 
 
@@ -24,6 +24,11 @@ def commits_of(settings: Settings, pipeline: Pipeline, *, checkpoint_id: int | N
             places_of(stream, settings).commit_log, table=table, quarantine=quarantine, checkpoint_id=checkpoint_id
         )
     )
+
+
+def need_landed(settings: Settings, pipeline: Pipeline) -> None:
+    """Refuses a pipeline of which nothing has been landed, before anything is started for it."""
+    _landed_streams(settings, pipeline)
 
 
 def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str) -> tuple[Verified, ...]:
@@ -44,14 +49,21 @@ def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str) ->
 
 
 def _landed_streams(settings: Settings, pipeline: Pipeline) -> list[tuple[Stream, Table, Table]]:
-    catalog = open_catalog(settings)
+    catalog = find_catalog(settings)
     quarantine = load_table(catalog, QUARANTINE)
     tables = [(stream, load_table(catalog, stream.table)) for stream in pipeline.streams]
     found = [(stream, table, quarantine) for stream, table in tables if table is not None and quarantine is not None]
     if not found:
-        raise LandingError(
-            "nothing has been landed yet",
-            where=f"pipeline {pipeline.name}",
-            next_step=f"Run: headrace land {pipeline.name} --once",
-        )
+        raise LandingError("nothing has been landed yet", where=f"pipeline {pipeline.name}", next_step=_first_steps(pipeline))
     return found
+
+
+def _first_steps(pipeline: Pipeline) -> str:
+    """Gives back how something comes to be landed."""
+    name = pipeline.name
+    if any(stream.generator for stream in pipeline.streams):
+        return (
+            f"See all of it: headrace demo {name}   or: headrace generate {name} --count 1000, then headrace land {name} --once"
+        )
+    topics = ", ".join(stream.topic for stream in pipeline.streams)
+    return f"Send events to {topics}, then: headrace land {name} --once"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.quality.results import read_results
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
-from headrace.tables.catalog import open_catalog
+from headrace.tables.catalog import find_catalog
 
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND_BUILDS = 12
@@ -32,7 +32,7 @@ class ExpectationReport:
 
 def report_quality(settings: Settings, pipeline: Pipeline) -> tuple[ExpectationReport, ...]:
     """Gives back a report of every expectation that the pipeline has now, in the order of its tables."""
-    results = read_results(open_catalog(settings), pipeline.name)
+    results = read_results(find_catalog(settings), pipeline.name)
     reports = []
     for table in pipeline.tables:
         for each in table.expectations:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,6 +11,7 @@ import uvicorn
 
 from headrace.errors import SettingsError
 from headrace.runs.watching import Watch, load_pipelines
+from headrace.services.ports import name_holder
 from headrace.services.postgres import find_postgres
 from headrace.services.status import list_services
 from headrace.serving.app import make_app
@@ -64,8 +67,16 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
+        number = error.errno or 0
+        if number < 0 or number == errno.EADDRNOTAVAIL:  # below 0: a name that leads nowhere
+            raise SettingsError(
+                f'"{host}" is not an address of this machine',
+                where="--host",
+                next_step="Leave --host out, or name one that is.",
+            ) from error
+        taken = number == errno.EADDRINUSE
         raise SettingsError(
-            f"port {port} of {host} can't be had: {error.strerror or error}",
+            f"port {port} of {host} " + (f"is taken{name_holder(port)}" if taken else f"can't be had: {os.strerror(number)}"),
             where="--port",
-            next_step="Stop what listens there, or choose another: headrace serve --port 3001",
+            next_step="Choose another, or have any that is free: headrace serve --port 0",
         ) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import Catalog
 from sqlalchemy.exc import SQLAlchemyError
 
 from headrace.errors import HeadraceError, UnavailableError
@@ -52,7 +53,7 @@ class Watch:
         self._settings = settings
         self._pipelines = pipelines
         self._lock = Lock()
-        self._catalog: WatchedCatalog | None = None
+        self._catalog: Catalog | None = None
         self._figures: tuple[PipelineStatus, ...] = ()
         self._read_at = float("-inf")
         self._ends = TopicEnds(settings, pipelines)
@@ -64,7 +65,7 @@ class Watch:
                 self._read()
             return self._figures
 
-    def catalog(self) -> WatchedCatalog:
+    def catalog(self) -> Catalog:
         """Gives back the tables as they were when the figures were read."""
         self.figures()
         assert self._catalog is not None
@@ -75,9 +76,10 @@ class Watch:
 
     def _read(self) -> None:
         try:
-            if self._catalog is None:
+            if isinstance(self._catalog, WatchedCatalog):
+                self._catalog.look()
+            else:
                 self._catalog = watch_catalog(self._settings)
-            self._catalog.look()
             now, bounds, dsn = datetime.now(timezone.utc), self._ends.latest(), find_postgres(self._settings)
             self._figures = tuple(
                 read_figures(self._settings, each, catalog=self._catalog, bounds=bounds, dsn=dsn, now=now)

@@ -88,6 +88,8 @@ def start(server: Embedded, settings: Settings, *, detached: bool, report: Repor
 
 def stop(server: Embedded, settings: Settings, *, report: Report) -> bool:
     """Gives back whether a server was running; it is stopped, whoever uses it."""
+    if not (settings.home / "services").is_dir():
+        return False
     with _start_lock(server, settings, report=report):
         return process.stop(settings.home, server.name)
 

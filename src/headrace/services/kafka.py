@@ -76,7 +76,7 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
         return embedded.choose_port("Kafka", "kafka.port", settings, usual=settings.kafka_port, last=last, report=report)
 
     port = choose()
-    java = choose_java(os.environ, cache=settings.home / "java")
+    java = choose_java(os.environ)
     server = kafka_server.Server(folder=folder, java=java.program, jars=resolve_jars(NAME, report=report))
     report("Kafka is starting")
     began = time.monotonic()

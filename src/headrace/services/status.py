@@ -9,7 +9,7 @@ from typing import Literal
 
 import psutil
 
-from headrace.errors import ServiceError
+from headrace.errors import ServiceError, SettingsError
 from headrace.services import process
 from headrace.services.kafka import NAME as KAFKA
 from headrace.services.ports import HOST
@@ -21,7 +21,8 @@ GENERATOR = "generate-"
 """How the names of generators in the background begin; their pipeline and stream follow."""
 RECEIVER = "receive-"
 """How the names of servers that take events over HTTP begin; their pipeline follows."""
-LOGS = (*NAMES, "spark")
+SPARK = "spark"
+LOGS = (*NAMES, SPARK)
 _BLOCK = 64 * 1024
 
 
@@ -56,10 +57,13 @@ def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     others = (path.stem for prefix in (GENERATOR, RECEIVER) for path in settings.logs.glob(f"{prefix}*.log"))
     known = (*LOGS, *sorted(others))
     if name not in known:
-        raise ServiceError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
+        raise SettingsError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
     path = process.log_path(settings.home, name)
     if not path.exists():
-        raise ServiceError(f"{name} has no log: it was never started here", where=str(path), next_step="Run: headrace up")
+        start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else "headrace up"
+        raise ServiceError(
+            f"{name} has no log: it was never started here", where=str(path), next_step=f"It is written by {start}."
+        )
     return tuple(_read_end(path, lines=lines))
 
 

@@ -69,5 +69,5 @@ def _away(error: KafkaException, where: str) -> UnavailableError:
     return UnavailableError(
         f"Kafka does not answer: {error.args[0].str() if error.args else error}",
         where=where,
-        next_step="Check that the broker runs: headrace status",
+        next_step="Check that it runs: headrace doctor says which one is asked.",
     )

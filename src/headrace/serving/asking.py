@@ -11,7 +11,7 @@ from threading import BoundedSemaphore
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from headrace.errors import QueryError, UnavailableError
+from headrace.errors import UnavailableError
 from headrace.serving.query import Bound, run_query
 from headrace.serving.values import as_text, is_number
 
@@ -51,8 +51,6 @@ class Desk:
 
     def ask(self, catalog: Catalog, sql: str, *, most_rows: int = MOST_ROWS, most_seconds: float = MOST_SECONDS) -> Answer:
         """Gives back the answer to one SELECT; what can't be answered is a QueryError in plain words."""
-        if not sql.strip():
-            raise QueryError("there is no query", next_step="Write a SELECT, then run it.")
         if not self._seats.acquire(timeout=_PATIENCE_SECONDS):
             raise UnavailableError("other queries are running already", next_step="Wait until one of them is done.")
         started = time.monotonic()

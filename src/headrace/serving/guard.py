@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.errors import SettingsError
 from headrace.serving.problems import make_problem
+from headrace.words import count_of
 
 TOKEN = "HEADRACE_TOKEN"
 COOKIE = "headrace"
@@ -91,7 +92,7 @@ def make_lock(host: str, environ: Mapping[str, str]) -> Lock:
         )
     if token is not None and len(token) < _SHORTEST:
         raise SettingsError(
-            f"the token has only {len(token)} characters",
+            f"the token has only {count_of(len(token), 'character')}",
             where=TOKEN,
             next_step=f"Use at least {_SHORTEST}, such as: openssl rand -hex 24",
         )

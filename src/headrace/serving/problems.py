@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from jinja2 import Environment
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
@@ -15,6 +18,8 @@ from headrace.errors import HeadraceError, NotFoundError, QueryError, RetryableE
 
 _RETRY_SECONDS = "2"
 _AWAY = 503
+_API = "/api/"
+_DESCRIBED = "/openapi.json describes what can be asked"
 _log = logging.getLogger(__name__)
 
 
@@ -54,6 +59,24 @@ def make_problem(
     return JSONResponse(body.model_dump(), status_code=status, headers=dict(headers or {}))
 
 
+def _answer(
+    request: Request,
+    status: int,
+    what: str,
+    *,
+    where: str = "",
+    next_step: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Gives back a problem for whoever asks: a page for a browser that opens one, else JSON."""
+    opens_page = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
+    if not opens_page or request.url.path.startswith(_API):
+        return make_problem(status, what, where=where, next_step=next_step, headers=headers)
+    templates: Environment = request.app.state.templates
+    shown = templates.get_template("problem.html").render(status=status, what=what[0].upper() + what[1:], next_step=next_step)
+    return HTMLResponse(shown, status_code=status, headers=dict(headers or {}))
+
+
 def _explain(request: Request, error: Exception) -> Response:
     """Answers an error of ours in its own words."""
     assert isinstance(error, HeadraceError)
@@ -65,23 +88,39 @@ def _explain(request: Request, error: Exception) -> Response:
     elif isinstance(error, RetryableError):
         status = _AWAY
     headers = {"Retry-After": _RETRY_SECONDS} if status == _AWAY else None
-    return make_problem(status, error.what, where=error.where, next_step=error.next_step, headers=headers)
+    return _answer(request, status, error.what, where=error.where, next_step=error.next_step, headers=headers)
 
 
 def _repeat(request: Request, error: Exception) -> Response:
     """Answers what the framework refuses: unknown pages, methods, bodies that are not JSON."""
     assert isinstance(error, HTTPException)
-    return make_problem(error.status_code, str(error.detail), where=request.url.path, headers=error.headers)
+    path = request.url.path
+    what, step = str(error.detail), f"Fix the request; {_DESCRIBED}."
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        what, step = f"there is nothing at {path}", f"Check the address; {_DESCRIBED}."
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        what, step = f"{path} does not take {request.method}", f"Use {(error.headers or {}).get('Allow', 'another method')}."
+    return _answer(request, error.status_code, what, where=path, next_step=step, headers=error.headers)
 
 
 def _point_out(request: Request, error: Exception) -> Response:
     """Answers values that can't be, each with its name."""
     assert isinstance(error, RequestValidationError)
-    found = [f"{'.'.join(str(part) for part in each['loc'][1:]) or 'the body'}: {each['msg']}" for each in error.errors()]
-    return make_problem(422, "; ".join(found), where=request.url.path, next_step="Fix the request; /openapi.json describes it.")
+    found = "; ".join(_name(each) for each in error.errors())
+    return _answer(request, 422, found, where=request.url.path, next_step=f"Fix the request; {_DESCRIBED}.")
+
+
+def _name(error: Mapping[str, Any]) -> str:
+    """Gives back what is wrong with one value: in which parameter or field, or with the body as a whole."""
+    if error["type"] == "json_invalid":
+        return f"the body is not JSON: {error['ctx']['error']}, at character {int(error['loc'][-1]) + 1}"
+    name = ".".join(str(part) for part in error["loc"][1:])
+    if not name:
+        return "there is no body, and JSON is needed" if error["type"] == "missing" else "the body is not a JSON object"
+    return f"{name}: {error['msg']}"
 
 
 def _apologise(request: Request, error: Exception) -> Response:
     """Answers what nobody expected: the log has the details, the page does not."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return make_problem(500, "something went wrong in the server", where=request.url.path, next_step="Its log says what.")
+    return _answer(request, 500, "something went wrong in the server", where=request.url.path, next_step="Its log says what.")

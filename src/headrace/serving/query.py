@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,9 +16,11 @@ import pyarrow as pa
 import sqlglot
 from pyiceberg.catalog import Catalog
 from sqlglot import TokenType, exp
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from headrace.errors import QueryError
+from headrace.serving.query_errors import EXAMPLE, explain
+from headrace.spec.problems import suggest
 
 
 @dataclass(frozen=True)
@@ -32,20 +34,23 @@ class Bound:
 
 def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None) -> pa.Table:
     """Gives back the result of one SELECT. A table is named `namespace.table`; nothing in the lake can be changed."""
-    statement = _parse(sql)
     with _connection() as connection:
+        quoted = _quote_default(sql)
+        known = list_tables(catalog)
+        statement = _parse(connection, sql, quoted, known)
         if bound:
             connection.execute(f"SET memory_limit = {_quoted(bound.memory)}")
-        _fence_in(connection, _make_views(connection, catalog, statement))
+        _fence_in(connection, _make_views(connection, catalog, statement, known))
         try:
-            return _run(connection, _quote_default(sql), bound)
+            return _run(connection, quoted, bound)
         except duckdb.InterruptException as error:
             limit = f"{bound.seconds:g} seconds" if bound else "its time"
             raise QueryError(
-                f"the query ran for longer than {limit}", next_step="Ask for less, or use headrace query."
+                f"the query ran for longer than {limit}",
+                next_step="Ask for less. In a terminal, headrace query waits for any answer.",
             ) from error
         except duckdb.Error as error:
-            raise QueryError(str(error).strip(), next_step="Fix the query.") from error
+            raise explain(error, quoted, asked=sql) from error
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, bound: Bound | None) -> pa.Table:
@@ -71,41 +76,58 @@ def list_tables(catalog: Catalog) -> tuple[str, ...]:
     return tuple(sorted(".".join(table) for namespace in catalog.list_namespaces() for table in catalog.list_tables(namespace)))
 
 
-def _parse(sql: str) -> exp.Expr:
+def _parse(connection: duckdb.DuckDBPyConnection, sql: str, quoted: str, known: Sequence[str]) -> exp.Expr:
+    """Gives back the one SELECT; anything else is a QueryError. DuckDB, which will run it, says first what is no SQL."""
+    example = f"Write one SELECT, such as: {EXAMPLE}"
+    try:
+        kinds = [each.type.name for each in connection.extract_statements(quoted)]
+    except duckdb.Error as error:
+        raise explain(error, quoted, asked=sql) from error
+    if not kinds:
+        raise QueryError("there is no query", where="query", next_step=example)
+    if len(kinds) == 1 and kinds[0] != "SELECT":
+        raise _refusal(kinds[0], known)
     try:
         statements = [statement for statement in sqlglot.parse(sql, read="duckdb") if statement]
-    except ParseError as error:
-        first = error.errors[0]
-        where = f"query:{first['line']}:{first['col']}"
-        raise QueryError(str(first["description"]), where=where, next_step="Fix the query.") from error
     except SqlglotError as error:
-        raise QueryError(str(error), where="query", next_step="Fix the query.") from error
-    if len(statements) != 1 or not isinstance(statements[0], (exp.Query, exp.Describe, exp.Summarize)):
-        raise QueryError(
-            "only one SELECT can be asked at a time, and nothing can be changed",
-            where="query",
-            next_step='Write it as headrace query "SELECT …".',
-        )
+        raise QueryError("the query can't be read", where="query", next_step=f"Write it more plainly. {example}") from error
+    if len(statements) > 1:
+        what = f"one SELECT can be asked at a time, and these are {len(statements)}"
+        raise QueryError(what, where="query", next_step="Ask them one after the other.")
+    if not isinstance(statements[0], (exp.Query, exp.Describe, exp.Summarize)):
+        raise _refusal(sqlglot.tokenize(sql, read="duckdb")[0].text.upper(), known)
     return statements[0]
+
+
+def _refusal(word: str, known: Sequence[str]) -> QueryError:
+    """Gives back why what begins with this word is not run; who asks for the tables is told them."""
+    step = _which_tables("", known) if word == "SHOW" else f"Write one SELECT, such as: {EXAMPLE}"
+    return QueryError(
+        f"only a SELECT can be asked, and this is {word}: nothing is changed by a query", where="query", next_step=step
+    )
 
 
 def _quote_default(sql: str) -> str:
     """Gives back the query with the namespace `default` in quotes, which is a word of DuckDB's own."""
-    tokens = sqlglot.tokenize(sql, read="duckdb")
+    try:
+        tokens = sqlglot.tokenize(sql, read="duckdb")
+    except SqlglotError:
+        return sql  # it is no SQL, which DuckDB says better
     for token, after in reversed(list(pairwise(tokens))):
         if token.token_type == TokenType.DEFAULT and after.token_type == TokenType.DOT:
             sql = f'{sql[: token.start]}"{token.text}"{sql[token.end + 1 :]}'
     return sql
 
 
-def _make_views(connection: duckdb.DuckDBPyConnection, catalog: Catalog, statement: exp.Expr) -> list[str]:
+def _make_views(
+    connection: duckdb.DuckDBPyConnection, catalog: Catalog, statement: exp.Expr, known: Sequence[str]
+) -> list[str]:
     """Makes a view of each table that the query names; gives back the folders that they live in.
 
     Names come from the catalog, never from the query.
     """
     folders: list[str] = []
     ctes = {cte.alias for cte in statement.find_all(exp.CTE)}
-    known = {name: tuple(name.split(".")) for name in list_tables(catalog)}
     for table in statement.find_all(exp.Table):
         if not table.name or (not table.db and table.name in ctes) or isinstance(table.this, exp.Func):
             continue
@@ -113,13 +135,9 @@ def _make_views(connection: duckdb.DuckDBPyConnection, catalog: Catalog, stateme
         if table.db == "information_schema":
             continue
         if name not in known:
-            raise QueryError(
-                f'there is no table "{name}"',
-                where="query",
-                next_step=f"Tables are: {_names(catalog)}.",
-            )
-        namespace, short = known[name]
-        loaded = catalog.load_table(known[name])
+            raise QueryError(f'there is no table "{name}"', where="query", next_step=_which_tables(name, known))
+        namespace, short = name.split(".")
+        loaded = catalog.load_table((namespace, short))
         folders += [loaded.location(), loaded.properties.get("write.data.path", loaded.location())]
         location = _quoted(loaded.metadata_location)
         connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{namespace}"')
@@ -153,5 +171,9 @@ def _connection() -> Iterator[duckdb.DuckDBPyConnection]:
         connection.close()
 
 
-def _names(catalog: Catalog) -> str:
-    return ", ".join(list_tables(catalog)) or "none yet: land something first"
+def _which_tables(name: str, known: Sequence[str]) -> str:
+    """Gives back what to ask instead of a table that there is not."""
+    if not known:
+        return "The lake has no tables yet: a pipeline makes them when it lands, as headrace demo lineage does."
+    same = [each for each in known if each.partition(".")[2] == name]
+    return f'Did you mean "{same[0]}"?' if same else suggest(name, known, plural="Tables")

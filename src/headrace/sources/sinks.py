@@ -83,7 +83,7 @@ class TopicSink:
             raise UnavailableError(
                 f"Kafka did not acknowledge {len(self._failed) + left} of {sent} events: {failed}",
                 where=f"topic {self._stream.topic}",
-                next_step="Check that the broker runs: headrace status",
+                next_step="Check that it runs: headrace doctor says which one is asked.",
             )
 
     def _acknowledged(self, error: Any, message: Any) -> None:

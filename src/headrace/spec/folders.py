@@ -30,8 +30,11 @@ def list_pipelines(folder: Path) -> tuple[PipelineFolder, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def find_pipeline(name_or_path: str, *, folder: Path) -> Path:
-    """Gives back the folder of a pipeline: the path if it is one, else ./pipelines/<name>, else the built-in one."""
+def find_pipeline(name_or_path: str, *, folder: Path, to_copy: bool = False) -> Path:
+    """Gives back the folder of a pipeline: the path if it is one, else ./pipelines/<name>, else the built-in one.
+
+    Who looks for one `to_copy` is starting one, and is not told how.
+    """
     path = absolute(folder / name_or_path)
     if path.name == FILE and path.is_file():
         return path.parent
@@ -47,10 +50,16 @@ def find_pipeline(name_or_path: str, *, folder: Path) -> Path:
     for each in pipelines:
         if each.name == name_or_path:
             return each.path
+    own = absolute(folder) / OWN / name_or_path
+    if name_or_path and own.is_dir():
+        raise SpecError(
+            f"the folder is there, and no {FILE} in it",
+            where=show_path(own, folder=absolute(folder)),
+            next_step=f"Put {FILE} back, or remove the folder and start again: headrace new {name_or_path}",
+        )
     hint = suggest(name_or_path, [each.name for each in pipelines], plural="Pipelines")
-    raise SpecError(
-        f'there is no pipeline "{name_or_path}"', next_step=f"{hint} Or start your own: headrace new {name_or_path}"
-    )
+    more = "" if to_copy else f" Or start your own: headrace new {name_or_path}"
+    raise SpecError(f'there is no pipeline "{name_or_path}"', where="--from" if to_copy else "", next_step=f"{hint}{more}")
 
 
 def absolute(path: Path) -> Path:

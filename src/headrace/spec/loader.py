@@ -21,6 +21,8 @@ from headrace.spec.streams import read_stream
 from headrace.spec.table_files import read_tables
 
 KEYS = ("name", "about", "trigger", "namespace", "sources", "streams", "serving", "queries")
+KEYS_OF_PLACES = ("table", "output", "commit_log")
+"""The keys of a stream that name what it writes."""
 
 
 def load_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> Pipeline:
@@ -116,7 +118,7 @@ def _read_streams(section: Section, *, files: Files, problems: Problems) -> tupl
 
 def written_by(stream: Stream) -> dict[str, str]:
     """Gives back what a stream writes, which no other stream may write, by the key that names it."""
-    places = {"table": str(stream.table), "output": stream.output, "commit_log": stream.commit_log}
+    places = dict(zip(KEYS_OF_PLACES, (str(stream.table), stream.output, stream.commit_log), strict=True))
     return {key: place.rstrip("/") for key, place in places.items() if place}
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import yaml
 
 from headrace.spec.document import Value
+from headrace.spec.python_names import change_texts
 from headrace.spec.variables import PATTERN
 
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`|^# .*?$", re.DOTALL | re.MULTILINE)
@@ -18,6 +20,9 @@ CODE = re.compile(r"^```.*?^```|`[^`\n]+`|^# .*?$", re.DOTALL | re.MULTILINE)
 
 PROPERTIES = re.compile(r"(?:[&!]\S+\s+)*")
 """A YAML value's anchor and tag, which stay."""
+
+READS = re.compile(r"(\b(?:FROM|JOIN)\s+)(\w+)(?![\w.])", re.IGNORECASE)
+"""A table without a namespace, which SQL reads: one of Postgres."""
 
 TOPIC = re.compile(r'("kafka_topic"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The topic of an expected row."""
@@ -51,20 +56,30 @@ class Renames:
         return text
 
     def apply_to_file(self, path: Path) -> None:
-        """Changes the names in a file of the copy: in Markdown's code, in SQL, and the topics of expected rows."""
+        """Changes the names in a file of the copy: in Markdown's code, in SQL, in Python's strings, and the topics of
+        expected rows."""
         if path.suffix == ".md":
             names = {**self.others, **self.tables, **self.topics, self.old: self.new}
             _rewrite(path, lambda text: CODE.sub(lambda code: _replace_words(code[0], names), text))
         elif path.suffix == ".sql":
             names = {**self.tables, **(self.published if path.parent.name == "serving" else {})}
             _rewrite(path, lambda text: _replace_words(text, names))
+        elif path.suffix == ".py":
+            _rewrite(path, lambda text: change_texts(text, self._rename_in_text))
         elif path.suffix == ".jsonl":
             _rewrite(path, lambda text: _replace_topics(text, self.topics))
 
+    def _rename_in_text(self, text: str) -> str:
+        """Gives back a text of a Python file with the tables renamed, those of Postgres where SQL reads them."""
+        reads = READS.sub(lambda match: match[1] + self.published.get(match[2], match[2]), text)
+        return _replace_words(reads, self.tables)
 
-def find_renames(document: Value, *, old: str, new: str, table_files: Sequence[Path] = ()) -> Renames:
+
+def find_renames(
+    document: Value, *, old: str, new: str, table_files: Sequence[Path] = (), ports: Collection[int] = ()
+) -> Renames:
     """Gives back what to rename: the name, each stream's table, topic, places for files and their variables, the layers,
-    the tables of Postgres, and the tables that queries name.
+    the tables of Postgres, the tables that queries name, and the port, which becomes the next that is not among `ports`.
 
     Layer tables move with their namespace; where that is their folder's name, the folder gets another.
     """
@@ -85,6 +100,8 @@ def find_renames(document: Value, *, old: str, new: str, table_files: Sequence[P
             for node in _scalars(stream, key):
                 edits.append((node, _rename(node.value, rule, names=names, variables=others, old=old, new=new)))
         others[f"{old}.{stream.key}"] = f"{new}.{stream.key}"
+    for node in _scalars(document, "sources", "http", "port"):
+        edits.append((node, _rename(node.value, _next_port(ports), names=others, variables=others, old=old, new=new)))
     layers: dict[str, str] = {}
     namespaces = list(_scalars(document, "namespace"))
     for node in namespaces:
@@ -129,6 +146,17 @@ def _rename(
     if match["default"]:
         names[match["default"]] = rule(match["default"])
     return f"${{{variable}:-{names.get(match['default'], '')}}}"
+
+
+def _next_port(taken: Collection[int]) -> Callable[[str], str]:
+    """Gives back how a port becomes the first one after it that is not taken; what is no port stays."""
+
+    def move(written: str) -> str:
+        if not written.isdecimal():
+            return written
+        return str(next(port for port in count(int(written) + 1) if port not in taken))
+
+    return move
 
 
 def _rename_prefix(name: str, old: str, new: str, *, signs: str, otherwise: str) -> str:
@@ -182,10 +210,10 @@ def _served(document: Value) -> Iterator[tuple[yaml.ScalarNode, Value]]:
                 yield key, inner.at(key.value)
 
 
-def _scalars(value: Value, key: str) -> Iterator[yaml.ScalarNode]:
-    """Gives back the key's value where it is a text that is not empty."""
+def _scalars(value: Value, *keys: str) -> Iterator[yaml.ScalarNode]:
+    """Gives back the value under these keys where it is one that is not empty."""
     try:
-        node = value.at(key).node
+        node = value.at(*keys).node
     except KeyError:
         return
     if isinstance(node, yaml.ScalarNode) and node.value:

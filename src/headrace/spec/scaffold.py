@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 
 from headrace.errors import SpecError
-from headrace.spec.document import parse_document, read_text
+from headrace.spec.document import parse_document, read_document, read_text
 from headrace.spec.folders import FILE, OWN, absolute, find_pipeline, list_pipelines
+from headrace.spec.http import MAX_PORT
 from headrace.spec.names import IDENTIFIER_RULE, METADATA, is_identifier
 from headrace.spec.problems import Place, show_path
 from headrace.spec.renames import find_renames
@@ -20,17 +21,18 @@ NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
     """Gives back the new folder ./pipelines/<target_name>, a copy of the pipeline that `source` names.
 
-    It runs beside the original: its name, tables, topics, places for files and the variables that set them are its own,
-    also where its README, SQL and expected rows mention them. The folder is there in whole or not at all.
+    It runs beside the original: its name, tables, topics, places for files, the variables that set them and its port are its
+    own, also where its README, SQL, Python and expected rows mention them. The folder is there in whole or not at all.
     """
     folder = absolute(folder)
     target = folder / OWN / target_name
     _check_target(target_name, target, folder=folder)
-    original = find_pipeline(source, folder=folder)
+    original = find_pipeline(source, folder=folder, to_copy=True)
     place = Place(show_path(original / FILE, folder=folder), source)
     text = read_text(original / FILE, place=place)
     document = parse_document(text, place=place, environ={})
-    renames = find_renames(document, old=original.name, new=target_name, table_files=tuple(list_table_files(original)))
+    files = tuple(list_table_files(original))
+    renames = find_renames(document, old=original.name, new=target_name, table_files=files, ports=_list_ports(folder))
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as temporary:
         copy = Path(temporary) / target_name
@@ -45,6 +47,19 @@ def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
         (copy / FILE).write_bytes(renames.apply_to_yaml(text).encode())
         copy.rename(target)
     return target
+
+
+def _list_ports(folder: Path) -> set[int]:
+    """Gives back the ports on which the pipelines that have a name here take events, unless a variable says otherwise."""
+    ports = set()
+    for each in list_pipelines(folder):
+        place = Place(show_path(each.path / FILE, folder=folder), each.name)
+        try:
+            document = read_document(each.path / FILE, place=place, environ={})
+            ports.add(document.at("sources", "http", "port").whole_number(at_least=1, at_most=MAX_PORT))
+        except (SpecError, KeyError):
+            continue  # it has none, or none that can be read
+    return ports
 
 
 def _check_target(name: str, target: Path, *, folder: Path) -> None:

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
+from headrace.errors import UnavailableError
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column
@@ -20,6 +23,7 @@ from headrace.tables.widening import widen_table
 
 CATALOG_NAME = "headrace"
 _TRIES = 2
+_SQLITE = "sqlite:///"
 
 _PROPERTIES = {
     "format-version": "2",
@@ -30,16 +34,46 @@ _PROPERTIES = {
 }
 
 
-def open_catalog(settings: Settings) -> SqlCatalog:
-    """Gives back the catalog of these settings, made where it does not exist yet."""
+class EmptyCatalog(NoopCatalog):
+    """A catalog that was not made yet: there is nothing in it, and nothing can be made in it."""
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        return []
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        raise NoSuchTableError(f"Table does not exist: {identifier}")
+
+
+def find_catalog(settings: Settings) -> Catalog:
+    """Gives back the catalog of these settings for looking at: where it does not exist yet it is empty, and is not made."""
+    return open_catalog(settings) if catalog_exists(settings) else EmptyCatalog(CATALOG_NAME)
+
+
+def catalog_exists(settings: Settings) -> bool:
+    """Says whether the catalog was made; one that is not a file of SQLite counts as made."""
     uri = settings.catalog_uri
-    if uri.startswith("sqlite:///"):
-        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    return not uri.startswith(_SQLITE) or Path(uri.removeprefix(_SQLITE)).exists()
+
+
+def open_catalog(settings: Settings) -> SqlCatalog:
+    """Gives back the catalog of these settings, made where it does not exist yet; one that can't be had is an
+    UnavailableError."""
+    uri = settings.catalog_uri
+    if uri.startswith(_SQLITE):
+        Path(uri.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
         uri = f"{uri}?timeout=30"
-    catalog = _make_catalog(uri, settings.warehouse)
-    if uri.startswith("sqlite:"):
-        with catalog.engine.connect() as connection:
-            connection.execute(text("PRAGMA journal_mode=WAL"))
+    try:
+        catalog = _make_catalog(uri, settings.warehouse)
+        if uri.startswith("sqlite:"):
+            with catalog.engine.connect() as connection:
+                connection.execute(text("PRAGMA journal_mode=WAL"))
+    except (SQLAlchemyError, ImportError) as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise UnavailableError(
+            f"the catalog does not answer: {reason}",
+            where="catalog.uri",
+            next_step="Check it: headrace doctor says what it is, and where that was set.",
+        ) from error
     return catalog
 
 

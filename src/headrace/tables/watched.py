@@ -9,7 +9,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import select
 
 from headrace.settings import Settings
-from headrace.tables.catalog import CATALOG_NAME, open_catalog
+from headrace.tables.catalog import CATALOG_NAME, EmptyCatalog, catalog_exists, open_catalog
 
 
 class WatchedCatalog(SqlCatalog):
@@ -41,8 +41,10 @@ class WatchedCatalog(SqlCatalog):
         return known
 
 
-def watch_catalog(settings: Settings) -> WatchedCatalog:
-    """Gives back the catalog of these settings, looked at once."""
+def watch_catalog(settings: Settings) -> WatchedCatalog | EmptyCatalog:
+    """Gives back the catalog of these settings, looked at once; one that does not exist yet is empty, and is not made."""
+    if not catalog_exists(settings):
+        return EmptyCatalog(CATALOG_NAME)
     made = open_catalog(settings)
     catalog = WatchedCatalog(CATALOG_NAME, uri=made.properties["uri"], warehouse=settings.warehouse)
     catalog.look()

@@ -1,0 +1,84 @@
+"""What a newcomer is told who types something wrong, or whose surroundings are not as they should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.services.ports import find_free_port
+from tests.cli.conftest import Here
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["new", "mine", "--from", "linage"], '--from: there is no pipeline "linage"\nDid you mean "lineage"?\n'),
+        (["logs", "hbase"], 'there is no log of "hbase"\nLogs are: kafka, postgres, spark.\n'),
+        (
+            ["build", "weather", "--table", "x"],
+            'pipeline weather: there is no table "x"\nTables are: default.weather_by_minute.\n',
+        ),
+        (
+            ["plan", "weather", "--table", "x"],
+            'pipeline weather: there is no table "x"\nTables are: default.weather_by_minute.\n',
+        ),
+    ],
+)
+def test_a_wrong_argument(here: Here, arguments: list[str], says: str) -> None:
+    assert here(*arguments) == (2, says)
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("check", "check [OPTIONS] [PIPELINE]\n"),
+        ("status", "status [OPTIONS] [PIPELINE]\n"),
+        ("serve", "serve [OPTIONS] [PIPELINE]...\n"),
+        ("lineage", " [TABLE[.COLUMN]]\n"),
+        ("logs", "logs [OPTIONS] [SERVICE]\n"),
+    ],
+)
+def test_usage_has_each_bracket_once(here: Here, command: str, usage: str) -> None:
+    assert usage in here(command, "--help")[1]
+
+
+def test_stopping_a_generator_that_does_not_run(here: Here) -> None:
+    assert here("generate", "payments", "--stop") == (0, "no generator of payments was running in the background\n")
+
+
+@pytest.mark.parametrize("command", [["plan", "weather"], ["query", "SELECT 1"], ["status", "lineage"]])
+def test_a_catalog_that_is_none(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    (tmp_path / ".headrace").mkdir()
+    (tmp_path / ".headrace" / "catalog.db").write_text("this is no database, and long enough to be read as one" * 9)
+    code, said = here(*command)
+    assert (code, said) == (
+        1,
+        "catalog.uri: the catalog does not answer: file is not a database\n"
+        "Check it: headrace doctor says what it is, and where that was set.\n",
+    )
+    monkeypatch.setenv("HEADRACE_CATALOG_URI", "nothing://me:secret@nowhere/db")
+    code, said = here(*command)
+    assert code == 1
+    assert said.startswith("catalog.uri: the catalog does not answer: ")
+    assert "secret" not in said
+
+
+def test_status_where_kafka_does_not_answer(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.services.topics._TIMEOUT_SECONDS", 0.2)
+    servers = f"127.0.0.1:{find_free_port()}"
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers)
+    code, said = here("status", "lineage")
+    assert code == 0
+    assert said.startswith(f"{servers}: Kafka does not answer: ")
+    assert "lineage.events" in said
+
+
+def test_a_home_that_can_not_be_written(here: Here, tmp_path: Path) -> None:
+    home = tmp_path / ".headrace"
+    home.write_text("a file")
+    code, said = here("up")
+    assert code == 1
+    assert said.startswith(f"{home}")
+    assert said.endswith(f"\nHeadrace keeps its state in {home}: see that it can be written, or set HEADRACE_HOME.\n")
+    assert len(said.splitlines()) == 2
