@@ -9,6 +9,8 @@ from typing import Annotated, Optional
 import typer
 
 from headrace.cli.shared import AsJson, PipelineName, TableOption, TakeOver, load, out, say, settings_here
+from headrace.settings import Settings
+from headrace.spec import Pipeline
 
 
 def demo(
@@ -118,6 +120,9 @@ def build(
     pipeline: PipelineName,
     table: TableOption = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="write all rows anew")] = False,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="with --table: none of those that it reads, and what it expects")
+    ] = False,
 ) -> None:
     """Build a pipeline's tables where their inputs have changed; exit 1 if one of them fails."""
     from headrace.runs.board import lines
@@ -127,6 +132,11 @@ def build(
 
     settings, loaded = settings_here(), load(pipeline)
     choose_tables(loaded, table)
+    if alone:
+        if table is None:
+            raise typer.BadParameter("--alone needs the table that is meant: --table TABLE")
+        _build_alone(settings, loaded, table, full_refresh=full_refresh)
+        return
     if not loaded.tables:
         say(f"{pipeline} has no layer tables: there is nothing to build")
         return
@@ -179,3 +189,24 @@ def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_bui
             land_and_build(session, stop=stop, board=board, publisher=publisher)
         else:
             land_pipeline(session, once=once, stop=stop, landed=board.landed, report=board.report, idle=board.idle)
+
+
+def _build_alone(settings: Settings, pipeline: Pipeline, name: str, *, full_refresh: bool) -> None:
+    from headrace.runs.board import lines
+    from headrace.runs.building import building_session
+    from headrace.runs.one_table import build_alone, describe_quality, find_table, publishing_only
+    from headrace.runs.publishing import publishing
+
+    board = lines(out)
+    published = publishing_only(pipeline, find_table(pipeline, name))
+    with publishing(settings, published, report=say, published=board.published) as publisher:
+        with building_session(settings, pipeline, report=say) as lake:
+            outcome = build_alone(lake, name, full_refresh=full_refresh, done=board.built)
+        if not outcome.built and not outcome.error:
+            say("nothing has changed since the last build")
+        for sentence in describe_quality(outcome):
+            say(sentence)
+        if outcome.error:
+            raise typer.Exit(1)
+        if publisher is not None:
+            publisher.publish()

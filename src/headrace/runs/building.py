@@ -124,7 +124,7 @@ def build(
                         done(outcomes[each.table])
                     continue
                 fresh = full_refresh and _is_meant(each, table)
-                running[pool.submit(_build_one, lake, each, full_refresh=fresh)] = each.table
+                running[pool.submit(build_one, lake, each, full_refresh=fresh)] = each.table
             if running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     outcomes[running.pop(future)] = future.result()
@@ -152,7 +152,8 @@ def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
     mirror_watermarks(lake.catalog, lake.settings, lake.pipeline, entries)
 
 
-def _build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
+def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
+    """Gives back what became of one table, after as many tries as are worth it; whatever goes wrong is in it."""
     lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "layers")
     last: HeadraceError | None = None
     for attempt in range(_TRIES):
