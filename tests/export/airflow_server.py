@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import psutil
 
@@ -43,45 +42,45 @@ class TaskRun:
 
 @dataclass(frozen=True)
 class Airflow:
-    """`program` is its command line, `environ` what all of its processes see."""
+    """`token` opens its API at `address`; what its parts and tasks said is in `home`."""
 
-    program: Path
+    address: str
+    token: str
     home: Path
-    environ: Mapping[str, str]
 
-    def ask(self, *arguments: str) -> str:
-        """Gives back what a command of Airflow said; one that fails is an error with all it said."""
-        done = subprocess.run(
-            [self.program, *arguments], env=dict(self.environ), cwd=self.home, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"airflow {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+    def ask(self, path: str, *, method: str = "GET", body: object = None) -> dict[str, Any]:
+        """Gives back what the API answers; a refusal is an error."""
+        return _ask(f"{self.address}/api/v2{path}", method=method, body=body, token=self.token)
 
-    def ask_json(self, *arguments: str) -> list[dict[str, Any]]:
-        """Gives back the rows of a command; warnings may stand before them, and words in the place of no rows."""
-        said = self.ask(*arguments, "--output", "json")
-        line = next((each for each in said.splitlines() if each.startswith("[")), "[]")
-        found: list[dict[str, Any]] = json.loads(line)
-        return found
+    def wait_to_parse(self, *dag_ids: str) -> list[str]:
+        """Gives back why files could not be parsed; nothing, once all of these DAGs are there."""
+
+        def parsed() -> tuple[list[str]] | None:
+            errors = [f"{each['filename']}: {each['stack_trace']}" for each in self.ask("/importErrors")["import_errors"]]
+            known = {each["dag_id"] for each in self.ask("/dags")["dags"]}
+            return (errors,) if errors or known >= {*dag_ids} else None
+
+        found = wait_until(parsed, what=f"Airflow to parse {', '.join(dag_ids)}; see {self.home}", seconds=180, pause=1.0)
+        return found[0] if found else []
 
     def trigger(self, dag_id: str, run_id: str) -> None:
-        self.ask("dags", "unpause", "--yes", dag_id)
-        self.ask("dags", "trigger", dag_id, "--run-id", run_id)
+        self.ask(f"/dags/{dag_id}", method="PATCH", body={"is_paused": False})
+        self.ask(f"/dags/{dag_id}/dagRuns", method="POST", body={"dag_run_id": run_id, "logical_date": None})
 
     def wait_for(self, dag_id: str, run_id: str, *, seconds: float) -> str:
         """Gives back the state in which a run ended."""
 
         def ended() -> str | None:
-            runs = {each["run_id"]: each["state"] for each in self.ask_json("dags", "list-runs", dag_id)}
-            return runs.get(run_id) if runs.get(run_id) in _ENDED else None
+            state = str(self.ask(f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
+            return state if state in _ENDED else None
 
-        found = wait_until(ended, what=f"{dag_id} to end; logs are in {self.home}", seconds=seconds)
+        found = wait_until(ended, what=f"{dag_id} to end; logs are in {self.home}", seconds=seconds, pause=2.0)
         assert found is not None
         return found
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, TaskRun]:
         """Gives back what became of each task of a run."""
-        rows = self.ask_json("tasks", "states-for-dag-run", dag_id, run_id)
+        rows = self.ask(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"]
         return {
             row["task_id"]: TaskRun(row["task_id"], row["state"], _moment(row["start_date"]), _moment(row["end_date"]))
             for row in rows
@@ -127,24 +126,20 @@ def running_airflow(home: Path, *, dags: Path, environ: Mapping[str, str]) -> It
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(32),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }
-    airflow = Airflow(install_airflow() / "bin/airflow", home, {**plain, **settings, **environ})
-    airflow.ask("db", "migrate")
+    program, everything = install_airflow() / "bin/airflow", {**plain, **settings, **environ}
+    with (home / "migrate.txt").open("wb") as output:
+        subprocess.run([program, "db", "migrate"], env=everything, cwd=home, stdout=output, stderr=output, check=True)
     parts: list[subprocess.Popen[bytes]] = []
     try:
         for part in _PARTS:
             with (home / f"{part}.txt").open("wb") as output:
-                parts.append(
-                    subprocess.Popen(
-                        [airflow.program, part],
-                        env=dict(airflow.environ),
-                        cwd=home,
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,
-                    )
+                started = subprocess.Popen(
+                    [program, part], env=everything, cwd=home, stdout=output, stderr=output, start_new_session=True
                 )
-        wait_until(lambda: _answers(port), what=f"Airflow's API server; see {home}/api-server.txt", seconds=180)
-        yield airflow
+            parts.append(started)
+        address = f"http://127.0.0.1:{port}"
+        wait_until(lambda: _answers(address), what=f"Airflow's API server; see {home}", seconds=180, pause=0.5)
+        yield Airflow(address, _log_in(address, home), home)
     finally:
         _end(parts)
 
@@ -163,12 +158,26 @@ def _end(parts: list[subprocess.Popen[bytes]]) -> None:
         child.kill()
 
 
-def _answers(port: int) -> bool:
+def _answers(address: str) -> bool:
     try:
-        with urlopen(f"http://127.0.0.1:{port}/api/v2/version", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (URLError, OSError):
+        return bool(_ask(f"{address}/api/v2/version"))
+    except OSError:
         return False
+
+
+def _log_in(address: str, home: Path) -> str:
+    """Gives back a token of the user that Airflow made with a password of its own."""
+    passwords = json.loads((home / "simple_auth_manager_passwords.json.generated").read_text(encoding="utf-8"))
+    body = {"username": "admin", "password": passwords["admin"]}
+    return str(_ask(f"{address}/auth/token", method="POST", body=body)["access_token"])
+
+
+def _ask(url: str, *, method: str = "GET", body: object = None, token: str = "") -> dict[str, Any]:
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(url, data=data, headers=headers, method=method), timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
 
 
 def _moment(text: str | None) -> datetime | None:

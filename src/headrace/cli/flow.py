@@ -10,7 +10,7 @@ import typer
 
 from headrace.cli.shared import AsJson, PipelineName, TableOption, TakeOver, load, out, say, settings_here
 from headrace.settings import Settings
-from headrace.spec import Pipeline
+from headrace.spec import LayerTable, Pipeline
 
 
 def demo(
@@ -131,11 +131,11 @@ def build(
     from headrace.runs.publishing import publishing
 
     settings, loaded = settings_here(), load(pipeline)
-    choose_tables(loaded, table)
+    chosen = choose_tables(loaded, table)
     if alone:
         if table is None:
             raise typer.BadParameter("--alone needs the table that is meant: --table TABLE")
-        _build_alone(settings, loaded, table, full_refresh=full_refresh)
+        _build_alone(settings, loaded, chosen, full_refresh=full_refresh)
         return
     if not loaded.tables:
         say(f"{pipeline} has no layer tables: there is nothing to build")
@@ -191,17 +191,17 @@ def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_bui
             land_pipeline(session, once=once, stop=stop, landed=board.landed, report=board.report, idle=board.idle)
 
 
-def _build_alone(settings: Settings, pipeline: Pipeline, name: str, *, full_refresh: bool) -> None:
+def _build_alone(settings: Settings, pipeline: Pipeline, tables: tuple[LayerTable, ...], *, full_refresh: bool) -> None:
+    """Builds the last of the tables; the others are all that it reads."""
     from headrace.runs.board import lines
     from headrace.runs.building import building_session
-    from headrace.runs.one_table import build_alone, describe_quality, find_table, publishing_only
+    from headrace.runs.one_table import build_alone, describe_quality, publishing_only
     from headrace.runs.publishing import publishing
 
-    board = lines(out)
-    published = publishing_only(pipeline, find_table(pipeline, name))
-    with publishing(settings, published, report=say, published=board.published) as publisher:
-        with building_session(settings, pipeline, report=say) as lake:
-            outcome = build_alone(lake, name, full_refresh=full_refresh, done=board.built)
+    board, table = lines(out), tables[-1]
+    with publishing(settings, publishing_only(pipeline, table), report=say, published=board.published) as publisher:
+        with building_session(settings, pipeline, report=say, tables=tables) as lake:
+            outcome = build_alone(lake, table, full_refresh=full_refresh, done=board.built)
         if not outcome.built and not outcome.error:
             say("nothing has changed since the last build")
         for sentence in describe_quality(outcome):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headrace.errors import BuildError, QualityError
 from headrace.layers.lake import Lake
-from headrace.runs.building import Outcome, build_one, choose_tables, mirror
+from headrace.runs.building import Outcome, build_one, mirror
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline
 from headrace.tables.build_ledger import CheckedExpectation, read_build
@@ -21,13 +21,12 @@ _DONE = {
 }
 
 
-def build_alone(lake: Lake, name: str, *, full_refresh: bool, done: Callable[[Outcome], None]) -> Outcome:
+def build_alone(lake: Lake, table: LayerTable, *, full_refresh: bool, done: Callable[[Outcome], None]) -> Outcome:
     """Builds one table from its inputs as they are; gives back what became of it.
 
     An input that was never built is a BuildError: without its rows the table would be wrong, and for a lookup nothing would
     mend it later.
     """
-    table = find_table(lake.pipeline, name)
     built_here = {each.table for each in lake.pipeline.tables}
     for each in table.inputs:
         if each in built_here and not read_build(load_table(lake.catalog, each)).build_id:
@@ -40,11 +39,6 @@ def build_alone(lake: Lake, name: str, *, full_refresh: bool, done: Callable[[Ou
     done(outcome)
     mirror(lake, (outcome,))
     return outcome
-
-
-def find_table(pipeline: Pipeline, name: str) -> LayerTable:
-    """Gives back the table that a name means; one that there is not is a BuildError."""
-    return choose_tables(pipeline, name)[-1]
 
 
 def publishing_only(pipeline: Pipeline, table: LayerTable) -> Pipeline:
@@ -70,4 +64,5 @@ def _results(outcome: Outcome) -> tuple[CheckedExpectation, ...]:
 
 def _describe(result: CheckedExpectation) -> str:
     failing = f"{result.failed:,} failing" + (f", {_DONE[result.otherwise]}" if result.failed else "")
-    return f"{result.sentence}: {result.checked:,} rows checked, {failing}"
+    rows = "row" if result.checked == 1 else "rows"
+    return f"{result.sentence}: {result.checked:,} {rows} checked, {failing}"
