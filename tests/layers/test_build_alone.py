@@ -101,7 +101,7 @@ def test_a_table_that_fails_says_what_its_expectations_found(spark: SparkSession
 def test_a_mistake_elsewhere_stops_no_other_table(spark: SparkSession, tmp_path: Path) -> None:
     pond = Pond(tmp_path, spark, tables(otherwise="drop"))
     pond.land([event("a", "x", n=1)])
-    (pond.folder / "pipelines/pond/b/wrong.sql").write_text("SELECT array(id) + 1 AS sum FROM pond.checked")
+    (pond.folder / "pipelines/pond/b/wrong.sql").write_text("SELECT array(id) + 1 AS sum FROM pond.events")
     pond.pipeline = load_pipeline("pond", environ={}, folder=tmp_path)
     assert alone(pond, spark, "checked").built
     with pytest.raises(SpecError, match=r"wrong\.sql"):

@@ -52,7 +52,8 @@ def export_dag(settings: Settings, pipeline: Pipeline, dag: DagSettings, *, into
         )
     into.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    return (f"{path} has {len(pipeline.tables)} tables. Next: make {into} Airflow's dags_folder, or copy the file to it.",)
+    tables = "1 table" if len(pipeline.tables) == 1 else f"{len(pipeline.tables)} tables"
+    return (f"{path} has {tables}. Next: make {into} Airflow's dags_folder, or copy the file to it.",)
 
 
 def dag_text(pipeline: Pipeline, dag: DagSettings, *, folder: str) -> str:
