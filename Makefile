@@ -8,7 +8,7 @@ RUN := $(VENV)/bin
 
 STREAMS := charges refunds disputes subscriptions
 
-.PHONY: help setup demo test check expected bench soak truth fresh lock clean generate-all generate-stop $(STREAMS:%=generate-%)
+.PHONY: help setup demo test check expected bench soak truth airflow fresh lock clean generate-all generate-stop $(STREAMS:%=generate-%)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then v
 truth: $(STAMP) ## BUILDS (1000) small builds of tables of every kind against one big one and a full refresh
 	@$(RUN)/python -m tests.layers.truth $(or $(BUILDS),1000)
 
+airflow: $(STAMP) ## run the DAG of PIPELINE (payments) and of a broken one in a real Airflow, in an environment of its own
+	@$(RUN)/python -m tests.export.airflow_check $(or $(PIPELINE),payments)
+
 fresh: ## what a newcomer does, in a fresh clone with empty caches, and again without a network (Linux, 40 minutes)
 	@scripts/fresh
 
@@ -71,6 +74,8 @@ lock: ## pin all packages again, with hashes (needs uv)
 	  --group dev pyproject.toml --output-file requirements.lock
 	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  tests/export/dbt.in --output-file tests/export/dbt.lock
+	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  tests/export/airflow.in --output-file tests/export/airflow.lock
 
 clean: ## remove the environment, the state and all caches of the project
 	@rm -rf $(VENV) .headrace .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist

@@ -125,6 +125,22 @@ def test_export_dbt(tmp_path: Path) -> None:
     assert "not empty" in said
 
 
+def test_export_airflow(tmp_path: Path) -> None:
+    write_shop(tmp_path)
+    code, said = headrace(tmp_path, "export", "airflow", "shop", "--schedule", "@hourly")
+    assert (code, said.split(".")[0]) == (0, "dags/shop")
+    compile((tmp_path / "dags/shop.py").read_text(encoding="utf-8"), "shop.py", "exec")
+    code, said = headrace(tmp_path, "export", "airflow", "shop", "--schedule", "now and then")
+    assert code == 2
+    assert "--schedule: " in said
+
+
+def test_building_alone_needs_a_table(tmp_path: Path) -> None:
+    code, said = headrace(tmp_path, "build", "payments", "--alone")
+    assert code == 2
+    assert "--alone needs the table that is meant" in said
+
+
 def test_new(tmp_path: Path) -> None:
     code, said = headrace(tmp_path, "new", "mine")
     assert code == 0

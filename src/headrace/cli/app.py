@@ -11,7 +11,7 @@ from typing import Annotated, Optional
 import typer
 
 from headrace import __version__
-from headrace.cli.asking import commits, export_dbt, lineage, quality, query, serve, verify
+from headrace.cli.asking import commits, export_airflow, export_dbt, lineage, quality, query, serve, verify
 from headrace.cli.flow import build, demo, generate, land, plan, receive, run
 from headrace.cli.folders import check, new
 from headrace.cli.servers import clean, doctor, down, logs, status, up
@@ -29,9 +29,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 export = typer.Typer(
-    help="Write a pipeline for another tool, such as dbt: export dbt.", no_args_is_help=True, rich_markup_mode=None
+    help="Write a pipeline for another tool: export dbt, export airflow.", no_args_is_help=True, rich_markup_mode=None
 )
 export.command("dbt")(export_dbt)
+export.command("airflow")(export_airflow)
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, new, check, up, down, status, logs, generate, receive, land, run, build, plan),
     *(serve, quality, query, lineage, commits, verify, doctor, clean),

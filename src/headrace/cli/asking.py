@@ -83,6 +83,28 @@ def export_dbt(
         say(sentence)
 
 
+def export_airflow(
+    pipeline: PipelineName,
+    into: Annotated[Path, typer.Option(help="the folder for the DAG's file")] = Path("dags"),
+    dag: Annotated[
+        Optional[str], typer.Option(metavar="NAME", help="the DAG's id; the pipeline's name, if left out", show_default=False)
+    ] = None,
+    schedule: Annotated[
+        Optional[str],
+        typer.Option(metavar="CRON", help="such as @hourly; only when triggered, if left out", show_default=False),
+    ] = None,
+    retries: Annotated[int, typer.Option(min=0, help="how often a task that failed is tried again")] = 2,
+    land_first: Annotated[bool, typer.Option("--land", help="land all there is before anything is built")] = False,
+) -> None:
+    """Write an Airflow DAG of a pipeline: one task a table."""
+    from headrace.export.airflow import DagSettings, export_dag
+
+    loaded = load(pipeline)
+    asked = DagSettings(dag or loaded.name, pipeline, schedule=schedule, retries=retries, land_first=land_first)
+    for sentence in export_dag(settings_here(), loaded, asked, into=into):
+        say(sentence)
+
+
 def commits(
     pipeline: PipelineName,
     checkpoint: Annotated[Optional[int], typer.Option(min=1, help="only this checkpoint")] = None,

@@ -9,6 +9,8 @@ from typing import Annotated, Optional
 import typer
 
 from headrace.cli.shared import AsJson, PipelineName, TableOption, TakeOver, load, out, say, settings_here
+from headrace.settings import Settings
+from headrace.spec import LayerTable, Pipeline
 from headrace.words import count_that_are
 
 
@@ -130,6 +132,9 @@ def build(
     pipeline: PipelineName,
     table: TableOption = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="write all rows anew")] = False,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="with --table: none of those that it reads, and what it expects")
+    ] = False,
 ) -> None:
     """Build a pipeline's tables where their inputs have changed.
 
@@ -142,7 +147,12 @@ def build(
     from headrace.show import nothing_to_build
 
     settings, loaded = settings_here(), load(pipeline)
-    choose_tables(loaded, table)
+    chosen = choose_tables(loaded, table)
+    if alone:
+        if table is None:
+            raise typer.BadParameter("--alone needs the table that is meant: --table TABLE")
+        _build_alone(settings, loaded, chosen, full_refresh=full_refresh)
+        return
     if not loaded.tables:
         say(nothing_to_build(loaded))
         return
@@ -197,3 +207,24 @@ def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_bui
             land_and_build(session, stop=stop, board=board, publisher=publisher)
         else:
             land_pipeline(session, once=once, stop=stop, landed=board.landed, report=board.report, idle=board.idle)
+
+
+def _build_alone(settings: Settings, pipeline: Pipeline, tables: tuple[LayerTable, ...], *, full_refresh: bool) -> None:
+    """Builds the last of the tables; the others are all that it reads."""
+    from headrace.runs.board import lines
+    from headrace.runs.building import building_session
+    from headrace.runs.one_table import build_alone, describe_quality, publishing_only
+    from headrace.runs.publishing import publishing
+
+    board, table = lines(out), tables[-1]
+    with publishing(settings, publishing_only(pipeline, table), report=say, published=board.published) as publisher:
+        with building_session(settings, pipeline, report=say, tables=tables) as lake:
+            outcome = build_alone(lake, table, full_refresh=full_refresh, done=board.built)
+        if not outcome.built and not outcome.error:
+            say("nothing has changed since the last build")
+        for sentence in describe_quality(outcome):
+            say(sentence)
+        if outcome.error:
+            raise typer.Exit(1)
+        if publisher is not None:
+            publisher.publish()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -51,17 +51,25 @@ class Outcome:
 
 
 @contextmanager
-def building_session(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Lake]:
+def building_session(
+    settings: Settings, pipeline: Pipeline, *, report: Report, tables: tuple[LayerTable, ...] | None = None
+) -> Iterator[Lake]:
     """Gives a pipeline's lake with a Spark of its own, while no one else builds it."""
     with build_lock(settings, pipeline.name), spark_session(settings, report=report) as spark:
-        yield open_lake(settings, pipeline, spark)
+        yield open_lake(settings, pipeline, spark, tables=tables)
 
 
-def open_lake(settings: Settings, pipeline: Pipeline, spark: SparkSession) -> Lake:
-    """Gives back the pipeline's lake; a mistake in any of its tables is a SpecError before anything is written."""
+def open_lake(
+    settings: Settings, pipeline: Pipeline, spark: SparkSession, *, tables: tuple[LayerTable, ...] | None = None
+) -> Lake:
+    """Gives back the pipeline's lake; a mistake in any of its tables is a SpecError before anything is written.
+
+    With `tables`, which are some and all that they read, only these are looked at and can be built.
+    """
     small = open_spark_catalog(spark, settings, few_rows=True)
-    catalog, columns = open_catalog(settings), analyse(small, pipeline)
-    for table in pipeline.tables:
+    looked_at = pipeline.tables if tables is None else tables
+    catalog, columns = open_catalog(settings), analyse(small, replace(pipeline, tables=looked_at))
+    for table in looked_at:
         found = load_table(catalog, table.table)
         if found is not None and not can_widen(found, columns[table.table]):
             raise table.error(
@@ -124,7 +132,7 @@ def build(
                         done(outcomes[each.table])
                     continue
                 fresh = full_refresh and _is_meant(each, table)
-                running[pool.submit(_build_one, lake, each, full_refresh=fresh)] = each.table
+                running[pool.submit(build_one, lake, each, full_refresh=fresh)] = each.table
             if running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     outcomes[running.pop(future)] = future.result()
@@ -152,7 +160,8 @@ def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
     mirror_watermarks(lake.catalog, lake.settings, lake.pipeline, entries)
 
 
-def _build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
+def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
+    """Gives back what became of one table, after as many tries as are worth it; whatever goes wrong is in it."""
     lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "layers")
     last: HeadraceError | None = None
     for attempt in range(_TRIES):

@@ -1,0 +1,68 @@
+"""Building one table and none that it reads, which is what a task of an orchestrator does: the orchestrator has the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from headrace.errors import BuildError, QualityError
+from headrace.layers.lake import Lake
+from headrace.runs.building import Outcome, build_one, mirror
+from headrace.spec.layers import LayerTable
+from headrace.spec.pipeline import Pipeline
+from headrace.tables.build_ledger import CheckedExpectation, read_build
+from headrace.tables.catalog import load_table
+
+_DONE = {
+    "count": "counted",
+    "drop": "left out",
+    "quarantine": "set aside in metadata.quarantine",
+    "fail": "which is not allowed: nothing was published",
+}
+
+
+def build_alone(lake: Lake, table: LayerTable, *, full_refresh: bool, done: Callable[[Outcome], None]) -> Outcome:
+    """Builds one table from its inputs as they are; gives back what became of it.
+
+    An input that was never built is a BuildError: without its rows the table would be wrong, and for a lookup nothing would
+    mend it later.
+    """
+    built_here = {each.table for each in lake.pipeline.tables}
+    for each in table.inputs:
+        if each in built_here and not read_build(load_table(lake.catalog, each)).build_id:
+            raise BuildError(
+                f"it reads {each}, which was never built",
+                where=str(table.table),
+                next_step=f"Build that one first, or both: headrace build {lake.pipeline.name} --table {table.table}",
+            )
+    outcome = build_one(lake, table, full_refresh=full_refresh)
+    done(outcome)
+    mirror(lake, (outcome,))
+    return outcome
+
+
+def publishing_only(pipeline: Pipeline, table: LayerTable) -> Pipeline:
+    """Gives back the pipeline as if this table were all that it publishes."""
+    published = tuple(each for each in pipeline.serving.postgres if each.source == table.table)
+    return replace(pipeline, serving=replace(pipeline.serving, postgres=published))
+
+
+def describe_quality(outcome: Outcome) -> list[str]:
+    """Gives back a line for each expectation: of this build, or of the last one where there was nothing to do."""
+    if not outcome.table.expectations:
+        return ["quality: the table expects nothing"]
+    return [f"quality: {_describe(each)}" for each in _results(outcome)]
+
+
+def _results(outcome: Outcome) -> tuple[CheckedExpectation, ...]:
+    if isinstance(outcome.error, QualityError):
+        return tuple(each for each in outcome.error.results if isinstance(each, CheckedExpectation))
+    if outcome.built:
+        return outcome.built.entry.expectations
+    return outcome.plan.entry.expectations if outcome.plan else ()
+
+
+def _describe(result: CheckedExpectation) -> str:
+    failing = f"{result.failed:,} failing" + (f", {_DONE[result.otherwise]}" if result.failed else "")
+    rows = "row" if result.checked == 1 else "rows"
+    return f"{result.sentence}: {result.checked:,} {rows} checked, {failing}"

@@ -1,0 +1,150 @@
+"""Holds exported DAGs against a real Airflow, which parses and runs them: `make airflow PIPELINE=payments`.
+
+One DAG is of a pipeline that comes with Headrace, on its sample: it must end well, with the rows that are expected. The data of
+the second breaks a table: its task must be tried again and fail, what reads it must not run, and all else must be built. The
+pipeline of the third is gone, which no retry mends, so nothing of it may be tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from headrace.services.kafka import start_kafka, stop_kafka
+from headrace.settings import load_settings
+from headrace.spec import Pipeline
+from headrace.spec.layers import LayerTable
+from headrace.spec.pipeline import TableName
+from tests.export.airflow_server import Airflow, TaskRun, install_airflow, running_airflow
+from tests.lake import Lake
+from tests.pipelines.test_samples import layer_lines, values_of
+from tests.shop import write_shop
+from tests.topics import make_topic, produce
+
+RUN = "checked"
+RETRIES = 1
+GONE = "gone"
+BROKEN = TableName("staging", "charges")
+SECONDS_A_TABLE = 120.0
+CHARGE = {"id": "c1", "at": 1, "amount": 9.5, "customerId": None, "status": "paid", "country": "DE", "metadata": {"ip": None}}
+
+
+def check(name: str, *, folder: Path) -> list[str]:
+    """Gives back what is not as it must be, sentence by sentence."""
+    settings = load_settings(flags={}, environ={}, folder=folder)
+    lake = Lake(folder, start_kafka(settings, detached=False, report=print).bootstrap_servers, "lineage-input")
+    write_shop(folder)
+    try:
+        sound, broken = lake.pipeline(name), lake.pipeline("shop")
+        for stream in sound.streams:
+            make_topic(lake.servers, stream.topic, partitions=stream.partitions)
+            sample = values_of(stream, sound.folder / "sample" / f"{stream.name}.jsonl")
+            produce(lake.servers, stream.topic, sample, partitions=stream.partitions)
+        make_topic(lake.servers, broken.streams[0].topic)
+        produce(lake.servers, broken.streams[0].topic, [json.dumps(CHARGE).encode()])
+        assert lake.start("land", name, "--once").wait(seconds=300) == 0
+        print(lake.run("export", "airflow", name), end="")
+        print(lake.run("export", "airflow", "shop", "--land", "--retries", str(RETRIES)), end="")
+        shutil.copytree(broken.folder, folder / GONE / "shop")
+        print(lake.run("export", "airflow", f"{GONE}/shop", "--dag", GONE, "--schedule", "@yearly"), end="")
+        shutil.rmtree(folder / GONE)
+        command = os.environ.get("HEADRACE_COMMAND") or str(Path(sys.executable).with_name("headrace"))
+        environ = {**lake.environ, "HEADRACE_COMMAND": command}
+        with running_airflow(folder / "airflow", dags=folder / "dags", environ=environ) as airflow:
+            print(f"Airflow {airflow.ask('/version')['version']} is ready", flush=True)
+            return airflow.wait_to_parse(name, "shop", GONE) or [*_run(airflow, lake, sound, broken)]
+    finally:
+        for application in lake.applications:
+            application.end()
+        stop_kafka(settings)
+
+
+def _run(airflow: Airflow, lake: Lake, sound: Pipeline, broken: Pipeline) -> Iterator[str]:
+    """Runs the DAGs side by side."""
+    started = time.monotonic()
+    for dag_id in (GONE, sound.name, broken.name):
+        airflow.trigger(dag_id, RUN)
+    for dag_id, wanted in ((GONE, "failed"), (broken.name, "failed"), (sound.name, "success")):
+        state = airflow.wait_for(dag_id, RUN, seconds=SECONDS_A_TABLE * (len(sound.tables) + len(broken.tables)))
+        print(f"{dag_id}: {state} after {time.monotonic() - started:.0f} s", flush=True)
+        if state != wanted:
+            yield f"{dag_id} ended with {state}, not {wanted}"
+    yield from _check_sound(airflow, lake, sound)
+    yield from _check_broken(airflow, broken)
+    logs = airflow.logs(GONE, RUN, str(BROKEN))
+    if len(logs) != 1 or "there is no pipeline.yml here" not in logs[0]:
+        yield f"{GONE}: {BROKEN} was tried {len(logs)} times, not once, or its log does not say why"
+
+
+def _check_sound(airflow: Airflow, lake: Lake, pipeline: Pipeline) -> Iterator[str]:
+    """Every task succeeded, after those that it waits for and alone; its log has its quality, its table the rows expected."""
+    tasks = airflow.tasks(pipeline.name, RUN)
+    wanted = {**{_task_of(each): "success" for each in pipeline.tables}, "start": "success", "end": "success"}
+    yield from _check_states(pipeline, tasks, wanted)
+    yield from _check_order(pipeline, tasks)
+    for table in pipeline.tables:
+        log = "\n".join(airflow.logs(pipeline.name, RUN, _task_of(table)))
+        for each in table.expectations:
+            if f"quality: {each.sentence}: " not in log:
+                yield f'{table.table}: its log does not say whether "{each.sentence}"'
+        expected = (pipeline.folder / "expected" / table.layer / f"{table.table.name}.jsonl").read_text(encoding="utf-8")
+        if layer_lines(lake, table) != expected.splitlines():
+            yield f"{table.table}: its rows are not those that are expected"
+
+
+def _check_broken(airflow: Airflow, pipeline: Pipeline) -> Iterator[str]:
+    """One task failed after all of its tries; those after it never ran; the others succeeded."""
+    tasks = airflow.tasks(pipeline.name, RUN)
+    after = {BROKEN}
+    for each in pipeline.tables:
+        if after & {*each.inputs}:
+            after.add(each.table)
+    wanted = {_task_of(each): "upstream_failed" if each.table in after else "success" for each in pipeline.tables}
+    own = {"start": "success", "land": "success", "end": "upstream_failed"}
+    yield from _check_states(pipeline, tasks, {**wanted, **own, str(BROKEN): "failed"})
+    logs = airflow.logs(pipeline.name, RUN, str(BROKEN))
+    if len(logs) != 1 + RETRIES:
+        yield f"{BROKEN} was tried {len(logs)} times, not {1 + RETRIES}"
+    said = "quality: the charge has a customer: 1 row checked, 1 failing, which is not allowed"
+    if not all(said in log for log in logs):
+        yield f"{BROKEN}: its log does not say why it failed"
+
+
+def _check_states(pipeline: Pipeline, tasks: dict[str, TaskRun], wanted: dict[str, str]) -> Iterator[str]:
+    for name in sorted(wanted.keys() | tasks.keys()):
+        found = tasks[name].state if name in tasks else "missing"
+        if found != wanted.get(name):
+            yield f"{pipeline.name}: task {name} is {found}, not {wanted.get(name)}"
+
+
+def _check_order(pipeline: Pipeline, tasks: dict[str, TaskRun]) -> Iterator[str]:
+    times = {each.table: tasks[_task_of(each)] for each in pipeline.tables if _task_of(each) in tasks}
+    spans = {table: (run.start, run.end) for table, run in times.items() if run.start and run.end}
+    for table in pipeline.tables:
+        for read in (name for name in table.inputs if name in spans and table.table in spans):
+            if spans[table.table][0] < spans[read][1]:
+                yield f"{table.table} began before {read} was built"
+    for (_, end), (start, _) in pairwise(sorted(spans.values())):
+        if start < end:
+            yield f"{pipeline.name}: two tasks ran at once"
+
+
+def _task_of(table: LayerTable) -> str:
+    return f"{table.layer}.{table.table.name}"
+
+
+if __name__ == "__main__":
+    install_airflow()
+    with tempfile.TemporaryDirectory() as scratch:
+        wrong = check(sys.argv[1] if len(sys.argv) > 1 else "payments", folder=Path(scratch).resolve())
+    for sentence in wrong:
+        print(f"WRONG: {sentence}")
+    print("AIRFLOW DOES NOT RUN IT AS IT MUST: see above" if wrong else "Airflow runs the exported DAGs as it must")
+    sys.exit(1 if wrong else 0)
