@@ -9,11 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace import table
 
-DECIMALS = {
-    **dict.fromkeys("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split(), 0),
-    **dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3),
-    **dict.fromkeys("CLF UYW".split(), 4),
-}
+NONE = ("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF")
+THREE = ("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND")
+DECIMALS = {**dict.fromkeys(NONE, 0), **dict.fromkeys(THREE, 3), "CLF": 4, "UYW": 4}
 """How many decimals ISO 4217 gives a currency, where it is not two."""
 STRIPE_DECIMALS = {"ISK": 2, "UGX": 2, "MGA": 0}
 """Where Stripe counts in another unit than ISO 4217: two kept their hundredths, and the ariary has none."""

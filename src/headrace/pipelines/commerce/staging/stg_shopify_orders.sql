@@ -114,6 +114,8 @@ SELECT
     spelled.updated_at,
     spelled._event_id AS _raw_id,
     spelled._loaded_at AS _staged_at,
+    -- Whose the order is in semantic.entity_index: a guest is known by this order alone.
+    coalesce(spelled.customer_id, concat('guest:', spelled.order_id)) AS source_id,
     get(spelled.phones, 0) AS phone,
     get(spelled.first_names, 0) AS first_name,
     get(spelled.last_names, 0) AS last_name,

@@ -94,6 +94,8 @@ SELECT
     spelled.updated_at,
     spelled._event_id AS _raw_id,
     spelled._loaded_at AS _staged_at,
+    -- Whose the charge is in semantic.entity_index: who is no customer is known by this charge alone.
+    coalesce(spelled.customer_id, concat('charge:', spelled.charge_id)) AS source_id,
     struct(
         spelled.updated_at AS at,
         array_position(array('pending', 'failed', 'succeeded'), spelled.status) AS status_stage,
