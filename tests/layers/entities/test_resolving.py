@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.layers.entities.clusters import connected_components
 from headrace.layers.entities.index import FILE_NUMBER
-from headrace.layers.entities.normalise import email_expression, normalise, phone_number
 from headrace.layers.entities.resolve import Rules, resolve, shared_too_widely
 from headrace.layers.entities.touched import Resolved, resolve_change
-from headrace.spec.matching import ENTITY_ID, PREVIOUS, UNUSED, EmailRules, Match
+from headrace.spec.matching import ENTITY_ID, PREVIOUS, UNUSED, Match
 
 MATCHES = (Match("email", "email", "exact", max_records=3), Match("phone", "phone", "exact", max_records=2))
 RULES = Rules(("source", "id"), "age", MATCHES)
-SCHEMA = {
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "source": pl.String,
     "id": pl.String,
     "age": pl.Int64,
