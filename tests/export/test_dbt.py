@@ -60,6 +60,21 @@ def test_what_duckdb_computes_in_another_way_is_said(tmp_path: Path) -> None:
     assert project.notes == ("marts.days: DuckDB has no dayofweek as Spark has; look at the model before you use it",)
 
 
+def test_a_table_of_entities_is_a_source(tmp_path: Path) -> None:
+    folder = write_shop(tmp_path)
+    settings = "kind: entities\nkeys: [customerId]\nsequence_by: valid_from\nmatch: {land: {from: country, as: exact}}"
+    (folder / "marts/index.sql").write_text(
+        f"/*\n{settings}\n*/\nSELECT customerId, country, valid_from FROM staging.customers"
+    )
+    (folder / "marts/sizes.sql").write_text(
+        "/*\nkeys: [entity_id]\n*/\nSELECT entity_id, count(*) AS n FROM marts.index GROUP BY 1"
+    )
+    project = dbt_project(load_pipeline("shop", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
+    assert "models/marts/index.sql" not in project.files
+    assert "{{ source('marts', 'index') }}" in project.files["models/marts/sizes.sql"]
+    assert project.notes == ("marts.index: SQL can't tell entities; it is a source, which Headrace builds",)
+
+
 def test_a_pipeline_without_models(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no tables in SQL"):
         dbt_project(load_pipeline("lineage", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")

@@ -9,23 +9,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import BuildError
 from headrace.layers.analysis import stored_columns
+from headrace.layers.arrow import to_spark
+from headrace.layers.entities.build import change_entities, refresh_entities
 from headrace.layers.lake import Lake, PlannedInputs
 from headrace.layers.lateness import measure_lateness
 from headrace.layers.merge import Merged, bounds_of, merge, read_bounds
 from headrace.layers.plan import TablePlan
 from headrace.layers.removed import DELETED, write_removed
+from headrace.layers.types import spark_schema
 from headrace.layers.versions import NOT_UNIQUE
 from headrace.layers.work import mark_deletes, reduce_rows, whole_work, work_of
 from headrace.quality.expectations import Measured, check_results, measure, rows_in
 from headrace.quality.refused import settle_refused, stage_refused
 from headrace.services.faults import reach
 from headrace.spec.layers import BUILD_ID, LayerTable
+from headrace.tables.arrow_files import stage_arrow
 from headrace.tables.build_commit import commit_build
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation
 from headrace.tables.catalog import ensure_table, table_location
@@ -84,7 +89,9 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
     inputs = PlannedInputs(lake, plan)
     build_id = plan.entry.build_id + 1
     try:
-        if plan.action == "refresh":
+        if table.kind == "entities":
+            result = _resolve(inputs, java_table, build_id)
+        elif plan.action == "refresh":
             result = _refresh(inputs, java_table, build_id)
         elif table.kind == "append":
             result = _append(inputs, java_table, build_id)
@@ -220,6 +227,46 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
         finally:
             if work.touched is not None:
                 work.touched.unpersist()
+    return _merged_result(merged, processed, results, refused)
+
+
+def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
+    """Resolves records, all or those that came, with the entities that they touch."""
+    lake, table = inputs.lake, inputs.table
+    work = None if inputs.plan.action == "refresh" else work_of(inputs)
+    measured = whole_work(inputs) if work is None else work.measured
+    observation = Observation()
+    observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics()))
+    rows = pl.DataFrame(observed.good.toArrow())
+    results, processed = measured.read_metrics(observation.get), rows_in(observation.get)
+    check_results(table, results)
+    found = lake.catalog.load_table(str(table.table))
+    files = plan_files(java_table, snapshot_id=_current(java_table))
+    paths = list(files.tasks)
+    if work is None:
+        change = refresh_entities(table, rows, found, paths, build_id=build_id)
+    else:
+        touched = None
+        if work.touched is not None:
+            touched = pl.DataFrame(work.touched.toArrow())
+            work.touched.unpersist()
+        change = change_entities(table, rows, touched, found, paths, build_id=build_id)
+    merged = Merged(
+        stage_arrow(lake.spark, java_table, found, change.parts),
+        tuple(files.tasks[path].file() for path in change.replaced),
+        written=change.written,
+        gone=change.before.height,
+        read_bytes=files.bytes,
+    )
+    if work is not None and change.before.height:
+        before = to_spark(lake.spark, change.before, spark_schema(lake.columns[table.table]))
+        _keep_before(inputs, merged, before.withColumn(DELETED, F.lit(False)), build_id)
+    return _merged_result(merged, processed, results, _refuse(inputs, measured, results, build_id))
+
+
+def _merged_result(
+    merged: Merged, processed: int, results: tuple[CheckedExpectation, ...], refused: tuple[str, ...]
+) -> _Result:
     return _Result(
         merged.added,
         merged.removed,
