@@ -133,7 +133,10 @@ def test_the_tables_of_the_reference_are_there() -> None:
     }.items():
         assert {f"{layer}.{table}" for table in tables} <= names
     assert all(each.about for each in commerce().tables)
-    assert {each.table.name for each in commerce().tables if each.kind == "full"} == {"iso_currencies", "entity_resolution_stats"}
+    assert {each.table.name for each in commerce().tables if each.kind == "full"} == {
+        "iso_currencies",
+        "entity_resolution_stats",
+    }
 
 
 def test_what_is_looked_up_is_rebuilt_on_and_no_table_depends_on_when_it_is_built() -> None:
