@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import polars as pl
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from headrace.layers.entities.clusters import connected_components
 from headrace.layers.entities.index import FILE_NUMBER
+from headrace.layers.entities.normalise import normalise, phone_number
 from headrace.layers.entities.resolve import Rules, resolve, shared_too_widely
 from headrace.layers.entities.touched import Resolved, resolve_change
-from headrace.spec.matching import ENTITY_ID, PREVIOUS, UNUSED, Match
+from headrace.spec.matching import ENTITY_ID, PREVIOUS, UNUSED, EmailRules, Match
 
 MATCHES = (Match("email", "email", "exact", max_records=3), Match("phone", "phone", "exact", max_records=2))
 RULES = Rules(("source", "id"), "age", MATCHES)
@@ -83,12 +86,11 @@ def _by_hand(records: dict[Key, Values]) -> set[frozenset[Key]]:
 
 
 @given(st.lists(changes, min_size=1, max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_changes_one_by_one_end_as_all_at_once(history: list[dict[Key, Values | None]]) -> None:
     index, records = Index(), dict[Key, Values]()
     for change in history:
         before = index.entities()
-        untouched = index.rows
         found = index.apply(change)
         records.update({key: value for key, value in change.items() if value is not None})
         for key in (key for key, value in change.items() if value is None):
@@ -107,14 +109,9 @@ def test_changes_one_by_one_end_as_all_at_once(history: list[dict[Key, Values | 
         for entity in survivors & set(now.values()):
             kept = {key for key, each in now.items() if each == entity}
             assert kept & {key for key, each in before.items() if each == entity}
-        # Records of entities that share nothing with the change stay as they are.
-        changed = {(row[0], row[1]) for row in found.changed.select(KEYS).iter_rows()}
-        same = untouched.filter(
-            ~pl.struct(KEYS).is_in(pl.Series([{"source": a, "id": b} for a, b in {*changed, *change}]).implode())
-        )
-        assert same.select(*KEYS, ENTITY_ID).rows() == [
-            row for row in same.select(*KEYS, ENTITY_ID).rows() if now[row[0], row[1]] == row[2]
-        ]
+        # What the change does not name stays as it is.
+        named = {*change, *found.changed.select(KEYS).iter_rows()}
+        assert {key: entity for key, entity in before.items() if key not in named}.items() <= now.items()
     # A full refresh changes no id.
     again = _resolve_all(index.rows.drop(UNUSED))
     assert (
@@ -122,3 +119,101 @@ def test_changes_one_by_one_end_as_all_at_once(history: list[dict[Key, Values | 
         .sort(KEYS)
         .equals(index.rows.select(*KEYS, ENTITY_ID, PREVIOUS, UNUSED).sort(KEYS))
     )
+
+
+def test_a_value_that_too_many_share_is_not_used_until_fewer_do() -> None:
+    index = Index()
+    index.apply({("a", "1"): (1, None, "p"), ("a", "2"): (2, None, "p")})
+    assert len(_clusters(index.rows)) == 1
+    found = index.apply({("b", "1"): (3, None, "p")})
+    assert len(_clusters(index.rows)) == 3
+    assert found.changed.height == 2, "all its records are touched once"
+    found = index.apply({("b", "2"): (3, "u", "p")})
+    assert found.changed.is_empty(), "and no longer while it stays so"
+    assert index.rows.filter(pl.col(UNUSED).list.contains("phone")).height == 4
+    index.apply({("b", "1"): None, ("b", "2"): None})
+    assert len(_clusters(index.rows)) == 1
+    assert index.rows[UNUSED].list.len().sum() == 0
+
+
+def test_of_two_that_merge_the_older_id_stays() -> None:
+    index = Index()
+    index.apply({("a", "1"): (5, "u", None), ("a", "2"): (2, None, "p")})
+    younger, older = (index.entities()["a", number] for number in "12")
+    index.apply({("b", "1"): (0, "u", "p")})
+    assert set(index.entities().values()) == {older}, "the record that joins them is older than both, and gives no id"
+    previous = {row[1]: row[2] for row in index.rows.filter(source="a").select(*KEYS, PREVIOUS).iter_rows()}
+    assert previous == {"1": [younger], "2": []}
+    index.apply({("b", "1"): None})
+    assert (index.entities()["a", "1"], index.entities()["a", "2"]) == (younger, older)
+    assert index.rows[PREVIOUS].list.len().sum() == 0, "an id that is in use again was not merged"
+
+
+def test_in_a_split_the_record_that_gave_the_id_keeps_it() -> None:
+    index = Index()
+    index.apply({("a", "1"): (1, "u", None), ("a", "2"): (2, "u", "p"), ("a", "3"): (3, None, "p")})
+    (entity,) = set(index.entities().values())
+    index.apply({("b", "1"): (0, None, "p")})
+    assert index.entities()["a", "1"] == entity
+    assert len(set(index.entities().values())) == 4 - 1
+
+
+def test_a_record_that_comes_back_takes_no_id_that_is_in_use() -> None:
+    index = Index()
+    index.apply({("a", "1"): (1, "u", None), ("a", "2"): (2, "u", None)})
+    entity = index.entities()["a", "1"]
+    index.apply({("a", "1"): None})
+    assert index.entities() == {("a", "2"): entity}
+    index.apply({("a", "1"): (1, "v", None)})
+    assert index.entities()["a", "2"] == entity != index.entities()["a", "1"]
+
+
+def test_a_chain_of_any_length_is_one() -> None:
+    nodes = pl.int_range(10_000, eager=True).shuffle(seed=1)
+    found = connected_components(nodes.head(-1), nodes.tail(-1), nodes=nodes.len() + 1)
+    assert found.to_list() == [0] * nodes.len() + [nodes.len()]
+
+
+@pytest.mark.parametrize(
+    ("written", "rules", "wanted"),
+    [
+        (" Ann.Lee+news@GoogleMail.com ", EmailRules(), "annlee@gmail.com"),
+        ("Ann.Lee+news@Example.com", EmailRules(), "ann.lee@example.com"),
+        ("Ann.Lee+news@GMAIL.com", EmailRules(dots=False), "ann.lee@gmail.com"),
+        ("Ann.Lee+news@Example.com", EmailRules(plus_tags=False), "ann.lee+news@example.com"),
+        ("Ann.Lee+news@Example.com", EmailRules(case=False), "Ann.Lee@example.com"),
+        ("+a@b.org", EmailRules(), "+a@b.org"),
+        *(
+            (each, EmailRules(), None)
+            for each in (None, "", "  ", "ann", "ann@", "@b.org", "ann@b", "a b@c.org", "a@b@c.org", "a@b..c")
+        ),
+        (f"{'a' * 250}@b.org", EmailRules(), None),
+    ],
+)
+def test_addresses_are_written_in_one_way(written: str | None, rules: EmailRules, wanted: str | None) -> None:
+    found = normalise(
+        pl.DataFrame({"email": [written]}, schema={"email": pl.String}), [Match("n", "email", "email", email=rules)]
+    )
+    assert found["n"].to_list() == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("written", "region", "wanted"),
+    [
+        ("(415) 555-2671", "US", "+14155552671"),
+        ("+1 415 555 2671", None, "+14155552671"),
+        ("0171 1234567", "DE", "+491711234567"),
+        ("+1 415 555 2671 ext. 12", None, "+14155552671;ext=12"),
+        ("415 555 2671", None, None),
+        ("415 555 2671", "Atlantis", None),
+        *((each, "US", None) for each in ("", "12", "call me", "+1 415 555 2671 999999")),
+    ],
+)
+def test_numbers_are_written_in_one_way(written: str, region: str | None, wanted: str | None) -> None:
+    assert phone_number(written, region) == wanted
+
+
+def test_a_number_takes_its_country_from_its_record() -> None:
+    rows = pl.DataFrame({"phone": ["0171 1234567", "0171 1234567", None, "0171 1234567"], "country": ["DE", " de", "DE", None]})
+    (match,) = (Match("n", "phone", "phone", region_column="country"),)
+    assert normalise(rows, [match])["n"].to_list() == ["+491711234567", "+491711234567", None, None]

@@ -34,7 +34,7 @@ def stable_ids(records: pl.DataFrame, keys: Sequence[str], *, oldest_by: str, ta
     kept = _first(owned, CLUSTER, keys)
     chosen = kept.select(CLUSTER, pl.col(ENTITY_ID).alias(_NEW))
     without = aged.join(chosen, on=CLUSTER, how="anti") if chosen.height else aged
-    chosen = pl.concat([chosen, _new_ids(_first(without, CLUSTER, keys), keys, chosen[_NEW], taken)])
+    chosen = pl.concat([chosen, _new_ids(_first(without, CLUSTER, keys), keys, owned[ENTITY_ID], taken)])
     entity = _spread(chosen, records[CLUSTER])
     return records.with_columns(_previous(records, entity, owned).alias(PREVIOUS), entity.alias(ENTITY_ID))
 
@@ -60,10 +60,10 @@ def _first(rows: pl.DataFrame, by: str, keys: Sequence[str]) -> pl.DataFrame:
     return pl.concat([oldest.filter(~several), decided])
 
 
-def _new_ids(first: pl.DataFrame, keys: Sequence[str], kept: pl.Series, taken: pl.Series | None) -> pl.DataFrame:
-    """Gives back an id for each cluster, that of its oldest record, or another where it is in use."""
+def _new_ids(first: pl.DataFrame, keys: Sequence[str], known: pl.Series, taken: pl.Series | None) -> pl.DataFrame:
+    """Gives back an id for each cluster, that of its oldest record, or another where it is or was just now in use."""
     ids = pl.Series(_NEW, [own_id(key) for key in first.select(*keys).iter_rows()], dtype=pl.String)
-    in_use = kept if taken is None else pl.concat([kept, taken])
+    in_use = known if taken is None else pl.concat([known, taken])
     again = 0
     while (is_used := ids.is_in(in_use.implode())).any():
         again += 1
@@ -87,12 +87,10 @@ def _previous(records: pl.DataFrame, entity: pl.Series, owned: pl.DataFrame) -> 
         return before
     rows = records.select(NODE, CLUSTER, ENTITY_ID).with_columns(before.alias(PREVIOUS), entity.alias(_NEW)).filter(moved)
     rows = rows.join(owned.select(ENTITY_ID, pl.col(CLUSTER).alias(_OWNER)), on=ENTITY_ID, how="left", maintain_order="left")
-    was_merged = (pl.col(ENTITY_ID) != pl.col(_NEW)) & (pl.col(_OWNER) == pl.col(CLUSTER))
-    merged = pl.when(was_merged).then(pl.concat_list(PREVIOUS, ENTITY_ID)).otherwise(PREVIOUS)
-    now = rows.select(NODE, merged.list.set_difference(pl.concat_list(_NEW)).list.sort().alias(PREVIOUS))
-    return (
-        pl.DataFrame({NODE: records[NODE], "before": before})
-        .join(now, on=NODE, how="left", maintain_order="left")
-        .select(pl.coalesce(PREVIOUS, "before"))
-        .to_series()
-    )
+    found = [
+        sorted({*previous, *([old] if old is not None and owner == cluster else [])} - {new})
+        for cluster, old, previous, new, owner in rows.select(CLUSTER, ENTITY_ID, PREVIOUS, _NEW, _OWNER).iter_rows()
+    ]
+    now = pl.DataFrame({NODE: rows[NODE], PREVIOUS: pl.Series(found, dtype=pl.List(pl.String))})
+    every = pl.DataFrame({NODE: records[NODE], "before": before}).join(now, on=NODE, how="left", maintain_order="left")
+    return every.select(pl.coalesce(PREVIOUS, "before")).to_series()

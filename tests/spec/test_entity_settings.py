@@ -1,0 +1,142 @@
+"""Every mistake in the settings of a table of entities: what is wrong, at which line, what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.spec import check_pipeline, load_pipeline
+from headrace.spec.graph import readable_columns
+from headrace.spec.lineage import trace_lineage
+from headrace.spec.matching import EmailRules, Match
+from headrace.spec.pipeline import TableName
+from tests.folders import write_files
+
+INDEX = """/*
+kind: entities
+keys: [source, source_id]
+sequence_by: updated_at
+match:
+  email_normalized: {from: email, as: email}
+  phone_normalized: {from: phone, as: phone, region: country}
+except_column_list: [country]
+*/
+SELECT 'shop' AS source, id AS source_id, email, phone, country, updated_at FROM raw.people
+"""
+FILES = {
+    "pipeline.yml": """name: mine
+about: People.
+streams:
+  people: {topic: people, format: json, schema: schemas/people.sql, table: raw.people}
+""",
+    "schemas/people.sql": "id STRING, email STRING, phone STRING, country STRING, updated_at TIMESTAMP",
+    "semantic/index.sql": INDEX,
+}
+# id: (text to replace, what replaces it, line of the error, what is wrong, what to do)
+MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
+    "an unknown column": (
+        "from: email",
+        "from: mail",
+        6,
+        'match email_normalized "mail" is not a column of this table',
+        'Did you mean "email"? Fix the name',
+    ),
+    "an unknown region column": (
+        "region: country",
+        "region: land",
+        7,
+        'match phone_normalized "land" is not a column of this table',
+        "Columns are: source, source_id, email, phone, country, updated_at. Fix the name",
+    ),
+    "no such country": (
+        "region: country",
+        "region: UK",
+        7,
+        'no country has the code "UK"',
+        "Fix the code, or name a column",
+    ),
+    "an unknown way": ("as: email", "as: mail", 6, '"as" can\'t be "mail"', 'Did you mean "email"? Fix the value'),
+    "no way": ("{from: email, as: email}", "{from: email}", 6, '"email_normalized" has no "as"', "as: email"),
+    "an unknown switch": ("as: email", "as: email, tags: false", 6, 'unknown key "tags"', "Fix the key"),
+    "another way's switch": (
+        "as: email",
+        "as: email, region: US",
+        6,
+        "region does nothing in a match as email",
+        "Leave out region",
+    ),
+    "a switch that is none": (
+        "as: email",
+        "as: email, dots: maybe",
+        6,
+        '"dots" must be true or false, not the text "maybe"',
+        "Write dots: true, or dots: false",
+    ),
+    "too small a limit": (
+        "as: email",
+        "as: email, max_records: 1",
+        6,
+        '"max_records" must be from 2 to 1000000, not 1',
+        "Change the number",
+    ),
+    "a name of the engine's": (
+        "email_normalized:",
+        "entity_id:",
+        6,
+        '"entity_id" can\'t be the name of a match column',
+        "Use another name",
+    ),
+    "a column of the query": (
+        "email, phone, country",
+        "email, email AS email_normalized, phone, country",
+        1,
+        'the query names a column "email_normalized", which Headrace adds itself',
+        "Leave it out",
+    ),
+    "no keys": ("keys: [source, source_id]\n", "", 2, "a table of kind entities needs keys", "Add keys: [column]"),
+    "no sequence": ("sequence_by: updated_at\n", "", 2, "a table of kind entities needs sequence_by", "Add sequence_by"),
+    "another kind": ("kind: entities", "kind: upsert", 5, "match and kind: entities go together", "or leave it out"),
+    "deletions": (
+        "match:",
+        "apply_as_deletes: email = ''\nmatch:",
+        5,
+        "apply_as_deletes does nothing in a table of kind entities",
+        "Leave out apply_as_deletes",
+    ),
+    "an age that is not stored": (
+        "match:",
+        "oldest_by: country\nmatch:",
+        9,
+        '"country" is needed to tell rows apart',
+        "Take it out of except_column_list",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_named_with_its_line_and_what_to_do(mistake: tuple[str, str, int, str, str], tmp_path: Path) -> None:
+    old, new, line, what, fix = mistake
+    assert old in INDEX
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": INDEX.replace(old, new, 1)})
+    (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
+    assert (error.where, error.what) == (f"pipelines/mine/semantic/index.sql:{line}", what)
+    assert fix in error.next_step
+
+
+def test_what_a_table_of_entities_is_made_of(tmp_path: Path) -> None:
+    text = INDEX.replace("as: email}", "as: email, dots: false, max_records: 9}")
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": text})
+    pipeline = load_pipeline("mine", environ={}, folder=tmp_path)
+    (table,) = pipeline.tables
+    assert table.matches == (
+        Match("email_normalized", "email", "email", email=EmailRules(dots=False), max_records=9),
+        Match("phone_normalized", "phone", "phone", region_column="country"),
+    )
+    columns = readable_columns(table, ("source", "source_id", "email", "phone", "country", "updated_at"))
+    assert columns[:6] == ("entity_id", "source", "source_id", "email", "email_normalized", "phone")
+    assert columns[6:] == ("phone_normalized", "updated_at", "match_confidence", "previous_entity_ids", "unused_matches")
+    traced = trace_lineage(pipeline).table(TableName("semantic", "index"))
+    number = traced.column("phone_normalized") if traced else None
+    assert number is not None
+    assert [source.name for source in number.sources] == ["phone", "country"]
