@@ -74,6 +74,7 @@ class Built:
     before: State
     after: State
     anew: State
+    answers: dict[str, list[Row]]
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +88,10 @@ def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Buil
     second += change_phone(one, email=customer["email"], phone=phone)
     engine.land_and_build(by_stream(second))
     after, sent = all_tables(engine), by_stream([*first, *second])
+    answers = {each.about: engine.ask(each.sql) for each in commerce().queries}
     engine.build(full_refresh=True)
-    return Built((one, other), State(by_stream(first), before), State(sent, after), State(sent, all_tables(engine)))
+    anew = State(sent, all_tables(engine))
+    return Built((one, other), State(by_stream(first), before), State(sent, after), anew, answers)
 
 
 def all_tables(engine: EngineBuild) -> Tables:
@@ -246,6 +249,16 @@ def test_days_and_months_add_up_to_the_same_as_people(built: Built) -> None:
             rows = [row for row in tables["order_summary"] if row["period"] == period]
             assert total(rows, currency, "ordered_amount") == total(by_person, currency, "ordered_amount")
         assert total(tables["payment_metrics"], currency, "net_amount") == total(by_person, currency, "net_amount")
+
+
+@pytest.mark.spark
+def test_what_the_demo_asks_is_answered(built: Built) -> None:
+    webhooks, known, days = built.answers.values()
+    assert sum(row["repeats"] for row in webhooks) > 0
+    assert known
+    assert all(len(row["ordered"]) == len(row["paid"]) for row in known)
+    assert any(paid.startswith("USD ") for row in known for paid in row["paid"])
+    assert {row["currency"] for row in days} >= {"USD", "JPY", "KWD"}
 
 
 # however it is built

@@ -9,16 +9,15 @@ expect:
   there is an email address or a phone: size(emails) > 0 OR size(phones) > 0
 */
 -- amounts has an entry for each currency, because money of different currencies is never added up; what its fields mean,
--- analytics.customer_metrics says. A name is taken from an account before a guest's order, and of several from the newest.
+-- analytics.customer_metrics says. A name is taken from an account before a guest's order, and of several from the newest. What too
+-- many share, such as the shop's own phone, is nobody's.
 WITH facts AS (
     SELECT
         record.entity_id,
         record.source,
         record.source_id,
-        record.email,
-        record.email_normalized,
-        record.phone,
-        record.phone_normalized,
+        IF(array_contains(record.unused_matches, 'email_normalized'), NULL, coalesce(record.email_normalized, record.email)) AS email,
+        IF(array_contains(record.unused_matches, 'phone_normalized'), NULL, coalesce(record.phone_normalized, record.phone)) AS phone,
         record.first_name,
         record.last_name,
         record.full_name,
@@ -55,9 +54,7 @@ WITH facts AS (
         CAST(NULL AS STRING) AS source,
         CAST(NULL AS STRING) AS source_id,
         CAST(NULL AS STRING) AS email,
-        CAST(NULL AS STRING) AS email_normalized,
         CAST(NULL AS STRING) AS phone,
-        CAST(NULL AS STRING) AS phone_normalized,
         CAST(NULL AS STRING) AS first_name,
         CAST(NULL AS STRING) AS last_name,
         CAST(NULL AS STRING) AS full_name,
@@ -102,12 +99,10 @@ SELECT
     max_by(full_name, struct(is_account, updated_at, source, source_id)) FILTER (WHERE full_name IS NOT NULL) AS full_name,
     max_by(first_name, struct(is_account, updated_at, source, source_id)) FILTER (WHERE full_name IS NOT NULL) AS first_name,
     max_by(last_name, struct(is_account, updated_at, source, source_id)) FILTER (WHERE full_name IS NOT NULL) AS last_name,
-    max_by(coalesce(email_normalized, email), struct(is_account, updated_at, source, source_id))
-        FILTER (WHERE email IS NOT NULL) AS email,
-    max_by(coalesce(phone_normalized, phone), struct(is_account, updated_at, source, source_id))
-        FILTER (WHERE phone IS NOT NULL) AS phone,
-    array_sort(collect_set(coalesce(email_normalized, email))) AS emails,
-    array_sort(collect_set(coalesce(phone_normalized, phone))) AS phones,
+    max_by(email, struct(is_account, updated_at, source, source_id)) FILTER (WHERE email IS NOT NULL) AS email,
+    max_by(phone, struct(is_account, updated_at, source, source_id)) FILTER (WHERE phone IS NOT NULL) AS phone,
+    array_sort(collect_set(email)) AS emails,
+    array_sort(collect_set(phone)) AS phones,
     max_by(city, struct(updated_at, source_id)) FILTER (WHERE country IS NOT NULL) AS city,
     max_by(state, struct(updated_at, source_id)) FILTER (WHERE country IS NOT NULL) AS state,
     max_by(country, struct(updated_at, source_id)) FILTER (WHERE country IS NOT NULL) AS country,
