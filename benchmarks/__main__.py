@@ -1,7 +1,7 @@
-"""`python -m benchmarks [speed|freshness|memory|layers|rolling|mart|receive|webhooks] [--quick]`: what Headrace does here.
+"""`python -m benchmarks [speed|freshness|memory|layers|rolling|entities|mart|receive|webhooks] [--quick]`: what it does here.
 
-Landing is held against plain Spark, layers against a full rebuild and a plain query, receiving against a handler that does
-nothing.
+Landing is held against plain Spark, layers against a full rebuild and a plain query, entities against Splink, receiving
+against a handler that does nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from rich.console import Console
 
 from benchmarks.bench import Bench, open_bench
+from benchmarks.entities import compare_entities
 from benchmarks.freshness import compare_freshness
 from benchmarks.layers import compare_layers
 from benchmarks.mart import measure_mart
@@ -69,6 +70,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {
     "memory": measure_memory,
     "layers": compare_layers,
     "rolling": compare_rolling,
+    "entities": compare_entities,
     "mart": measure_mart_freshness,
     "receive": compare_receiving,
     "webhooks": compare_webhooks,

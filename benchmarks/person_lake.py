@@ -40,8 +40,7 @@ match:
   phone_normalized: {{from: phone, as: {phone}}}
 */
 {query}"""
-_EXACT, _NORMALISED = "index_exact", "index_normalised"
-INDEXES = (_EXACT, _NORMALISED)
+EXACT, NORMALISED = "index_exact", "index_normalised"
 
 
 class PersonLake:
@@ -57,8 +56,8 @@ class PersonLake:
         files = {
             "pipeline.yml": f"name: {_PIPELINE}\nabout: What the benchmark builds.\nnamespace: bench\nstreams:\n{streams}",
             "schemas/person.sql": _SCHEMA,
-            f"semantic/{_EXACT}.sql": _INDEX.format(email="exact", phone="exact", query=query),
-            f"semantic/{_NORMALISED}.sql": _INDEX.format(email="email", phone="phone", query=query),
+            f"semantic/{EXACT}.sql": _INDEX.format(email="exact", phone="exact", query=query),
+            f"semantic/{NORMALISED}.sql": _INDEX.format(email="email", phone="phone", query=query),
         }
         for name, text in files.items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, StringType
 
 from headrace.layers.source import run_source
-from headrace.layers.types import spark_schema, spec_columns
+from headrace.layers.types import has_map, spark_schema, spec_columns
 from headrace.spec.columns import landed_columns
 from headrace.spec.graph import check_names
 from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable
@@ -85,6 +85,9 @@ def _entity_columns(table: LayerTable, rows: DataFrame, columns: Sequence[Column
             if not isinstance(kind, StringType):
                 what = f'match {match.column}: "{name}" is of type {kind.simpleString()}'
                 raise table.error(what, at=match.line, fix=f"Cast it to text: CAST({name} AS STRING)")
+    for field in rows.schema.fields:
+        if has_map(field.dataType):
+            raise table.error(f'"{field.name}" is a map, which records can\'t have', at="", fix="Write it as text: to_json(…)")
     kinds: dict[str, ColumnType] = {each.name: each.type for each in columns}
     kinds |= {each.column: Primitive("string") for each in table.matches}
     kinds |= {ENTITY_ID: Primitive("string"), CONFIDENCE: Decimal(5, 2)}

@@ -38,8 +38,9 @@ class TablePlan:
     def is_small(self) -> bool:
         """Says whether few rows are read and written, as far as metadata tells."""
         changed = sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
-        by_rows = self.table.kind in ("append", "upsert") and not self.table.rebuild_on
-        read = self.rows if not self.table.constant else 0
+        by_rows = self.table.kind in ("append", "upsert", "entities") and not self.table.rebuild_on
+        # The rows of entities are read as Arrow.
+        read = self.rows if not self.table.constant and self.table.kind != "entities" else 0
         if not by_rows or self.action == "refresh":
             read += sum(state.rows for state in self.until.values())
         return changed <= _FEW_ROWS and read <= _FEW_ROWS * _READ_PER_CHANGED

@@ -205,8 +205,12 @@ class _SettingsReader:
                 "match and kind: entities go together",
                 fix="Write match: {email_normalized: {from: email, as: email}}, or leave it out",
             )
-        for key, is_set in (("apply_as_deletes", settings.apply_as_deletes), ("constant", settings.constant)):
-            if kind == "entities" and is_set:
+        for key, written in (
+            ("apply_as_deletes", settings.apply_as_deletes),
+            ("constant", settings.constant),
+            ("partition_by", settings.partition_by),
+        ):
+            if kind == "entities" and written:
                 raise self._error(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
         if kind != "entities" and settings.oldest_by:
             raise self._error("oldest_by", f"oldest_by does nothing in a table of kind {kind}", fix="Leave out oldest_by")
