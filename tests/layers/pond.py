@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
@@ -156,6 +156,12 @@ class Event:
         }
 
 
+class Sent(Protocol):
+    """What a test lands: anything that knows its row."""
+
+    def row(self) -> dict[str, Any]: ...
+
+
 class Pond:
     """A lake with the tables above, or those that a test names (file: text)."""
 
@@ -186,7 +192,7 @@ class Pond:
         )
         self.lake: Lake = open_lake(self.settings, self.pipeline, self._spark)
 
-    def land(self, events: Sequence[Event]) -> None:
+    def land(self, events: Sequence[Sent]) -> None:
         """Appends events to the raw table as one checkpoint."""
         planned = read_ledger(self._raw)
         checkpoint, offset = planned.checkpoint_id + 1, planned.offsets.get(0, 0)

@@ -1,4 +1,4 @@
-"""The payments tables as the engine builds them, round after round, from raw rows that are appended as if they had landed."""
+"""A pipeline's tables as the engine builds them, round after round, from raw rows that are appended as if they had landed."""
 
 from __future__ import annotations
 
@@ -45,8 +45,12 @@ class EngineBuild:
     def land_and_build(self, events: Mapping[str, Sequence[Row]]) -> None:
         """Appends each stream's events as one checkpoint and builds all tables, none of which may fail."""
         for stream in self._pipeline.streams:
-            self._land(stream, events[stream.name])
-        for outcome in build(self._lake):
+            if events.get(stream.name):
+                self._land(stream, events[stream.name])
+        self.build()
+
+    def build(self, *, full_refresh: bool = False) -> None:
+        for outcome in build(self._lake, full_refresh=full_refresh):
             assert (outcome.error, outcome.because_of) == (None, None)
 
     def rows(self, table: str) -> list[Row]:

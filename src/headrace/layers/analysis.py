@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BooleanType
+from pyspark.sql.types import BooleanType, StringType
 
 from headrace.layers.source import run_source
 from headrace.layers.types import spark_schema, spec_columns
 from headrace.spec.columns import landed_columns
-from headrace.spec.graph import missing_column, named_columns
+from headrace.spec.graph import check_names
 from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable
+from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, entity_columns
 from headrace.spec.partitioning import transform_problem
 from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.types import Column, Primitive
+from headrace.spec.types import Array, Column, ColumnType, Decimal, Primitive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,10 +49,7 @@ def _analyse_table(table: LayerTable, rows: DataFrame) -> tuple[Column, ...]:
         if name.lower() in lowered:
             raise table.error(f'two columns are called "{name}"', at="", fix="Give each a name of its own with AS")
         lowered.add(name.lower())
-    for key, names in named_columns(table).items():
-        for name in names:
-            if name not in rows.columns:
-                raise missing_column(table, key, name, rows.columns)
+    check_names(table, rows.columns)
     for expectation in table.expectations:
         _check_condition(table, rows, f'expect "{expectation.sentence}"', expectation.that, expectation.line)
     if table.apply_as_deletes:
@@ -63,6 +61,8 @@ def _analyse_table(table: LayerTable, rows: DataFrame) -> tuple[Column, ...]:
         raise table.error(str(error), at="", fix="Cast it to another type") from None
     if table.kind == "history":
         found = (*found, *_history_columns(table, found))
+    if table.kind == "entities":
+        found = _entity_columns(table, rows, found)
     types = {column.name: column.type for column in found}
     for transform in table.partition_by:
         problem = transform_problem(transform, types=types)
@@ -75,6 +75,21 @@ def _history_columns(table: LayerTable, columns: Sequence[Column]) -> tuple[Colu
     sequence = next(column.type for column in columns if column.name == table.sequence_by)
     start, end, current = HISTORY_COLUMNS
     return Column(start, sequence), Column(end, sequence), Column(current, Primitive("boolean"))
+
+
+def _entity_columns(table: LayerTable, rows: DataFrame, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Gives back the columns of records and those that a build adds to them; values to match by are text."""
+    for match in table.matches:
+        for name in match.reads:
+            kind = rows.schema[name].dataType
+            if not isinstance(kind, StringType):
+                what = f'match {match.column}: "{name}" is of type {kind.simpleString()}'
+                raise table.error(what, at=match.line, fix=f"Cast it to text: CAST({name} AS STRING)")
+    kinds: dict[str, ColumnType] = {each.name: each.type for each in columns}
+    kinds |= {each.column: Primitive("string") for each in table.matches}
+    kinds |= {ENTITY_ID: Primitive("string"), CONFIDENCE: Decimal(5, 2)}
+    kinds |= {name: Array(Primitive("string")) for name in (PREVIOUS, UNUSED)}
+    return tuple(Column(name, kinds[name]) for name in entity_columns(table.matches, [each.name for each in columns]))
 
 
 def _check_condition(table: LayerTable, rows: DataFrame, what: str, condition: str, line: int) -> None:

@@ -9,15 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import BuildError
 from headrace.layers.analysis import stored_columns
+from headrace.layers.entities.increment import resolve_increment
+from headrace.layers.entities.refresh import resolving
 from headrace.layers.lake import Lake, PlannedInputs
 from headrace.layers.lateness import measure_lateness
-from headrace.layers.merge import Merged, bounds_of, merge, read_bounds
+from headrace.layers.merge import Merged, bounds_of, files_within, merge, read_bounds
 from headrace.layers.plan import TablePlan
 from headrace.layers.removed import DELETED, write_removed
 from headrace.layers.versions import NOT_UNIQUE
@@ -29,7 +32,7 @@ from headrace.spec.layers import BUILD_ID, LayerTable
 from headrace.tables.build_commit import commit_build
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation
 from headrace.tables.catalog import ensure_table, table_location
-from headrace.tables.spark_files import JavaObject, StagedFiles, load_java_table, plan_files, stage_files
+from headrace.tables.spark_files import JavaObject, StagedFiles, load_java_table, plan_files, read_snapshot, stage_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -88,6 +91,8 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
             result = _refresh(inputs, java_table, build_id)
         elif table.kind == "append":
             result = _append(inputs, java_table, build_id)
+        elif table.kind == "entities":
+            result = _merge_entities(inputs, java_table, build_id)
         else:
             result = _merge(inputs, java_table, build_id)
         lateness = measure_lateness(inputs)
@@ -144,13 +149,23 @@ def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     def reduced(rows: DataFrame) -> DataFrame:
         return reduce_rows(table, mark_deletes(table, rows))
 
-    result = _write_measured(
-        inputs, java_table, measured, lambda rows: reduced(rows).where(~F.col(DELETED)).select(*columns), build_id
-    )
+    if table.kind == "entities":
+        with resolving(table, measured.good, _known(inputs, java_table)) as resolved:
+            result = _write_measured(inputs, java_table, measured, lambda rows: resolved(rows).select(*columns), build_id)
+    else:
+        result = _write_measured(
+            inputs, java_table, measured, lambda rows: reduced(rows).where(~F.col(DELETED)).select(*columns), build_id
+        )
     if table.apply_as_deletes:
         _keep_removed(inputs, reduced(measured.good).where(F.col(DELETED)), build_id=build_id, generation=build_id)
     old = plan_files(java_table, snapshot_id=_current(java_table))
     return replace(result, removed=tuple(task.file() for task in old.tasks.values()))
+
+
+def _known(inputs: PlannedInputs, java_table: JavaObject) -> DataFrame | None:
+    """Gives back the rows that the table has."""
+    current = _current(java_table)
+    return None if current is None else read_snapshot(inputs.lake.spark, inputs.table.table, current)
 
 
 def _append(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
@@ -209,11 +224,12 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
                 java_table,
                 table,
                 columns=[column.name for column in lake.columns[table.table]],
-                snapshot_id=_current(java_table),
+                candidates=files_within(
+                    lake.spark, java_table, read_bounds(bounds_from, table, values), snapshot_id=_current(java_table)
+                ),
                 rows=rows,
                 touched=touched,
                 decide=work.decide,
-                bounds=read_bounds(bounds_from, table, values),
                 build_id=build_id,
             ) as (merged, before):
                 _keep_before(inputs, merged, before, build_id)
@@ -221,6 +237,41 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
         finally:
             if work.touched is not None:
                 work.touched.unpersist()
+    return _merged_result(merged, processed, results, refused)
+
+
+def _merge_entities(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
+    """Puts new records into the table, with the entities that they touch."""
+    lake, table = inputs.lake, inputs.table
+    work = work_of(inputs)
+    observation = Observation()
+    observed = replace(work.measured, rows=work.measured.rows.observe(observation, *work.measured.metrics()))
+    rows = pl.DataFrame(observed.good.toArrow())
+    results, processed = work.measured.read_metrics(observation.get), rows_in(observation.get)
+    check_results(table, results)
+    touched = None if work.touched is None else pl.DataFrame(work.touched.toArrow())
+    files = plan_files(java_table, snapshot_id=_current(java_table))
+    change = resolve_increment(inputs, java_table, rows, touched, files)
+    with merge(
+        lake.spark,
+        java_table,
+        table,
+        columns=[column.name for column in lake.columns[table.table]],
+        candidates=files,
+        holding=change.holding,
+        rows=change.rows,
+        touched=change.touched,
+        decide=change.decide,
+        build_id=build_id,
+    ) as (merged, before):
+        _keep_before(inputs, merged, before, build_id)
+        refused = _refuse(inputs, work.measured, results, build_id)
+    return _merged_result(merged, processed, results, refused)
+
+
+def _merged_result(
+    merged: Merged, processed: int, results: tuple[CheckedExpectation, ...], refused: tuple[str, ...]
+) -> _Result:
     return _Result(
         merged.added,
         merged.removed,

@@ -60,6 +60,11 @@ def read_bounds(rows: DataFrame, table: LayerTable, values: Mapping[str, Any]) -
     }
 
 
+def files_within(spark: SparkSession, java_table: JavaObject, bounds: Bounds, *, snapshot_id: int | None) -> ScanFiles:
+    """Gives back the files that can hold a key within the bounds."""
+    return plan_files(java_table, snapshot_id=snapshot_id, where=_expression(spark, bounds))
+
+
 @contextmanager
 def merge(
     spark: SparkSession,
@@ -67,19 +72,20 @@ def merge(
     table: LayerTable,
     *,
     columns: Sequence[str],
-    snapshot_id: int | None,
+    candidates: ScanFiles,
+    holding: Sequence[str] | None = None,
     rows: DataFrame,
     touched: DataFrame,
     decide: Any,
-    bounds: Bounds,
     build_id: int,
 ) -> Iterator[tuple[Merged, DataFrame]]:
     """Gives the files of the merge, staged, and the old rows that changed (with `_tombstone`), while the block runs.
 
-    A row that stays as it is keeps the build that wrote it, whatever file it moves to.
+    `candidates` are the files that can hold old rows, `holding` those of them that do, where that is known. A row that stays as
+    it is keeps the build that wrote it, whatever file it moves to.
     """
-    candidates = plan_files(java_table, snapshot_id=snapshot_id, where=_expression(spark, bounds))
-    with read_files(spark, java_table, candidates) as all_old:
+    read = candidates if holding is None else candidates.among(holding)
+    with read_files(spark, java_table, read) as all_old:
         row_key = [*table.keys, HISTORY_COLUMNS[0]] if table.kind == "history" else list(table.keys)
         old = keep_matching(all_old, touched, table.keys)
         old = old.select(*(F.col(f"`{name}`") for name in columns), F.col(FILE)).persist()
@@ -99,7 +105,7 @@ def merge(
             staged = StagedFiles()
             if written or gone:
                 staged = _stage(spark, java_table, verdicts, files, row_key, columns, build_id, written)
-            merged = Merged(staged, tuple(task.file() for task in files.tasks.values()), written, gone, candidates.bytes)
+            merged = Merged(staged, tuple(task.file() for task in files.tasks.values()), written, gone, read.bytes)
             before = verdicts.where(F.col("old").isNotNull()).select("old.*").withColumn(DELETED, F.lit(False))
             if deletions:
                 before = before.unionByName(

@@ -83,6 +83,7 @@ def definition_of(table: LayerTable) -> str:
         table.untracked,
         tuple(sorted((str(name), tuple(sorted(pairs.items()))) for name, pairs in table.rebuild_on.items())),
         table.window,
+        *((table.matches, table.oldest_by) if table.matches else ()),
         tuple((each.that, each.otherwise) for each in table.expectations if each.otherwise in ("drop", "quarantine")),
     )
     return hashlib.sha256(repr((source, settings)).encode()).hexdigest()[:16]

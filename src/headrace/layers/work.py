@@ -52,7 +52,7 @@ def work_of(inputs: PlannedInputs) -> Work:
         parts += looked_up.get(name, [])
         changed[name] = reduce(lambda a, b: a.unionByName(b), parts) if parts else inputs.whole(name).limit(0)
     only_new = not before and not looked_up
-    if only_new and table.kind in ("upsert", "history") and not table.untracked:
+    if only_new and table.kind in ("upsert", "history", "entities") and not table.untracked:
         rows = measure(inputs.run(changed), table.expectations)
         return Work(rows, None, _merger(inputs))
     return _recompute(inputs, changed, before)

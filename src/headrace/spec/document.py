@@ -16,7 +16,8 @@ from headrace.spec.variables import PATTERN, VariableError, fill_variables
 
 Choice = TypeVar("Choice", bound=str)
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9][0-9_]*")
-STRING, INTEGER, NULL = (f"tag:yaml.org,2002:{name}" for name in ("str", "int", "null"))
+STRING, INTEGER, NULL, TRUTH = (f"tag:yaml.org,2002:{name}" for name in ("str", "int", "null", "bool"))
+_YES = ("true", "yes", "on")
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,13 @@ class Value:
         if not at_least <= number <= at_most:
             raise self.error(f'"{self.key}" must be from {at_least} to {at_most}, not {number}', fix="Change the number")
         return number
+
+    def truth(self) -> bool:
+        """Gives back whether the value is true."""
+        node = self.node
+        if not isinstance(node, yaml.ScalarNode) or node.tag != TRUTH:
+            raise self._wrong_type("true or false", fix=f"Write {self.key}: true, or {self.key}: false")
+        return str(node.value).lower() in _YES
 
     def choice(self, options: Sequence[Choice]) -> Choice:
         """Gives back the option that the text names."""

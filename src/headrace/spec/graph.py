@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.spec.columns import landed_columns
 from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable, Query
+from headrace.spec.matching import ENTITY_COLUMNS, entity_columns
 from headrace.spec.pipeline import Stream, TableName
 from headrace.spec.problems import Problems, suggest
 from headrace.spec.queries import check_columns, parse_query, parse_sql
@@ -49,8 +50,10 @@ def order_tables(tables: Sequence[LayerTable], *, streams: Sequence[Stream], pro
 
 def readable_columns(table: LayerTable, columns: Sequence[str]) -> tuple[str, ...]:
     """Gives back the columns that readers of a table see when its query gives back these."""
-    history = HISTORY_COLUMNS if table.kind == "history" else ()
-    return (*(name for name in columns if name not in table.except_columns), *history)
+    kept = tuple(name for name in columns if name not in table.except_columns)
+    if table.kind == "entities":
+        return entity_columns(table.matches, kept)
+    return (*kept, *HISTORY_COLUMNS) if table.kind == "history" else kept
 
 
 def _check_owner(table: LayerTable, *, raw: Mapping[TableName, Stream], tables: Sequence[LayerTable]) -> None:
@@ -145,17 +148,30 @@ def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> 
 
 def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> None:
     """Checks that the settings name columns that the query gives back."""
-    for key, names in named_columns(table).items():
-        for name in names:
-            if name not in columns:
-                raise missing_column(table, key, name, columns)
-    own = (BUILD_ID, *(HISTORY_COLUMNS if table.kind == "history" else ()))
+    check_names(table, columns)
+    own: tuple[str, ...] = (BUILD_ID,)
+    if table.kind == "history":
+        own += HISTORY_COLUMNS
+    if table.kind == "entities":
+        own += (*ENTITY_COLUMNS, *(each.column for each in table.matches))
     for name in columns:
         if name.lower() in own:
             raise table.error(f'the query names a column "{name}", which Headrace adds itself', at="", fix="Leave it out")
 
 
-def named_columns(table: LayerTable) -> dict[str, tuple[str, ...]]:
+def check_names(table: LayerTable, columns: Sequence[str]) -> None:
+    """Raises a SpecError where a setting names what is no column of the query."""
+    for match in table.matches:
+        for name in match.reads:
+            if name not in columns:
+                raise _missing_column(table, f"match {match.column}", name, columns, line=match.line)
+    for key, names in _named_columns(table).items():
+        for name in names:
+            if name not in columns:
+                raise _missing_column(table, key, name, columns, line=key)
+
+
+def _named_columns(table: LayerTable) -> dict[str, tuple[str, ...]]:
     """Gives back the columns that settings name, by the setting."""
     return {
         "keys": table.keys,
@@ -164,13 +180,14 @@ def named_columns(table: LayerTable) -> dict[str, tuple[str, ...]]:
         "except_column_list": table.except_columns,
         "track_history_except_column_list": table.untracked,
         "partition_by": tuple(each.column for each in table.partition_by if each.column not in HISTORY_COLUMNS),
+        "oldest_by": (table.oldest_by,) if table.oldest_by else (),
         "window": (*table.window.partition_by, table.window.order_by) if table.window else (),
     }
 
 
-def missing_column(table: LayerTable, key: str, name: str, columns: Sequence[str]) -> SpecError:
+def _missing_column(table: LayerTable, key: str, name: str, columns: Sequence[str], *, line: str | int) -> SpecError:
     hint = suggest(name, columns, plural="Columns")
-    return table.error(f'{key} "{name}" is not a column of this table', at=key, fix=f"{hint} Fix the name")
+    return table.error(f'{key} "{name}" is not a column of this table', at=line, fix=f"{hint} Fix the name")
 
 
 def _check_condition(table: LayerTable, what: str, condition: str, line: int) -> None:

@@ -9,10 +9,11 @@ from types import MappingProxyType
 from typing import Literal
 
 from headrace.errors import SpecError
+from headrace.spec.matching import Match
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.problems import Place
 
-Kind = Literal["append", "upsert", "history", "aggregate", "features", "full"]
+Kind = Literal["append", "upsert", "history", "aggregate", "features", "entities", "full"]
 Otherwise = Literal["count", "drop", "quarantine", "fail"]
 
 BUILD_ID = "_build_id"
@@ -81,6 +82,7 @@ class TableSettings:
     `rebuild_on` says for a lookup which of its columns are which columns of the driver: when its rows change, the driver's
     rows with the same values are built again. `constant` columns never change for a key. `untracked` columns make no new
     version in a history. `watermark` says from when on a row counts as late: late rows are counted, and change what they must.
+    `matches` are the values by which records are of one entity, `oldest_by` says which of its records is the oldest.
     `lines` are the lines of the settings.
     """
 
@@ -96,6 +98,8 @@ class TableSettings:
     rebuild_on: Mapping[TableName, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     window: Window | None = None
     watermark: Watermark | None = None
+    matches: tuple[Match, ...] = ()
+    oldest_by: str | None = None
     expectations: tuple[Expectation, ...] = ()
     lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -12,6 +12,7 @@ from headrace.spec.column_sources import find_sources
 from headrace.spec.columns import COORDINATES, EXTRA
 from headrace.spec.graph import readable_columns
 from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, Kind, LayerTable, Query
+from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.spec.problems import suggest
 from headrace.spec.queries import parse_query
@@ -223,8 +224,28 @@ def _trace_table(table: LayerTable, *, known: dict[TableName, Sequence[str]]) ->
         for name, note in zip(HISTORY_COLUMNS, ("begins", "ends; null while it is current", "is current"), strict=True):
             when = f"whether the version {note}" if name == "is_current" else f"when the version {note}, by {table.sequence_by}"
             made[name] = ColumnLineage(name, sequence, note=f"Headrace: {when}")
+    if table.kind == "entities":
+        made |= _entity_lineage(table, made)
     kept = tuple(made[name] for name in readable_columns(table, [each.name for each in found]) if name in made)
     return TableLineage(table.table, "sql", table.kind, file, inputs, (*kept, own))
+
+
+def _entity_lineage(table: LayerTable, made: Mapping[str, ColumnLineage]) -> dict[str, ColumnLineage]:
+    """Gives back the columns that a build adds to records: all but the normalised values follow from all values to match by."""
+    found = {}
+    for match in table.matches:
+        sources = [source for name in match.reads if name in made for source in made[name].sources]
+        found[match.column] = ColumnLineage(
+            match.column, tuple(dict.fromkeys(sources)), note=f"Headrace: {match.source} as {match.how}, normalised"
+        )
+    every = tuple(dict.fromkeys(source for each in found.values() for source in each.sources))
+    notes = {
+        ENTITY_ID: "the entity that the record is of",
+        CONFIDENCE: "how sure that is, in percent",
+        PREVIOUS: "ids of the entity before it was merged into an older one",
+        UNUSED: "match columns whose value too many records share",
+    }
+    return {**found, **{name: ColumnLineage(name, every, note=f"Headrace: {note}") for name, note in notes.items()}}
 
 
 def _with_named(table: TableLineage, tables: Sequence[TableLineage]) -> TableLineage:

@@ -10,6 +10,7 @@ from typing import get_args
 from headrace.spec.document import Section, Value
 from headrace.spec.durations import read_seconds
 from headrace.spec.layers import Expectation, Kind, Otherwise, TableSettings, Watermark, Window
+from headrace.spec.matching import Match, read_matches
 from headrace.spec.names import parse_table_name
 from headrace.spec.partitioning import read_transforms
 from headrace.spec.pipeline import TableName, Transform
@@ -29,11 +30,14 @@ KEYS = (
     "rebuild_on",
     "window",
     "watermark",
+    "match",
+    "oldest_by",
     "expect",
 )
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OTHERWISE: tuple[Otherwise, ...] = get_args(Otherwise)
-_WITH_KEYS = ("upsert", "history", "aggregate", "features")
+_WITH_KEYS = ("upsert", "history", "aggregate", "features", "entities")
+_WITH_SEQUENCE = ("upsert", "history", "entities")
 
 
 def read_settings(value: Value, *, problems: Problems) -> TableSettings | None:
@@ -57,6 +61,8 @@ def read_settings(value: Value, *, problems: Problems) -> TableSettings | None:
         rebuild_on=attempt(reader.rebuild_on) or MappingProxyType({}),
         window=attempt(reader.window),
         watermark=attempt(reader.watermark),
+        matches=attempt(reader.matches) or (),
+        oldest_by=attempt(reader.text, "oldest_by"),
         expectations=attempt(reader.expectations) or (),
         lines={key: each.key_line for key, each in section.values.items()},
     )
@@ -77,6 +83,8 @@ class _SettingsReader:
             return value.choice(KINDS)
         if self.section.find("window"):
             return "features"
+        if self.section.find("match"):
+            return "entities"
         if self.scd_type() == 2:
             return "history"
         if self.section.find("keys"):
@@ -137,6 +145,10 @@ class _SettingsReader:
         seconds = read_seconds(inner.need("delay", example="10 minutes"), example="10 minutes")
         return Watermark(inner.need("column", example="event_time").text(), seconds)
 
+    def matches(self) -> tuple[Match, ...]:
+        value = self.section.find("match")
+        return () if value is None else read_matches(value, problems=self.problems)
+
     def expectations(self) -> tuple[Expectation, ...]:
         value = self.section.find("expect")
         if value is None:
@@ -165,9 +177,9 @@ class _SettingsReader:
             raise self._error("kind", f"a table of kind {kind} needs keys", fix="Add keys: [column]")
         if kind in ("append", "full") and settings.keys:
             raise self._error("keys", f"a table of kind {kind} has no keys", fix="Leave out keys, or the kind")
-        if kind in ("upsert", "history") and not settings.sequence_by:
+        if kind in _WITH_SEQUENCE and not settings.sequence_by:
             raise self._error("kind", f"a table of kind {kind} needs sequence_by", fix="Add sequence_by: column")
-        if kind not in ("upsert", "history"):
+        if kind not in _WITH_SEQUENCE:
             for key, is_set in (
                 ("sequence_by", settings.sequence_by),
                 ("apply_as_deletes", settings.apply_as_deletes),
@@ -187,11 +199,22 @@ class _SettingsReader:
                 "window and kind: features go together",
                 fix="Write window: {partition_by: [customer_id], order_by: created_at, range: 1h}, or leave it out",
             )
+        if (kind == "entities") != bool(settings.matches):
+            raise self._error(
+                "match" if settings.matches else "kind",
+                "match and kind: entities go together",
+                fix="Write match: {email_normalized: {from: email, as: email}}, or leave it out",
+            )
+        for key, is_set in (("apply_as_deletes", settings.apply_as_deletes), ("constant", settings.constant)):
+            if kind == "entities" and is_set:
+                raise self._error(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+        if kind != "entities" and settings.oldest_by:
+            raise self._error("oldest_by", f"oldest_by does nothing in a table of kind {kind}", fix="Leave out oldest_by")
         if kind in ("append", "full") and settings.rebuild_on:
             raise self._error(
                 "rebuild_on", f"a table of kind {kind} can't rebuild single rows", fix="Give it keys, or leave out rebuild_on"
             )
-        for column in (*settings.keys, *((settings.sequence_by,) if settings.sequence_by else ())):
+        for column in (*settings.keys, settings.sequence_by, settings.oldest_by):
             if column in settings.except_columns:
                 raise self._error(
                     "except_column_list", f'"{column}" is needed to tell rows apart', fix="Take it out of except_column_list"

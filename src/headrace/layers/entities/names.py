@@ -1,0 +1,4 @@
+"""Columns that records have while they are resolved."""
+
+NODE = "__node"
+CLUSTER = "__cluster"

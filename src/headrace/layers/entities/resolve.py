@@ -1,0 +1,69 @@
+"""From records to entities in three steps: edges, clusters, stable ids. Pure: frames in, frames out.
+
+A frame of records has the keys, a column of values for each match, `oldest_by`, and what is known already: `entity_id` and
+`previous_entity_ids`, which are null for a new record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.layers.entities.clusters import connected_components
+from headrace.layers.entities.ids import stable_ids
+from headrace.layers.entities.names import CLUSTER, NODE
+from headrace.spec.matching import UNUSED, Match
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a table's settings say of its records: how they are told apart, which is the older of two, and what they share."""
+
+    keys: tuple[str, ...]
+    oldest_by: str
+    matches: tuple[Match, ...]
+
+
+Unused = Mapping[str, pl.Series]
+"""For each match column the values that too many records share."""
+
+
+def resolve(records: pl.DataFrame, rules: Rules, *, unused: Unused, taken: pl.Series | None = None) -> pl.DataFrame:
+    """Gives back the records, in their order, with their entity's id, the ids that it had before and the matches not used.
+
+    `taken` are ids of entities that are not among the records: no new entity gets one of them.
+    """
+    numbered = records.with_row_index(NODE)
+    left, right = edges(numbered, rules.matches, unused=unused)
+    cluster = connected_components(left, right, nodes=records.height)
+    with_ids = stable_ids(numbered.with_columns(cluster.alias(CLUSTER)), rules.keys, oldest_by=rules.oldest_by, taken=taken)
+    return with_ids.drop(NODE, CLUSTER).with_columns(not_used(rules.matches, unused))
+
+
+def edges(records: pl.DataFrame, matches: Sequence[Match], *, unused: Unused) -> tuple[pl.Series, pl.Series]:
+    """Gives back pairs of records that share a value: each with the first that has it, so that there are few."""
+    left, right = [], []
+    for match in matches:
+        value = pl.col(match.column)
+        sharing = records.select(NODE, value).filter(value.is_not_null() & ~value.is_in(unused[match.column].implode()))
+        pairs = sharing.select(NODE, pl.col(NODE).min().over(match.column).alias("first"))
+        pairs = pairs.filter(pl.col(NODE) != pl.col("first"))
+        left.append(pairs[NODE])
+        right.append(pairs["first"])
+    return pl.concat(left), pl.concat(right)
+
+
+def shared_too_widely(records: pl.DataFrame, match: Match) -> pl.Series:
+    """Gives back the values that more records have than the match allows, where all records are there."""
+    counts = records.select(match.column).drop_nulls().group_by(match.column).len()
+    return counts.filter(pl.col("len") > match.max_records)[match.column]
+
+
+def not_used(matches: Sequence[Match], unused: Unused) -> pl.Expr:
+    """Gives back the match columns of a record whose value is not used."""
+    named = [
+        pl.when(pl.col(match.column).is_in(unused[match.column].implode())).then(pl.lit(match.column)) for match in matches
+    ]
+    return pl.concat_list(named).list.drop_nulls().alias(UNUSED)
