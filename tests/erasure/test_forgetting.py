@@ -85,7 +85,8 @@ def test_nothing_is_left_on_disk(spark: SparkSession, tmp_path: Path) -> None:
     assert not stray.exists()
     assert not half.exists()
     files = [path for path in (tmp_path / ".headrace").rglob("*") if path.is_file()]
-    assert [path for path in files if ANN.encode() in path.read_bytes().lower()] == []
+    telling = (b"Ann the second", b"0100 123", b"member-0001", b"order-0001", b"\0 Ann@Example.com")
+    assert [path for path in files if any(each in path.read_bytes() for each in telling)] == []
     for name in ("raw.members", "raw.orders", "staging.names", "marts.spent"):
         assert len(club.table(name).snapshots()) == 1
         assert club.table(name).scan().to_arrow().num_rows > 0
@@ -105,9 +106,10 @@ def test_what_is_said_of_it_tells_nobody_who_it_was(spark: SparkSession, tmp_pat
     }
     assert all(row["proved_at"] and row["files_searched"] for row in rows)
     assert "ann" not in str(rows).lower()
-    subject = rows[0]["subjects"][0]
-    assert is_concealed(ANN, subject)
-    assert not is_concealed(BOB, subject)
+    subjects = rows[0]["subjects"]
+    assert isinstance(subjects, list)
+    assert is_concealed(ANN, subjects[0])
+    assert not is_concealed(BOB, subjects[0])
 
 
 def test_a_second_time_there_is_nothing_to_do(spark: SparkSession, tmp_path: Path) -> None:
@@ -134,28 +136,29 @@ def test_landing_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> No
     assert "new@example.com" in {row["email"] for row in club.rows("staging.members")}
 
 
-@pytest.mark.parametrize(
-    "email",
-    [
-        "%@example.com",
-        "_nn@example.com",
-        "a*@example.com",
-        ".*@.*",
-        "x' OR '1'='1@example.com",
-        'q"uo\\te@example.com',
-        "\\E@x.io",
-    ],
+HOSTILE = (
+    "%@example.com",
+    "_nn@example.com",
+    "a*@example.com",
+    ".*@.*",
+    "x' OR '1'='1@example.com",
+    'q"uo\\te@example.com',
+    "\\E@x.io",
 )
-def test_an_email_is_a_value_and_nothing_else(spark: SparkSession, tmp_path: Path, email: str) -> None:
+
+
+def test_an_email_is_a_value_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     club = Club(tmp_path, spark)
     fill(club)
-    club.land("members", [member("member-0666", email)])
-    club.land("orders", [order("order-0666", email), order("order-0667", BOB, note=f"to {email}.")])
-    found = {str(each.table): (each.removed, each.redacted) for each in club.look(email).found if each}
-    assert found == {"raw.members": (1, 0), "raw.orders": (1, 1)}
     before = club.rows("raw.members")
-    assert club.forget(email).holds
-    assert club.rows("raw.members") == [row for row in before if row["id"] != "member-0666"]
+    for number, email in enumerate(HOSTILE):
+        club.land("members", [member(f"hostile-{number}", email)])
+        club.land("orders", [order(f"order-h{number}", email), order(f"order-g{number}", BOB, note=f"to {email}.")])
+    for email in HOSTILE:
+        found = {str(each.table): (each.removed, each.redacted) for each in club.look(email).found if each}
+        assert found == {"raw.members": (1, 0), "raw.orders": (1, 1)}, email
+    assert club.forget(*HOSTILE, ids=[("club", "hostile-0")]).holds
+    assert club.rows("raw.members") == before
     assert "to [erased]." in {row["note"] for row in club.rows("raw.orders")}
 
 

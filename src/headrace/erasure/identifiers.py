@@ -94,7 +94,7 @@ def _spelled(value: str) -> str:
 def _character(each: str) -> str:
     plain = f"\\{each}" if each.isascii() else each
     units = each.encode("utf-16-be")
-    escaped = "".join(rf"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    escaped = "".join(rf"\\+u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
     quoted = "".join(f"%{byte:02x}" for byte in each.encode("utf-8"))
     return rf"(?:\\*{plain}|{escaped}|{quoted})"  # JSON in JSON puts backslashes before quotes and before backslashes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -12,14 +12,31 @@ from pyiceberg.table import Table
 
 from headrace.erasure.identifiers import Identifiers, identify
 from headrace.errors import ErasureError
+from headrace.spec.people import ENTITY_COLUMNS
 from headrace.spec.pipeline import TableName
 from headrace.tables.catalog import load_table
 
-_TOLD = ("email", "email_normalized", "phone", "phone_normalized")
-_SHOWN = ("entity_id", "source", "source_id", *_TOLD)
 _AT_ONCE = 500
 
 Record = Mapping[str, str | None]
+
+
+def _plain(email: str) -> str | None:
+    return email.strip().lower()
+
+
+@dataclass(frozen=True)
+class Entities:
+    """The table that says which records are one person's: its columns with emails and phones, and how it writes an email."""
+
+    table: TableName
+    emails: tuple[str, ...] = ("email", "email_normalized")
+    phones: tuple[str, ...] = ("phone", "phone_normalized")
+    normalise: Callable[[str], str | None] = _plain
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*ENTITY_COLUMNS, *self.emails, *self.phones)
 
 
 @dataclass(frozen=True)
@@ -34,62 +51,70 @@ class Person:
     shared: tuple[str, ...] = ()
 
 
-def find_person(catalog: Catalog, entities: TableName | None, asked: Identifiers) -> Person:
+def find_person(catalog: Catalog, entities: Entities | None, asked: Identifiers) -> Person:
     """Gives back the person that one of these identifiers tells: without a table of entities, by these alone.
 
     An ErasureError where the identifiers are those of several persons, because then nobody could say whose rows go.
     """
-    table = load_table(catalog, entities) if entities else None
-    if table is None or table.current_snapshot() is None:
+    table = load_table(catalog, entities.table) if entities else None
+    if entities is None or table is None or table.current_snapshot() is None:
         return Person(asked)
-    have = {field.name for field in table.schema().fields}
-    found = _entities_of(table, replace(asked, emails=frozenset(), written=frozenset()), have)
+    index = _Index(table, entities)
+    found = index.entities_of(replace(asked, emails=frozenset(), written=frozenset()))
     if len(found) != 1:  # an id tells one person even where an email is shared
-        found = _entities_of(table, asked, have)
+        found = index.entities_of(asked)
     if not found:
         return Person(asked)
     if len(found) > 1:
         raise ErasureError(
             f"the same email or id belongs to {len(found)} persons",
-            where=str(entities),
+            where=str(entities.table),
             next_step="Name one of them by the id of a record: --id SOURCE:ID",
         )
-    records = _scan(table, [_is("entity_id", found.pop())], have)
+    records = index.scan([_is("entity_id", found.pop())])
     mine = asked | identify(ids=((str(each["source"]), each["source_id"]) for each in records))
     shared: list[str] = []
-    for name in (each for each in _TOLD if each in have):
+    for name in index.told:
         values = {str(each[name]) for each in records if each[name]}
-        others = _of_others(table, name, values, {str(each["entity_id"]) for each in records}, have)
-        shared += sorted(others - asked.written)
+        others = index.of_others(name, values, {str(each["entity_id"]) for each in records})
+        shared += sorted(others - asked.written - asked.emails)
         own = values - others
-        mine |= identify(emails=own) if name.startswith("email") else identify(phones=own)
+        mine |= identify(emails=own) if name in entities.emails else identify(phones=own)
     return Person(mine, tuple(records), tuple(dict.fromkeys(shared)))
 
 
-def _entities_of(table: Table, asked: Identifiers, have: Collection[str]) -> set[str]:
-    """Gives back the entities that any of the identifiers names; emails and ids only, because phones are passed on."""
-    wanted: list[BooleanExpression] = []
-    emails = sorted(asked.emails | {each for each in asked.written if "@" in each})
-    wanted += [_is(name, each) for name in ("email", "email_normalized") if name in have for each in emails]
-    wanted += [And(_is("source", kind), _is("source_id", each)) for kind, ids in asked.ids.items() for each in sorted(ids)]
-    return {str(each["entity_id"]) for each in _scan(table, wanted, have)}
+@dataclass(frozen=True)
+class _Index:
+    table: Table
+    entities: Entities
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        have = {field.name for field in self.table.schema().fields}
+        return tuple(name for name in (*self.entities.emails, *self.entities.phones) if name in have)
 
-def _of_others(table: Table, name: str, values: set[str], mine: set[str], have: Collection[str]) -> set[str]:
-    """Gives back those of the values that a record of another entity has too."""
-    ordered = sorted(values)
-    parts = [ordered[at : at + _AT_ONCE] for at in range(0, len(ordered), _AT_ONCE)]
-    found = _scan(table, [In(term=Reference(name), values={literal(each) for each in part}) for part in parts], have)
-    return {str(each[name]) for each in found if str(each["entity_id"]) not in mine}
+    def entities_of(self, asked: Identifiers) -> set[str]:
+        """Gives back the entities that any of the identifiers names; by emails and ids, because phones are passed on."""
+        written = {*asked.emails, *(each for each in asked.written if "@" in each)}
+        emails = sorted({*written, *filter(None, map(self.entities.normalise, written))})
+        wanted = [_is(name, each) for name in self.told if name in self.entities.emails for each in emails]
+        wanted += [And(_is("source", kind), _is("source_id", each)) for kind, ids in asked.ids.items() for each in sorted(ids)]
+        return {str(each["entity_id"]) for each in self.scan(wanted)}
+
+    def of_others(self, name: str, values: set[str], mine: set[str]) -> set[str]:
+        """Gives back those of the values that a record of another entity has too."""
+        ordered = sorted(values)
+        parts = [ordered[at : at + _AT_ONCE] for at in range(0, len(ordered), _AT_ONCE)]
+        found = self.scan([In(term=Reference(name), values={literal(each) for each in part}) for part in parts])
+        return {str(each[name]) for each in found if str(each["entity_id"]) not in mine}
+
+    def scan(self, wanted: Sequence[BooleanExpression]) -> list[Record]:
+        fields = (*ENTITY_COLUMNS, *self.told)
+        rows: Iterable[Record] = (
+            row for each in wanted for row in self.table.scan(row_filter=each, selected_fields=fields).to_arrow().to_pylist()
+        )
+        return list({tuple(row.items()): row for row in rows}.values())
 
 
 def _is(name: str, value: str) -> BooleanExpression:
     return EqualTo(term=Reference(name), value=literal(value))
-
-
-def _scan(table: Table, wanted: Sequence[BooleanExpression], have: Collection[str]) -> list[Record]:
-    fields = tuple(name for name in _SHOWN if name in have)
-    rows: Iterable[Record] = (
-        row for each in wanted for row in table.scan(row_filter=each, selected_fields=fields).to_arrow().to_pylist()
-    )
-    return list({tuple(row.items()): row for row in rows}.values())

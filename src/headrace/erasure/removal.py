@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,8 +64,8 @@ Mark = Callable[["DataFrame"], Marks]
 """What decides on the rows of a table."""
 
 
-def find_rows(spark: SparkSession, name: TableName, mark: Mark, *, place: Callable[[], list[Column]]) -> Found:
-    """Gives back what of a table is the person's. `place` gives the columns stream, partition and offset of a row."""
+def find_rows(spark: SparkSession, name: TableName, mark: Mark, *, place: Sequence[Column]) -> Found:
+    """Gives back what of a table is the person's. `place` are the stream, partition and offset of a row."""
     table = load_java_table(spark, name)
     current = table.currentSnapshot()
     if current is None:
@@ -73,7 +73,7 @@ def find_rows(spark: SparkSession, name: TableName, mark: Mark, *, place: Callab
     snapshot_id = int(current.snapshotId())
     with read_files(spark, table, plan_files(table, snapshot_id=snapshot_id)) as rows:
         marks = mark(rows.drop(FILE))
-        stream, partition, offset = place()
+        stream, partition, offset = place
         chosen = rows.where(marks.removed | marks.redacted).select(
             F.col(FILE).alias("file"),
             marks.removed.alias("removed"),

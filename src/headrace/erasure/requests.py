@@ -44,6 +44,13 @@ def find_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequest
     return tuple(_request(row, f"{pipeline.name}.{stream.name}", tuple(whose.ids)) for row in found)
 
 
+def count_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequests, *, after: int) -> int:
+    """Gives back how many requests came after a checkpoint."""
+    stream = next(each for each in pipeline.streams if each.name == asked.stream)
+    rows = spark.read.format("iceberg").load(spark_name(stream.table))
+    return rows.where(F.col("checkpoint_id") > after).where(F.expr(asked.where)).count()
+
+
 def _all(rows: DataFrame, expressions: tuple[str, ...]) -> Column:
     empty = F.array().cast("array<string>")
     return F.concat(empty, *(F.coalesce(values_of(rows, each), empty) for each in expressions))

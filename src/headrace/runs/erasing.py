@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.erasure.identifiers import Identifiers
 from headrace.erasure.matching import holds_them, is_theirs, names_them, without_them
 from headrace.erasure.note import Note, write_note
 from headrace.erasure.removal import Found, Mark, Marks, find_rows, stage_rest
+from headrace.errors import ErasureError
 from headrace.landing.commit_log import log_files
 from headrace.landing.places import places_of
 from headrace.layers.lake import Lake
@@ -44,7 +46,15 @@ def find_in_stream(lake: Lake, stream: Stream, person: Identifiers, requests: Re
         return Found(stream.table)
     label = F.lit(f"{lake.pipeline.name}.{stream.name}")
     mark = _mark_stream(lake.pipeline, stream, person, requests)
-    return find_rows(lake.spark, stream.table, mark, place=lambda: [label, F.col("kafka_partition"), F.col("kafka_offset")])
+    place = [label, F.col("kafka_partition"), F.col("kafka_offset")]
+    try:
+        return find_rows(lake.spark, stream.table, mark, place=place)
+    except (AnalysisException, ParseException) as error:
+        raise ErasureError(
+            f"Spark refuses what people: says of it: {str(error).splitlines()[0]}",
+            where=f"stream {stream.name}",
+            next_step=f"Nothing was erased. Fix pipeline.yml, then run: headrace check {lake.pipeline.name}",
+        ) from None
 
 
 def find_in_quarantine(lake: Lake, person: Identifiers) -> tuple[Found, ...]:
@@ -52,7 +62,7 @@ def find_in_quarantine(lake: Lake, person: Identifiers) -> tuple[Found, ...]:
     if load_table(lake.catalog, QUARANTINE) is None:
         return ()
     place = [F.col("stream"), F.col("`partition`"), F.col("`offset`")]
-    return (find_rows(lake.spark, QUARANTINE, _mark_quarantine(lake.pipeline, person), place=lambda: place),)
+    return (find_rows(lake.spark, QUARANTINE, _mark_quarantine(lake.pipeline, person), place=place),)
 
 
 def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:

@@ -19,13 +19,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
+import polars as pl
+
 from headrace.erasure.identifiers import Identifiers, conceal
 from headrace.erasure.note import Note, read_notes, remove_note, write_note
-from headrace.erasure.persons import Person, find_person
+from headrace.erasure.persons import Entities, Person, find_person
 from headrace.erasure.removal import Found
 from headrace.erasure.requests import Request, find_requests
 from headrace.erasure.search import Hit
 from headrace.errors import ErasureError
+from headrace.layers.entities.normalise import normalise
 from headrace.layers.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.runs.erasing import erase_quarantined, erase_stream, find_in_quarantine, find_in_stream
@@ -110,10 +113,11 @@ def look(erasing: Erasing, asked: Sequence[Identifiers], *, requested: bool) -> 
         if requested and _is_there(lake, each.stream)
         for request in find_requests(lake.spark, lake.pipeline, each)
     )
-    persons, unclear, clear = [find_person(lake.catalog, people.entities, each) for each in asked], [], []
+    entities = _entities(lake.pipeline, people)
+    persons, unclear, clear = [find_person(lake.catalog, entities, each) for each in asked], [], []
     for request in requests:
         try:
-            persons.append(find_person(lake.catalog, people.entities, request.person))
+            persons.append(find_person(lake.catalog, entities, request.person))
             clear.append(request)
         except ErasureError as error:
             unclear.append(f"request {request.id}: {error.what}")
@@ -200,6 +204,26 @@ def _subject(person: Identifiers) -> str:
     """Gives back what a person is known by afterwards, to whoever asks with the same words: the first email, phone or id."""
     ids = [f"{kind}:{each}" for kind, values in person.ids.items() for each in sorted(values)]
     return next(iter([*sorted(person.emails), *sorted(person.phones), *ids]))
+
+
+def _entities(pipeline: Pipeline, people: People) -> Entities | None:
+    """Gives back the pipeline's table of entities, and how it writes emails where it is of that kind."""
+    table = next((each for each in pipeline.tables if each.table == people.entities), None)
+    if table is None or not table.matches:
+        return Entities(table.table) if table else None
+    emails = [each for each in table.matches if each.how == "email"]
+    phones = [each for each in table.matches if each.how == "phone"]
+
+    def normalise_email(written: str) -> str | None:
+        found = [normalise(pl.DataFrame({each.source: [written]}), [each])[each.column][0] for each in emails]
+        return next((str(each) for each in found if each), None)
+
+    return Entities(
+        table.table,
+        tuple(dict.fromkeys(name for each in emails for name in (each.source, each.column))),
+        tuple(dict.fromkeys(name for each in phones for name in (each.source, each.column))),
+        normalise_email,
+    )
 
 
 def _is_there(lake: Lake, stream: str) -> bool:

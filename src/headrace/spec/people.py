@@ -149,9 +149,13 @@ def _parse(value: Value, written: str) -> exp.Expr:
 
 def _find_entities(value: Value, tables: Sequence[LayerTable]) -> TableName:
     name = parse_table_name(value.text(example="semantic.entity_index"), value)
-    if not any(each.table == name for each in tables):
+    table = next((each for each in tables if each.table == name), None)
+    if table is None:
         hint = suggest(str(name), [str(each.table) for each in tables], plural="Layer tables")
         raise value.error(f'"{name}" is no layer table of this pipeline', fix=f"{hint} Fix the name")
+    if table.kind == "entities" and set(table.keys) != set(ENTITY_COLUMNS[1:]):
+        wanted = ", ".join(ENTITY_COLUMNS[1:])
+        raise value.error(f"{name} has the keys [{', '.join(table.keys)}]", fix=f"Give it the keys [{wanted}]")
     return name
 
 
