@@ -29,8 +29,7 @@ def forget(
     """Erase a person from every table of a pipeline, its history and the quarantine, and prove it. Alone, it finishes an
     erasure that was interrupted. Exit 1 if anything of the person is left."""
     from headrace.runs.board import lines
-    from headrace.runs.building import build
-    from headrace.runs.forgetting import begin, erasing_session, finish, look, unfinished
+    from headrace.runs.forgetting import begin, catch_up, erasing_session, finish, look, unfinished
     from headrace.runs.publishing import publishing
     from headrace.show_erasure import show_look, show_proof
 
@@ -57,7 +56,7 @@ def forget(
         unclear: tuple[str, ...] = ()
         if asked or requested:
             if not dry_run:
-                build(erasing.lake)  # so that the entities know all that was landed
+                catch_up(erasing)
             looked = look(erasing, asked, requested=requested)
             unclear = looked.unclear
             if not as_json or dry_run:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 SHORTEST_PHONE = 7
@@ -42,6 +42,13 @@ class Identifiers:
             MappingProxyType({kind: self.ids.get(kind, none) | other.ids.get(kind, none) for kind in sorted(kinds)}),
             self.written | other.written,
         )
+
+    def without(self, written: Iterable[str]) -> Identifiers:
+        """Gives back the identifiers without these emails and phones, however they are written."""
+        emails = {each.strip().lower() for each in written}
+        phones = {digits_of(each) for each in written if "@" not in each}
+        kept = {each for each in self.written if each.lower() not in emails and digits_of(each) not in phones - {""}}
+        return replace(self, emails=self.emails - emails, phones=self.phones - phones, written=frozenset(kept))
 
     def __bool__(self) -> bool:
         return bool(self.emails or self.phones or any(self.ids.values()))

@@ -77,9 +77,10 @@ def find_person(catalog: Catalog, entities: Entities | None, asked: Identifiers)
     for name in index.told:
         values = {str(each[name]) for each in records if each[name]}
         others = index.of_others(name, values, {str(each["entity_id"]) for each in records})
-        shared += sorted(others - asked.written - asked.emails)
+        shared += sorted(others)
         own = values - others
         mine |= identify(emails=own) if name in entities.emails else identify(phones=own)
+    mine = mine.without(shared)
     return Person(mine, tuple(records), tuple(dict.fromkeys(shared)))
 
 

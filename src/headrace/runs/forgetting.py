@@ -103,6 +103,11 @@ def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -
         yield Erasing(open_lake(settings, pipeline, spark), pipeline.people, time.time())
 
 
+def catch_up(erasing: Erasing) -> None:
+    """Builds what was landed since, so that the entities know all records of a person; a table that fails is an error."""
+    _build(erasing.lake, next_step="Nothing was erased. Mend it, then run the same command again.")
+
+
 def look(erasing: Erasing, asked: Sequence[Identifiers], *, requested: bool) -> Look:
     """Step 1. Gives back what an erasure of these persons would do, and with `requested` of all whose requests wait."""
     lake, people = erasing.lake, erasing.people
@@ -160,13 +165,7 @@ def finish(erasing: Erasing, note: Note, *, publish: Callable[[], None], report:
     reach("forget:landed")
     note = erase_quarantined(lake, note)
     reach("forget:quarantined")
-    failed = [outcome for outcome in build(lake) if outcome.error or outcome.because_of]
-    if failed:
-        raise ErasureError(
-            f"{failed[0].table.table} could not be built without the person, so the erasure is not finished: {failed[0].error}",
-            where=f"pipeline {lake.pipeline.name}",
-            next_step=f"Mend it, then finish with: headrace forget {lake.pipeline.name}",
-        )
+    _build(lake, next_step=f"The erasure is not finished. Mend it, then run: headrace forget {lake.pipeline.name}")
     report("the tables that were made of them are made anew")
     reach("forget:built")
     publish()
@@ -200,10 +199,16 @@ def unfinished(settings: Settings, pipeline: Pipeline) -> tuple[Note, ...]:
     return read_notes(settings, pipeline.name)
 
 
+def _build(lake: Lake, *, next_step: str) -> None:
+    for outcome in build(lake):
+        if outcome.error:
+            raise ErasureError(f"it can't be built: {outcome.error.what}", where=str(outcome.table.table), next_step=next_step)
+
+
 def _subject(person: Identifiers) -> str:
     """Gives back what a person is known by afterwards, to whoever asks with the same words: the first email, phone or id."""
     ids = [f"{kind}:{each}" for kind, values in person.ids.items() for each in sorted(values)]
-    return next(iter([*sorted(person.emails), *sorted(person.phones), *ids]))
+    return next(iter([*sorted(person.emails), *sorted(person.phones), *ids]), "")
 
 
 def _entities(pipeline: Pipeline, people: People) -> Entities | None:
