@@ -200,7 +200,7 @@ def test_an_email_of_several_persons_is_refused(spark: SparkSession, tmp_path: P
     club.build()
     with pytest.raises(ErasureError, match="2 persons"):
         club.look(ANN)
-    club.forget(ids=[("club", "member-0002")])
+    club.forget(ANN, ids=[("club", "member-0002")])
     assert [row["id"] for row in club.rows("raw.members")] == ["member-0001"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spec import check_pipeline, load_pipeline
+from headrace.spec import check_pipeline, copy_pipeline, load_pipeline
 from headrace.spec.pipeline import TableName
 from tests.folders import write_files
 
@@ -57,6 +57,14 @@ def test_as_it_is_declared(tmp_path: Path) -> None:
     assert [(each.stream, each.where, each.whose.emails) for each in people.requests] == [
         ("events", "kind = 'redact'", ("email",))
     ]
+
+
+def test_a_copy_has_its_own_entities(tmp_path: Path) -> None:
+    write_files(tmp_path / "pipelines" / "mine", FILES)
+    copy_pipeline("mine", target_name="yours", folder=tmp_path)
+    people = load_pipeline("yours", environ={}, folder=tmp_path).people
+    assert people is not None
+    assert people.entities == TableName("yours_core", "people")
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -64,7 +64,7 @@ class Renames:
 
 def find_renames(document: Value, *, old: str, new: str, table_files: Sequence[Path] = ()) -> Renames:
     """Gives back what to rename: the name, each stream's table, topic, places for files and their variables, the layers,
-    the tables of Postgres, and the tables that queries name.
+    the tables of Postgres, and the tables that queries and `people` name.
 
     Layer tables move with their namespace; where that is their folder's name, the folder gets another.
     """
@@ -98,6 +98,9 @@ def find_renames(document: Value, *, old: str, new: str, table_files: Sequence[P
             after = layers.setdefault(before, f"{new}_{before}")
         tables[f"{before}.{path.stem}"] = f"{after}.{path.stem}"
     queries = tuple(each.node for each in _children(document, "queries") if isinstance(each.node, yaml.ScalarNode))
+    queries += tuple(
+        each.node for each in _children(document, "people") if each.key == "entities" and isinstance(each.node, yaml.ScalarNode)
+    )
     published: dict[str, str] = {}
     for named, served in _served(document):
         published[named.value] = _rename_prefix(named.value, old, new, signs="_", otherwise=f"{new}_")
