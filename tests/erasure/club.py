@@ -25,9 +25,13 @@ from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.ledger import Ledger, read_ledger
 from headrace.tables.quarantine import QUARANTINE, open_quarantine, settle_quarantine
+from tests.folders import write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+PEOPLE = ("staging/people.sql",)
+"""The least that is needed to tell who somebody is."""
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -92,15 +96,15 @@ SELECT o.id, max(n.name) AS name FROM staging.orders AS o LEFT JOIN staging.name
 
 
 class Club:
-    """A lake with the tables above."""
+    """A lake with the tables above, or only some of the layer tables, which is quicker."""
 
-    def __init__(self, folder: Path, spark: SparkSession, files: Mapping[str, str] | None = None) -> None:
-        self.folder = folder
-        self._spark = spark
-        for name, text in {**FILES, **(files or {})}.items():
-            path = folder / "pipelines/club" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+    def __init__(self, folder: Path, spark: SparkSession, tables: Sequence[str] | None = None) -> None:
+        chosen = {
+            name: text
+            for name, text in FILES.items()
+            if tables is None or name in tables or not name.startswith(("staging", "marts"))
+        }
+        write_files(folder / "pipelines/club", chosen)
         self.settings: Settings = load_settings(flags={}, environ={}, folder=folder)
         self.catalog: SqlCatalog = open_catalog(self.settings)
         self.pipeline: Pipeline = load_pipeline("club", environ={}, folder=folder)
@@ -218,9 +222,8 @@ def order(identity: str, email: str | None, *, buyer: str | None = None, **value
     }
 
 
-def other(payload: object, *, kind: str = "cart", event_id: str = "") -> dict[str, Any]:
-    text = payload if isinstance(payload, str) else json.dumps(payload)
-    return {"payload": text, "type": kind, "event_id": event_id or str(uuid.uuid4())}
+def other(payload: object, *, kind: str = "cart", event_id: str = "event") -> dict[str, Any]:
+    return {"payload": json.dumps(payload), "type": kind, "event_id": event_id}
 
 
 def _coordinates(topic: str, offset: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from headrace.runs import erasing as erasing_module
 from headrace.runs import forgetting as forgetting_module
 from headrace.runs.waiting_requests import WaitingRequests
 from headrace.tables.erasures import read_erased_offsets, read_erasures
-from tests.erasure.club import Club, member, order, other
+from tests.erasure.club import PEOPLE, Club, other
 from tests.erasure.test_forgetting import ANN, fill
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+TABLES = ("staging/people.sql", "staging/members.sql", "staging/orders.sql")
 PLACES = (
     "forget:noted",
     "raw.members:staged",
@@ -54,7 +55,7 @@ def die_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_it_dies_at_every_step_and_is_finished(spark: SparkSession, tmp_path: Path, die_at: list[str]) -> None:
-    whole, torn = Club(tmp_path / "whole", spark), Club(tmp_path / "torn", spark)
+    whole, torn = Club(tmp_path / "whole", spark, TABLES), Club(tmp_path / "torn", spark, TABLES)
     for club in (whole, torn):
         fill(club)
     whole.forget(ANN)
@@ -79,9 +80,7 @@ def test_it_dies_at_every_step_and_is_finished(spark: SparkSession, tmp_path: Pa
 
 
 def test_waiting_requests_are_told_once(spark: SparkSession, tmp_path: Path) -> None:
-    club = Club(tmp_path, spark)
-    club.land("members", [member("member-0001", ANN)])
-    club.land("orders", [order("order-0001", ANN)])
+    club = Club(tmp_path, spark, PEOPLE)
     told: list[str] = []
     waiting = WaitingRequests(club.lake, told.append)
     waiting.look()
