@@ -50,6 +50,8 @@ def test_a_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: P
     engine.land_and_build(by_stream([*messages, *redaction(identity, email)]))
     raw = [stream.table for stream in pipeline.streams]
     before = {name: rows_of(engine, name) for name in raw}
+    entities = {(row["source"], row["source_id"]): row["entity_id"] for row in rows_of(engine, "semantic.entity_index")}
+    gone = {entities["shopify", identity]}
 
     assert pipeline.people is not None
     erasing = Erasing(engine.lake, pipeline.people, 1e12)
@@ -67,4 +69,6 @@ def test_a_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: P
         after = rows_of(engine, name)
         assert len(after) == len(before[name]) - emptied.get(str(name), 0)
         assert all(row in before[name] for row in after), "what stays is as it was"
+    left = {(row["source"], row["source_id"]): row["entity_id"] for row in rows_of(engine, "semantic.entity_index")}
+    assert left == {record: entity for record, entity in entities.items() if entity not in gone}, "all others keep their ids"
     assert look(erasing, [], requested=True).requests == ()

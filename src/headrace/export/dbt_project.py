@@ -1,4 +1,4 @@
-"""A dbt project of a pipeline: raw and Python tables are sources, SQL tables are models, keys and expectations are tests."""
+"""A dbt project of a pipeline: SQL tables are models, what dbt can't make is a source, keys and expectations are tests."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProjec
 
     A pipeline without SQL tables, and a query that the dialect can't express, is a SpecError.
     """
-    models = [each for each in pipeline.tables if isinstance(each.source, Query)]
+    models = [each for each in pipeline.tables if _is_model(each)]
     if not models:
         raise SpecError(
             "there are no tables in SQL, so there would be no models",
@@ -94,7 +94,11 @@ def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProjec
     if dialect == "duckdb":
         files[f"{PLUGIN}.py"] = _PLUGIN_FILE.read_text(encoding="utf-8")
         files["macros/generate_schema_name.sql"] = _SCHEMA_MACRO
-    notes: list[str] = []
+    notes = [
+        f"{each.table}: SQL can't tell entities; it is a source, which Headrace builds"
+        for each in pipeline.tables
+        if each.kind == "entities"
+    ]
     for table in models:
         files[f"models/{table.layer}/{project.names[table.table]}.sql"] = project.model(table)
         different = differences(table) if dialect == "duckdb" else ()
@@ -128,6 +132,10 @@ def write_project(project: DbtProject, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
+def _is_model(table: LayerTable) -> bool:
+    return isinstance(table.source, Query) and table.kind != "entities"
+
+
 class _Project:
     def __init__(self, pipeline: Pipeline, models: Sequence[LayerTable], lineage: Lineage, dialect: Dialect) -> None:
         self._pipeline = pipeline
@@ -135,7 +143,7 @@ class _Project:
         self._dialect: Dialect = dialect
         self.names = _model_names(models)
         made = {each.table for each in models}
-        # raw tables, and those that Python makes
+        # raw tables, and those that Python or the matching of entities makes
         self._sources = dict.fromkeys(read for each in models for read in each.inputs if read not in made)
 
     def settings(self) -> dict[str, object]:
@@ -158,12 +166,12 @@ class _Project:
         return [str(each) for each in self._sources]
 
     def sources(self) -> list[dict[str, object]]:
-        python = {each.table: each for each in self._pipeline.tables if not isinstance(each.source, Query)}
+        built = {each.table: each for each in self._pipeline.tables if not _is_model(each)}
         streams = {each.table: each for each in self._pipeline.streams}
         found: dict[str, list[dict[str, object]]] = {}
         for name in self._sources:
-            if name in python:
-                about = python[name].about or "A table in Python."
+            if name in built:
+                about = built[name].about or ("Entities." if built[name].kind == "entities" else "A table in Python.")
                 text = f"{about} Built by Headrace: headrace build {self._pipeline.name}"
             else:
                 text = f"Topic {streams[name].topic}, landed by Headrace: headrace land {self._pipeline.name}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 
 import polars as pl
@@ -11,16 +10,16 @@ import polars as pl
 from headrace.layers.entities.names import CLUSTER, NODE
 from headrace.spec.matching import ENTITY_ID, PREVIOUS
 
-_OLD, _AGE, _OWNER, _NEW, _ANCHOR = "__old", "__age", "__owner", "__new", "__anchor"
+_AGE, _NEW, _OWNER = "__age", "__new", "__owner"
 
 
 def own_id(key: Sequence[object], *, again: int = 0) -> str:
-    """Gives back the id of the entity that a record is the first of: 128 bits of a digest of its key.
+    """Gives back the id of the entity that a record is the first of: a digest of 128 bits of its key.
 
     `again` makes another one, for a record that went and came back while its first id is still in use.
     """
-    text = json.dumps([*key, *([again] if again else [])], default=str, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    text = repr((*key, again) if again else tuple(key))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def stable_ids(records: pl.DataFrame, keys: Sequence[str], *, oldest_by: str, taken: pl.Series | None = None) -> pl.DataFrame:
@@ -29,45 +28,71 @@ def stable_ids(records: pl.DataFrame, keys: Sequence[str], *, oldest_by: str, ta
     An id belongs to the cluster with the record that gave it, or, where that one is gone, the oldest that has it. Of the ids
     that belong to a cluster the oldest stays. A cluster without one gets that of its oldest record.
     """
-    aged = records.rename({ENTITY_ID: _OLD}).sort(oldest_by, *keys, nulls_last=True).with_row_index(_AGE)
+    age = pl.col(oldest_by).rank("dense").fill_null(records.height + 1).cast(pl.UInt32).alias(_AGE)
+    aged = records.select(NODE, CLUSTER, ENTITY_ID, *keys, age)
     owned = _owners(aged, keys)
-    chosen = owned.sort(_AGE).group_by(CLUSTER, maintain_order=True).agg(pl.col(_OLD).first().alias(_NEW))
-    chosen = pl.concat([chosen, _new_ids(aged, keys, chosen, taken)])
-    result = aged.join(chosen, on=CLUSTER, how="left").join(
-        owned.select(_OLD, pl.col(CLUSTER).alias(_OWNER)), on=_OLD, how="left"
-    )
-    was_merged = (pl.col(_OLD) != pl.col(_NEW)) & (pl.col(_OWNER) == pl.col(CLUSTER))
-    before = pl.col(PREVIOUS).fill_null([])
-    merged = pl.when(was_merged).then(pl.concat_list(before, pl.col(_OLD))).otherwise(before)
-    result = result.with_columns(
-        pl.col(_NEW).alias(ENTITY_ID), merged.list.set_difference(pl.concat_list(_NEW)).list.sort().alias(PREVIOUS)
-    )
-    return result.sort(NODE).drop(_OLD, _AGE, _OWNER, _NEW)
+    kept = _first(owned, CLUSTER, keys)
+    chosen = kept.select(CLUSTER, pl.col(ENTITY_ID).alias(_NEW))
+    without = aged.join(chosen, on=CLUSTER, how="anti") if chosen.height else aged
+    chosen = pl.concat([chosen, _new_ids(_first(without, CLUSTER, keys), keys, chosen[_NEW], taken)])
+    entity = _spread(chosen, records[CLUSTER])
+    return records.with_columns(_previous(records, entity, owned).alias(PREVIOUS), entity.alias(ENTITY_ID))
 
 
 def _owners(aged: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Gives back, for each id that is there, the cluster that it belongs to and its age: that of its oldest record."""
-    known = aged.filter(pl.col(_OLD).is_not_null())
-    ids = known.group_by(_OLD).agg(
-        pl.col(_AGE).min(), pl.col(CLUSTER).sort_by(_AGE).first(), (pl.col(CLUSTER).n_unique() > 1).alias("is_split")
+    """Gives back, for each id that is there, its oldest record, and as its cluster the one that the id belongs to."""
+    known = aged.filter(pl.col(ENTITY_ID).is_not_null())
+    ids = _first(known, ENTITY_ID, keys)
+    split = known.filter(pl.col(CLUSTER).n_unique().over(ENTITY_ID) > 1) if known.height else known
+    if split.is_empty():
+        return ids
+    own = pl.Series(_NEW, [own_id(key) for key in split.select(*keys).iter_rows()], dtype=pl.String)
+    anchors = split.with_columns(own).filter(pl.col(_NEW) == pl.col(ENTITY_ID))
+    found = ids.join(anchors.select(ENTITY_ID, pl.col(CLUSTER).alias(_OWNER)), on=ENTITY_ID, how="left")
+    return found.with_columns(pl.coalesce(_OWNER, CLUSTER).alias(CLUSTER)).drop(_OWNER)
+
+
+def _first(rows: pl.DataFrame, by: str, keys: Sequence[str]) -> pl.DataFrame:
+    """Gives back the oldest row of each value of a column; keys decide between rows of one age, which are few."""
+    oldest = rows.filter(pl.col(_AGE) == pl.col(_AGE).min().over(by)) if rows.height else rows
+    several = oldest[by].is_duplicated()
+    decided = oldest.filter(several).sort(*keys, nulls_last=True).unique(by, keep="first", maintain_order=True)
+    return pl.concat([oldest.filter(~several), decided])
+
+
+def _new_ids(first: pl.DataFrame, keys: Sequence[str], kept: pl.Series, taken: pl.Series | None) -> pl.DataFrame:
+    """Gives back an id for each cluster, that of its oldest record, or another where it is in use."""
+    ids = pl.Series(_NEW, [own_id(key) for key in first.select(*keys).iter_rows()], dtype=pl.String)
+    in_use = kept if taken is None else pl.concat([kept, taken])
+    again = 0
+    while (is_used := ids.is_in(in_use.implode())).any():
+        again += 1
+        others = [own_id(key, again=again) for key in first.filter(is_used).select(*keys).iter_rows()]
+        ids = ids.scatter(is_used.arg_true(), pl.Series(others, dtype=pl.String))
+    return pl.DataFrame({CLUSTER: first[CLUSTER], _NEW: ids})
+
+
+def _spread(chosen: pl.DataFrame, cluster: pl.Series) -> pl.Series:
+    """Gives back the id of each record's cluster. A cluster is called by a record's place, so no join is needed."""
+    place = pl.zeros(cluster.len(), dtype=pl.UInt32, eager=True)
+    place = place.scatter(chosen[CLUSTER], pl.int_range(chosen.height, dtype=pl.UInt32, eager=True))
+    return chosen[_NEW].gather(place.gather(cluster))
+
+
+def _previous(records: pl.DataFrame, entity: pl.Series, owned: pl.DataFrame) -> pl.Series:
+    """Gives back the ids of merged entities that each record has been of; one that is in use again is none."""
+    before = records[PREVIOUS].fill_null(pl.Series([[]], dtype=pl.List(pl.String))) if records.height else records[PREVIOUS]
+    moved = ((records[ENTITY_ID] != entity) | (before.list.len() > 0)).fill_null(False)
+    if not moved.any():
+        return before
+    rows = records.select(NODE, CLUSTER, ENTITY_ID).with_columns(before.alias(PREVIOUS), entity.alias(_NEW)).filter(moved)
+    rows = rows.join(owned.select(ENTITY_ID, pl.col(CLUSTER).alias(_OWNER)), on=ENTITY_ID, how="left", maintain_order="left")
+    was_merged = (pl.col(ENTITY_ID) != pl.col(_NEW)) & (pl.col(_OWNER) == pl.col(CLUSTER))
+    merged = pl.when(was_merged).then(pl.concat_list(PREVIOUS, ENTITY_ID)).otherwise(PREVIOUS)
+    now = rows.select(NODE, merged.list.set_difference(pl.concat_list(_NEW)).list.sort().alias(PREVIOUS))
+    return (
+        pl.DataFrame({NODE: records[NODE], "before": before})
+        .join(now, on=NODE, how="left", maintain_order="left")
+        .select(pl.coalesce(PREVIOUS, "before"))
+        .to_series()
     )
-    split = known.join(ids.filter("is_split").select(_OLD), on=_OLD, how="semi")
-    own = pl.Series(_ANCHOR, [own_id(key) for key in split.select(*keys).iter_rows()], dtype=pl.String)
-    anchors = split.with_columns(own).filter(pl.col(_ANCHOR) == pl.col(_OLD)).select(_OLD, pl.col(CLUSTER).alias(_ANCHOR))
-    found = ids.join(anchors, on=_OLD, how="left")
-    return found.select(_OLD, _AGE, pl.coalesce(_ANCHOR, CLUSTER).alias(CLUSTER))
-
-
-def _new_ids(aged: pl.DataFrame, keys: Sequence[str], chosen: pl.DataFrame, taken: pl.Series | None) -> pl.DataFrame:
-    """Gives back an id for each cluster that owns none: that of its oldest record, or another where it is in use."""
-    without = aged.join(chosen, on=CLUSTER, how="anti")
-    first = without.unique(CLUSTER, keep="first", maintain_order=True)
-    in_use = set(chosen[_NEW].to_list()) | set(taken.to_list() if taken is not None else ())
-    found = []
-    for key in first.select(*keys).iter_rows():
-        candidate, again = own_id(key), 0
-        while candidate in in_use:
-            again += 1
-            candidate = own_id(key, again=again)
-        found.append(candidate)
-    return pl.DataFrame({CLUSTER: first[CLUSTER], _NEW: pl.Series(found, dtype=pl.String)})

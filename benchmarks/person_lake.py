@@ -1,0 +1,114 @@
+"""A lake for the benchmark of entities: a raw table of each source that is filled without Kafka, and the index on top."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+
+from benchmarks.person_rows import SOURCES
+from headrace.layers.build import Built
+from headrace.layers.lake import Lake
+from headrace.runs.building import build, open_lake
+from headrace.settings import Settings, load_settings
+from headrace.spec import Pipeline, load_pipeline
+from headrace.spec.columns import landed_columns
+from headrace.tables.append import append_checkpoint
+from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.tables.files import TableFiles, TableFormat
+from headrace.tables.ledger import Ledger, read_ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PIPELINE = "person_lake"
+_SCHEMA = """source_id STRING, email STRING, phone STRING, first_name STRING, last_name STRING, created_at TIMESTAMP,
+    updated_at TIMESTAMP"""
+_BRANCH = """SELECT '{source}' AS source, source_id, email, phone, first_name, last_name, created_at, updated_at
+FROM bench.raw_{source}"""
+_INDEX = """/*
+kind: entities
+keys: [source, source_id]
+sequence_by: updated_at
+oldest_by: created_at
+match:
+  email_normalized: {{from: email, as: {email}}}
+  phone_normalized: {{from: phone, as: {phone}}}
+*/
+{query}"""
+_EXACT, _NORMALISED = "index_exact", "index_normalised"
+INDEXES = (_EXACT, _NORMALISED)
+
+
+class PersonLake:
+    """A lake of its own in a folder, with two indexes: one takes the values as they are, one normalises them."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        home = folder / "pipelines" / _PIPELINE
+        streams = "".join(
+            f"  {each}: {{topic: people-{each}, format: json, schema: schemas/person.sql, table: bench.raw_{each}}}\n"
+            for each in SOURCES
+        )
+        query = "\nUNION ALL\n".join(_BRANCH.format(source=each) for each in SOURCES)
+        files = {
+            "pipeline.yml": f"name: {_PIPELINE}\nabout: What the benchmark builds.\nnamespace: bench\nstreams:\n{streams}",
+            "schemas/person.sql": _SCHEMA,
+            f"semantic/{_EXACT}.sql": _INDEX.format(email="exact", phone="exact", query=query),
+            f"semantic/{_NORMALISED}.sql": _INDEX.format(email="email", phone="phone", query=query),
+        }
+        for name, text in files.items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text(text, encoding="utf-8")
+        self.settings: Settings = load_settings(flags={}, environ={}, folder=folder)
+        self.catalog: SqlCatalog = open_catalog(self.settings)
+        self.pipeline: Pipeline = load_pipeline(_PIPELINE, environ={}, folder=folder)
+        for stream in self.pipeline.streams:
+            location = table_location(self.settings, stream.table)
+            ensure_table(self.catalog, stream.table, columns=landed_columns(stream), location=location)
+        self.lake: Lake = open_lake(self.settings, self.pipeline, spark)
+
+    def land(self, records: pl.DataFrame) -> None:
+        """Appends records to the raw tables of their sources, one checkpoint each."""
+        for stream in self.pipeline.streams:
+            mine = records.filter(pl.col("source") == stream.name).drop("source")
+            self._append(f"bench.raw_{stream.name}", mine.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+    def build(self, name: str, *, full_refresh: bool = False) -> Built:
+        """Builds one index, as `headrace build --table` does in an application that runs already."""
+        outcome = build(self.lake, table=name, full_refresh=full_refresh)[-1]
+        if outcome.error:
+            raise outcome.error
+        if outcome.built is None:
+            raise RuntimeError(f"there was nothing to build in {name}")
+        return outcome.built
+
+    def entities(self, name: str) -> pl.DataFrame:
+        """Gives back which entity each record is of."""
+        scan = self.catalog.load_table(f"bench.{name}").scan(selected_fields=("source", "source_id", "entity_id"))
+        return pl.DataFrame(scan.to_arrow())
+
+    def _append(self, name: str, rows: pa.Table) -> None:
+        raw = self.catalog.load_table(name)
+        planned = read_ledger(raw)
+        checkpoint, offset, count = planned.checkpoint_id + 1, planned.offsets.get(0, 0), rows.num_rows
+        form = TableFormat(raw.schema(), raw.spec())
+        given = {
+            "kafka_topic": pa.repeat(name, count),
+            "kafka_partition": pa.repeat(0, count),
+            "kafka_offset": pa.array(range(offset, offset + count), pa.int64()),
+            "kafka_timestamp": rows["updated_at"],
+            "checkpoint_id": pa.repeat(checkpoint, count),
+            **{each: rows[each] for each in rows.column_names},
+        }
+        columns = [
+            given[field.name].cast(field.type) if field.name in given else pa.nulls(count, field.type)
+            for field in form.arrow_schema
+        ]
+        files = TableFiles(form, folder=f"{raw.location()}/output", name=uuid.uuid4().hex)
+        files.write(pa.Table.from_arrays(columns, schema=form.arrow_schema))
+        new = Ledger(checkpoint, {0: offset + count}, writer=str(uuid.uuid4()))
+        append_checkpoint(self.catalog, raw, files=files.close(), planned=planned, new=new)
