@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -50,25 +50,30 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class _Needle:
+class Needle:
+    """What is looked for, as it is sent to those who search."""
+
     pattern: str | None
     ids: tuple[str, ...]
-    numbers: tuple[int, ...] = field(default=())
+    numbers: tuple[int, ...] = ()
 
 
 def search_files(spark: SparkContext, targets: Sequence[Target], person: Identifiers) -> tuple[Hit, ...]:
     """Gives back where the person is found: emails and phones in any text, long ids as whole values."""
-    ids = tuple(sorted(person.long_ids))
-    numbers = tuple(int(each) for each in ids if re.fullmatch(r"[1-9][0-9]{9,17}", each))
-    needle = _Needle(text_pattern(person), ids, numbers)
     if not targets:
         return ()
+    needle = needle_of(person)
     parts = min(len(targets), spark.defaultParallelism * _PARTS_PER_CORE)
     found = spark.parallelize(list(targets), parts).flatMap(lambda target: list(search_file(target, needle))).collect()
     return tuple(sorted(found, key=lambda hit: (hit.table, hit.uri, hit.column)))
 
 
-def search_file(target: Target, needle: _Needle) -> Iterator[Hit]:
+def needle_of(person: Identifiers) -> Needle:
+    ids = tuple(sorted(person.long_ids))
+    return Needle(text_pattern(person), ids, tuple(int(each) for each in ids if re.fullmatch(r"[1-9][0-9]{9,17}", each)))
+
+
+def search_file(target: Target, needle: Needle) -> Iterator[Hit]:
     """Gives back the columns of one file that name the person."""
     text = re.compile(needle.pattern) if needle.pattern else None
     if text and text.search(unquote(target.uri)):
@@ -82,7 +87,7 @@ def search_file(target: Target, needle: _Needle) -> Iterator[Hit]:
         yield Hit(target.table, target.uri, _UNREADABLE, 1)
 
 
-def _search_parquet(stream: Any, target: Target, needle: _Needle, text: re.Pattern[str] | None) -> Iterator[Hit]:
+def _search_parquet(stream: Any, target: Target, needle: Needle, text: re.Pattern[str] | None) -> Iterator[Hit]:
     counts: dict[str, int] = {}
     for batch in pq.ParquetFile(stream).iter_batches():
         rows = pa.Table.from_batches([batch])
@@ -113,7 +118,7 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
         yield array
 
 
-def _count(values: pa.Array, needle: _Needle, text: re.Pattern[str] | None) -> int:
+def _count(values: pa.Array, needle: Needle, text: re.Pattern[str] | None) -> int:
     kind = values.type
     if pa.types.is_int64(kind):
         return pc.sum(pc.is_in(values, pa.array(needle.numbers, kind))).as_py() or 0
