@@ -52,15 +52,16 @@ def test_the_past_goes_and_the_rows_stay(catalog: SqlCatalog, table: Table) -> N
     assert not half.exists()
     metadata = [file.uri for file in list_all(f"{table.location()}/metadata")]
     assert len(metadata) == 3, "one metadata file, one list of manifests, one manifest"
+    current = table.current_snapshot()
+    assert current is not None
+    assert current.summary is not None
     entries = [
-        entry
-        for manifest in table.current_snapshot().manifests(table.io)
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-    ]  # type: ignore[union-attr]
+        each for one in current.manifests(table.io) for each in one.fetch_manifest_entry(table.io, discard_deleted=False)
+    ]
     assert len(entries) == 1
     assert read_ledger(table) == before
     assert not was_rolled_back(table)
-    assert KEY in table.current_snapshot().summary.additional_properties  # type: ignore[union-attr]
+    assert KEY in current.summary.additional_properties
 
 
 def test_landing_goes_on_after_it(catalog: SqlCatalog, table: Table) -> None:
