@@ -71,12 +71,16 @@ def test_it_dies_at_every_step_and_is_finished(spark: SparkSession, tmp_path: Pa
     assert read_notes(torn.settings, "club") == ()
     assert torn.all_rows() == whole.all_rows()
     assert torn.refused() == whole.refused()
-    assert read_erased_offsets(torn.catalog, "club.orders") == read_erased_offsets(whole.catalog, "club.orders")
-    shown = [
-        {(row["table_name"], row["rows_removed"], row["rows_redacted"]) for row in read_erasures(club.catalog, "club")}
-        for club in (torn, whole)
-    ]
-    assert shown[0] == shown[1]
+    for stream in ("club.members", "club.orders", "club.other"):
+        found = sorted(read_erased_offsets(torn.catalog, stream))
+        assert found == sorted(read_erased_offsets(whole.catalog, stream)), "each row is accounted for once"
+    assert raw_counts(torn) == raw_counts(whole)
+
+
+def raw_counts(club: Club) -> set[tuple[object, ...]]:
+    """Gives back what was done to raw tables. What builds refuse may go with a build before the erasure comes to it."""
+    rows = read_erasures(club.catalog, "club")
+    return {(row["table_name"], row["rows_removed"], row["rows_redacted"]) for row in rows if "raw." in str(row["table_name"])}
 
 
 def test_waiting_requests_are_told_once(spark: SparkSession, tmp_path: Path) -> None:
