@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from headrace.cli.shared import AsJson, PipelineName, err, load, out, quiet, say, settings_here
+
+if TYPE_CHECKING:
+    from headrace.erasure.identifiers import Identifiers
 
 
 def forget(
@@ -39,7 +42,8 @@ def forget(
     if not (asked or requested or waiting):
         raise typer.BadParameter("say who: --email ADDRESS, --id SOURCE:ID or --requested")
     tell = quiet if as_json else say
-    publishes = nullcontext() if dry_run else publishing(settings, loaded, report=tell, published=lines(out).published)
+    published = (lambda done: None) if as_json else lines(out).published
+    publishes = nullcontext() if dry_run else publishing(settings, loaded, report=tell, published=published)
     with publishes as publisher, erasing_session(settings, loaded, report=tell) as erasing:
         proofs = []
 
@@ -74,7 +78,7 @@ def forget(
         raise typer.Exit(1)
 
 
-def _read_asked(emails: list[str], ids: list[str]) -> list:  # type: ignore[type-arg]
+def _read_asked(emails: list[str], ids: list[str]) -> list[Identifiers]:
     """Gives back who is meant: all that is named is one person's."""
     from headrace.erasure.identifiers import identify
 
