@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.erasure.identifiers import is_concealed
+from headrace.erasure.identifiers import identify, is_concealed
 from headrace.errors import ErasureError
-from headrace.runs.forgetting import Proof
+from headrace.runs.forgetting import Proof, look
 from headrace.tables.erasures import read_erasures
 from headrace.tables.ledger import Ledger, read_ledger
 from tests.erasure.club import PEOPLE, Club, member, order, other
@@ -156,12 +156,12 @@ def test_an_email_is_a_value_and_nothing_else(spark: SparkSession, tmp_path: Pat
     club = Club(tmp_path, spark, PEOPLE)
     club.land("members", [member("member-0001", ANN), member("member-0002", BOB)])
     before = club.rows("raw.members")
-    club.land("members", [member(f"hostile-{number}", email) for number, email in enumerate(HOSTILE)])
+    club.land("members", [member("hostile", email, n=number) for number, email in enumerate(HOSTILE)])
     club.land("orders", [order("order-0001", BOB), *(order("order-h", email, note="mine") for email in HOSTILE)])
     club.land("orders", [order("order-g", BOB, note=f"to {email}.") for email in HOSTILE])
     found = {str(each.table): (each.removed, each.redacted) for each in club.look(*HOSTILE).found if each}
     assert found == {"raw.members": (7, 0), "raw.orders": (7, 7)}
-    assert club.forget(*HOSTILE, ids=[("club", "hostile-0")]).holds
+    assert club.forget(*HOSTILE).holds
     assert club.rows("raw.members") == before
     assert {row["note"] for row in club.rows("raw.orders")} == {None, "to [erased]."}
 
@@ -194,6 +194,8 @@ def test_a_shared_value_takes_nobody_elses_rows(spark: SparkSession, tmp_path: P
     club.build()
     looked = club.look(ANN)
     assert looked.persons[0].shared == ("+1 555 0100 999",)
+    stranger = identify(emails=["carl@example.com"], phones=["+1 555 0100 999"])
+    assert not any(look(club.erasing(), [stranger], requested=False).found), "what a stranger is said to have is others'"
     assert club.forget(ANN).holds
     assert [row["email"] for row in club.rows("raw.members")] == [BOB]
 

@@ -63,20 +63,19 @@ def find_person(catalog: Catalog, entities: Entities | None, asked: Identifiers)
     found = index.entities_of(replace(asked, emails=frozenset(), written=frozenset()))
     if len(found) != 1:  # an id tells one person even where an email is shared
         found = index.entities_of(asked)
-    if not found:
-        return Person(asked)
     if len(found) > 1:
         raise ErasureError(
             f"the same email or id belongs to {len(found)} persons",
             where=str(entities.table),
             next_step="Name one of them by the id of a record: --id SOURCE:ID",
         )
-    records = index.scan([_is("entity_id", found.pop())])
+    records = index.scan([_is("entity_id", each) for each in found])
     mine = asked | identify(ids=((str(each["source"]), each["source_id"]) for each in records))
     shared: list[str] = []
     for name in index.told:
         values = {str(each[name]) for each in records if each[name]}
-        others = index.of_others(name, values, {str(each["entity_id"]) for each in records})
+        named = asked.written | asked.emails | {f"+{each}" for each in asked.phones}
+        others = index.of_others(name, values | named, found)
         shared += sorted(others)
         own = values - others
         mine |= identify(emails=own) if name in entities.emails else identify(phones=own)
