@@ -11,6 +11,7 @@ HeadraceError
 │   └── TakenOverError   another application landed this stream since this one planned its batch
 ├── BuildError           a table can't be built
 │   └── QualityError     rows fail an expectation that does not allow it
+├── ErasureError         a person can't be erased, or not without a decision
 ├── PublishError         Postgres refuses what is published to it
 ├── QueryError           a query that can't be answered
 ├── NotFoundError        something is asked for that there is not
@@ -79,6 +80,10 @@ class QualityError(BuildError):
     def __init__(self, what: str, *, results: tuple[object, ...], where: str = "", next_step: str = "") -> None:
         super().__init__(what, where=where, next_step=next_step)
         self.results = results
+
+
+class ErasureError(HeadraceError):
+    pass
 
 
 class PublishError(HeadraceError):

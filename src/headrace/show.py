@@ -150,6 +150,8 @@ def show_verified(console: Console, verified: Sequence[Verified], *, as_json: bo
         table.add_row(one.label, *(f"{number:,}" for number in numbers))
     console.print(table)
     for one in verified:
+        if one.erased:
+            console.print(f"{one.label}: {one.erased:,} messages are of people who were erased from the lake", highlight=False)
         for example in one.examples:
             console.print(example, highlight=False, markup=False, soft_wrap=True)
 

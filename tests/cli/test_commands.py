@@ -51,7 +51,7 @@ def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -
     assert "Exit codes: 0 done" in said
     for command in (
         *("demo", "new", "check", "up", "down", "status", "logs", "generate", "land", "run"),
-        *("serve", "query", "lineage", "export", "commits", "verify", "doctor", "clean"),
+        *("serve", "query", "lineage", "export", "commits", "verify", "forget", "doctor", "clean"),
     ):
         assert f"\n  {command} " in said
 
@@ -63,6 +63,19 @@ def test_an_unknown_pipeline(tmp_path: Path, command: str) -> None:
     assert 'there is no pipeline "linage"' in said
     assert "lineage" in said.splitlines()[-1], "it says which one may have been meant"
     assert "Traceback" not in said
+
+
+def test_nobody_is_forgotten_where_nobody_is_declared(tmp_path: Path) -> None:
+    code, said = headrace(tmp_path, "forget", "lineage", "--email", "ann@example.com")
+    assert code == 1
+    assert "the pipeline does not say whose its rows are" in said
+    assert "Add people: to pipeline.yml" in said
+    code, said = headrace(tmp_path, "forget", "lineage")
+    assert code == 2
+    assert "--email ADDRESS, --id SOURCE:ID or --requested" in said
+    code, said = headrace(tmp_path, "forget", "lineage", "--id", "7")
+    assert code == 2
+    assert "an id is SOURCE:ID" in said
 
 
 def test_check(tmp_path: Path) -> None:

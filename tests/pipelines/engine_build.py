@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.layers.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.serving.query import run_query
 from headrace.settings import load_settings
@@ -42,6 +43,10 @@ class EngineBuild:
                 location=table_location(self._settings, stream.table),
             )
         self._lake = open_lake(self._settings, pipeline, spark)
+
+    @property
+    def lake(self) -> Lake:
+        return self._lake
 
     def land_and_build(self, events: Mapping[str, Sequence[Row]]) -> None:
         """Appends each stream's events as one checkpoint and builds all tables, none of which may fail."""

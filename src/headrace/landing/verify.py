@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -29,7 +29,8 @@ class Verified:
     """What became of a topic's messages.
 
     `waiting` have not been landed yet because their turn hasn't come; `missing` should have been and were not; `doubled` are in
-    the lake more than once. `unlogged` are data files of the table that the commit log does not name.
+    the lake more than once; `erased` were landed, and went with a person who was erased. `unlogged` are data files of the
+    table that the commit log does not name.
     """
 
     label: str
@@ -40,6 +41,7 @@ class Verified:
     missing: int
     doubled: int
     unlogged: int
+    erased: int = 0
     examples: tuple[str, ...] = ()
 
     @property
@@ -48,9 +50,20 @@ class Verified:
 
 
 def verify_stream(
-    label: str, topic: str, *, table: Table, quarantine: Table, commit_log: str, admin: AdminClient, consumer: Mapping[str, str]
+    label: str,
+    topic: str,
+    *,
+    table: Table,
+    quarantine: Table,
+    commit_log: str,
+    admin: AdminClient,
+    consumer: Mapping[str, str],
+    erased: Sequence[tuple[int, int]] = (),
 ) -> Verified:
-    """Gives back how the topic (committed messages only) and the lake compare, as both are now."""
+    """Gives back how the topic (committed messages only) and the lake compare, as both are now.
+
+    `erased` are partitions and offsets whose rows were taken out of the lake with a person.
+    """
     ledger = read_ledger(table)
     bounds = list_bounds(admin, [(topic, partition) for partition in list_partitions(admin).get(topic, ())])
     in_topic = _offsets_in_topic(topic, bounds, consumer)
@@ -62,7 +75,9 @@ def verify_stream(
     )
     held = pl.concat([landed, refused])
     doubled = held.group_by(_KEYS).len().filter(pl.col("len") > 1)
-    absent = in_topic.join(held, on=_KEYS, how="anti")
+    gone = pl.DataFrame(list(erased), schema={"partition": pl.Int32, "offset": pl.Int64}, orient="row").unique()
+    lacking = in_topic.join(held, on=_KEYS, how="anti")
+    absent = lacking.join(gone, on=_KEYS, how="anti")
     ends = pl.DataFrame(
         {"partition": list(ledger.offsets), "end": list(ledger.offsets.values())},
         schema={"partition": pl.Int32, "end": pl.Int64},
@@ -79,6 +94,7 @@ def verify_stream(
         missing=missing.height,
         doubled=doubled.height,
         unlogged=len(unlogged),
+        erased=lacking.height - absent.height,
         examples=(
             *(f"missing: {topic}[{partition}] offset {offset}" for partition, offset in _first(missing)),
             *(f"doubled: {topic}[{partition}] offset {offset}" for partition, offset in _first(doubled)),

@@ -117,6 +117,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         seconds=round(time.monotonic() - started, 3),
         event_time_us=lateness.event_time_us,
         rows_late=lateness.rows,
+        erasures=plan.entry.erasures + (1 if plan.erased else 0),
     )
     reach(f"{name}:staged")
     entry = commit_build(

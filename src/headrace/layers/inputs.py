@@ -43,9 +43,9 @@ def state_of(table: Table | None, *, raw: bool) -> InputState:
     rows = count_rows(table)
     if raw:
         ledger = read_ledger(table)
-        return InputState(snapshot_id, ledger.checkpoint_id, ledger.rollbacks, rows)
+        return InputState(snapshot_id, ledger.checkpoint_id, ledger.rollbacks, rows, ledger.erasures)
     entry = read_build(table)
-    return InputState(snapshot_id, entry.changed_in, entry.generation, rows)
+    return InputState(snapshot_id, entry.changed_in, entry.generation, rows, entry.erasures)
 
 
 def input_states(catalog: Catalog, pipeline: Pipeline, names: tuple[TableName, ...]) -> Mapping[TableName, InputState]:

@@ -35,6 +35,11 @@ class TablePlan:
     rows: int = 0
 
     @property
+    def erased(self) -> tuple[TableName, ...]:
+        """The inputs from which a person was erased since they were last read; also those that are only looked up."""
+        return tuple(name for name in self.table.inputs if self.since[name].erasures != self.until[name].erasures)
+
+    @property
     def is_small(self) -> bool:
         """Says whether few rows are read and written, as far as metadata tells."""
         changed = sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
@@ -105,7 +110,7 @@ def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
         return ("it was never built",)
     if plan.definition != plan.entry.definition:
         return ("its definition has changed",)
-    reasons = []
+    reasons = [f"a person was erased from {name}" for name in plan.erased]
     for name in _followed(plan.table):
         since, until = plan.since[name], plan.until[name]
         if since.generation != until.generation or until.position < since.position:

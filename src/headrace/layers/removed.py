@@ -22,6 +22,7 @@ from headrace.spec.types import Column, Primitive
 from headrace.tables.build_commit import append_files
 from headrace.tables.build_ledger import InputState
 from headrace.tables.catalog import ensure_table, load_table, table_location
+from headrace.tables.commit import commit_once
 from headrace.tables.spark_catalog import spark_name
 from headrace.tables.spark_files import load_java_table, stage_files
 
@@ -83,6 +84,19 @@ def read_deletes(
         return None
     rows = rows.where(F.col(DELETED) & (F.col(GENERATION) == generation))
     return rows.select(*(F.col(f"`{column.name}`") for column in columns))
+
+
+def forget_removed(catalog: Catalog, name: TableName, *, generation: int) -> None:
+    """Takes out the rows of earlier generations of a table, which nobody reads again. Idempotent by generation."""
+    older = f"{GENERATION} < {generation}"
+
+    def commit() -> bool:
+        kept = load_table(catalog, removed_name(name))
+        if kept is not None and kept.scan(row_filter=older, selected_fields=(GENERATION,), limit=1).to_arrow().num_rows:
+            kept.delete(older)
+        return True
+
+    commit_once(commit, find=lambda: None, where=str(removed_name(name)))
 
 
 def _read(spark: SparkSession, catalog: Catalog, name: TableName, *, columns: tuple[Column, ...]) -> DataFrame | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, Reference
+from pyiceberg.expressions.literals import literal
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
@@ -80,6 +82,34 @@ def read_results(catalog: Catalog, pipeline_name: str) -> list[dict[str, object]
         return []
     rows = table.scan(row_filter=f"pipeline_name = '{pipeline_name}'").to_arrow()
     return list(rows.sort_by([("checked_at", "ascending"), ("build_id", "ascending")]).to_pylist())
+
+
+def forget_samples(catalog: Catalog, pipeline_name: str, builds: Mapping[TableName, int]) -> None:
+    """Takes the samples out of the results of all builds of these tables but the one that is named. Idempotent by build."""
+    current = {str(table): build_id for table, build_id in builds.items()}
+
+    def commit() -> bool:
+        table = load_table(catalog, QUALITY_RESULTS)
+        if table is None:
+            return True
+        for name, build_id in current.items():
+            same = And(_is("pipeline_name", pipeline_name), _is("table_name", name))
+            rows = table.scan(row_filter=same).to_arrow()
+            if not any(_is_old(row, build_id) for row in rows.to_pylist()):
+                continue
+            kept = [{**row, "sample": None} if _is_old(row, build_id) else row for row in rows.to_pylist()]
+            table.overwrite(pa.Table.from_pylist(kept, schema=rows.schema), overwrite_filter=same)
+        return True
+
+    commit_once(commit, find=lambda: None, where=str(QUALITY_RESULTS))
+
+
+def _is(column: str, value: str) -> BooleanExpression:
+    return EqualTo(term=Reference(column), value=literal(value))
+
+
+def _is_old(row: Mapping[str, object], build_id: int) -> bool:
+    return row["sample"] is not None and (row["build_id"] != build_id or not row["published"])
 
 
 def _rows(table: Table, pipeline_name: str, builds: Sequence[CheckedBuild]) -> pa.Table:

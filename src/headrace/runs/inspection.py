@@ -12,6 +12,7 @@ from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline, Stream
 from headrace.tables.catalog import find_catalog, load_table
+from headrace.tables.erasures import read_erased_offsets
 from headrace.tables.quarantine import QUARANTINE
 
 
@@ -33,7 +34,7 @@ def need_landed(settings: Settings, pipeline: Pipeline) -> None:
 
 def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str) -> tuple[Verified, ...]:
     """Gives back each stream's lake held against its topic."""
-    admin = admin_client(bootstrap_servers)
+    admin, catalog = admin_client(bootstrap_servers), find_catalog(settings)
     return tuple(
         verify_stream(
             f"{pipeline.name}.{stream.name}",
@@ -43,6 +44,7 @@ def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str) ->
             commit_log=places_of(stream, settings).commit_log,
             admin=admin,
             consumer={"bootstrap.servers": bootstrap_servers},
+            erased=read_erased_offsets(catalog, f"{pipeline.name}.{stream.name}"),
         )
         for stream, table, quarantine in _landed_streams(settings, pipeline)
     )

@@ -16,6 +16,7 @@ from headrace.runs.building import Outcome, build, mirror, open_lake
 from headrace.runs.landing import Report, Session, land
 from headrace.runs.lock import build_lock
 from headrace.runs.publishing import Publisher
+from headrace.runs.waiting_requests import WaitingRequests
 from headrace.spec.pipeline import TableName
 
 _FIRST_WAIT_SECONDS = 5.0
@@ -71,6 +72,7 @@ def _follow(
     again."""
     again_at: dict[TableName, float] = {}
     waits: dict[TableName, float] = {}
+    requests = WaitingRequests(lake, report)
     while True:
         landed.wait(timeout=1.0 if again_at or (publisher is not None and publisher.is_behind) else None)
         if stop.is_set():
@@ -95,4 +97,5 @@ def _follow(
                 again_at.pop(name, None)
         if publisher is not None:
             publisher.try_publish()
+        requests.look()
         stop.wait(max(0.0, _ROUND_SECONDS - (time.monotonic() - started)))

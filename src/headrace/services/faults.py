@@ -4,8 +4,9 @@
 `kill-application`, `stop-application` (SIGSTOP), `kill-worker` and `fail-task`; places are the six steps, `writing`, which is
 in the middle of step 4, and `committing`, which is in the middle of step 6: after the raw tables' commits and before the
 quarantine's. A build of a layer table reaches `kept`, `staged` and `committed`, each with the table's name before it:
-`kill-application@payments_db.customers:staged`. The last two actions happen once: on the task's first attempt. Unset, as always
-but in a drill, this costs one look at the environment.
+`kill-application@payments_db.customers:staged`. An erasure reaches `staged` and `erased` of each raw table, and `forget:noted`,
+`landed`, `quarantined`, `built`, `published`, `purged` and `proved`. The last two actions happen once: on the task's first
+attempt. Unset, as always but in a drill, this costs one look at the environment.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewTopic, OffsetSpec
 
 from headrace.errors import UnavailableError
 
@@ -59,6 +59,20 @@ def list_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> di
     except KafkaException as error:
         raise _away(error, "the ends of the topics") from error
     return {key: (lows[key], highs[key]) for key in wanted}
+
+
+def list_retention(admin: AdminClient, topics: Iterable[str]) -> dict[str, int | None]:
+    """Gives back for how many milliseconds each topic keeps its messages; None for ever, or until they are compacted away."""
+    wanted = {topic: ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics}
+    found: dict[str, int | None] = {}
+    for resource, future in admin.describe_configs(list(wanted.values())).items():
+        try:
+            values = future.result(_TIMEOUT_SECONDS)
+        except KafkaException:
+            continue  # a topic that is not there keeps nothing
+        kept = int(values["retention.ms"].value)
+        found[resource.name] = kept if kept >= 0 and "delete" in values["cleanup.policy"].value else None
+    return found
 
 
 def _offset(info: ListOffsetsResultInfo) -> int:

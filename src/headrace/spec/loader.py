@@ -14,13 +14,14 @@ from headrace.spec.graph import order_tables
 from headrace.spec.http import check_ways, read_http
 from headrace.spec.names import METADATA, read_identifier
 from headrace.spec.own_queries import read_queries
+from headrace.spec.people import read_people
 from headrace.spec.pipeline import Pipeline, Stream
 from headrace.spec.problems import Problems
 from headrace.spec.serving import read_serving
 from headrace.spec.streams import read_stream
 from headrace.spec.table_files import read_tables
 
-KEYS = ("name", "about", "trigger", "namespace", "sources", "streams", "serving", "queries")
+KEYS = ("name", "about", "trigger", "namespace", "sources", "streams", "serving", "people", "queries")
 KEYS_OF_PLACES = ("table", "output", "commit_log")
 """The keys of a stream that name what it writes."""
 
@@ -62,6 +63,7 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     if problems.errors:
         return None
     serving = read_serving(section, files=files, tables=tables, problems=problems)
+    people = read_people(section, streams=streams, tables=tables, problems=problems)
     if problems.errors:
         return None
     return Pipeline(
@@ -74,6 +76,7 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
         queries=queries,
         http=http,
         serving=serving,
+        people=people,
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from headrace.spec.types import Column
@@ -159,6 +161,39 @@ class Serving:
 
 
 @dataclass(frozen=True)
+class Whose:
+    """Expressions of Spark SQL over a raw table's columns that tell whose a row is.
+
+    `ids` are by what gave them, such as `shopify`; an expression may give several in an array. Of columns in `text` every value
+    that names a person makes the row theirs.
+    """
+
+    emails: tuple[str, ...] = ()
+    phones: tuple[str, ...] = ()
+    ids: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    text: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ErasureRequests:
+    """Rows of a stream that ask for a person to be erased, those for which `where` holds; `id` tells one from another."""
+
+    stream: str
+    where: str
+    id: str
+    whose: Whose
+
+
+@dataclass(frozen=True)
+class People:
+    """Whose the rows of a pipeline are, by stream; and the table that says which records are one person's, if there is one."""
+
+    streams: Mapping[str, Whose]
+    entities: TableName | None = None
+    requests: tuple[ErasureRequests, ...] = ()
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """A pipeline's streams, the tables that it builds from them, each after those that it reads, and what to ask of them."""
 
@@ -171,3 +206,4 @@ class Pipeline:
     queries: tuple[OwnQuery, ...] = ()
     http: HttpSource | None = None
     serving: Serving = Serving()
+    people: People | None = None

@@ -79,7 +79,7 @@ def find_renames(
     document: Value, *, old: str, new: str, table_files: Sequence[Path] = (), ports: Collection[int] = ()
 ) -> Renames:
     """Gives back what to rename: the name, each stream's table, topic, places for files and their variables, the layers,
-    the tables of Postgres, the tables that queries name, and the port, which becomes the next that is not among `ports`.
+    the tables of Postgres, the tables that queries and `people` name, and the port, which becomes the next not among `ports`.
 
     Layer tables move with their namespace; where that is their folder's name, the folder gets another.
     """
@@ -115,6 +115,9 @@ def find_renames(
             after = layers.setdefault(before, f"{new}_{before}")
         tables[f"{before}.{path.stem}"] = f"{after}.{path.stem}"
     queries = tuple(each.node for each in _children(document, "queries") if isinstance(each.node, yaml.ScalarNode))
+    queries += tuple(
+        each.node for each in _children(document, "people") if each.key == "entities" and isinstance(each.node, yaml.ScalarNode)
+    )
     published: dict[str, str] = {}
     for named, served in _served(document):
         published[named.value] = _rename_prefix(named.value, old, new, signs="_", otherwise=f"{new}_")

@@ -24,13 +24,16 @@ class InputState:
     """A point in the life of an input.
 
     Rows that came later have a higher `position` (the checkpoint or the build that wrote them). Another `generation` means that
-    rows went away or changed without a trace, so that all of it has to be read again. `rows` is how many there are.
+    rows went away or changed without a trace, so that all of it has to be read again. `erasures` counts how often a person was
+    erased from it or from what it is made of: nothing that was made of it before may stay, not even by a lookup. `rows` is how
+    many there are.
     """
 
     snapshot_id: int | None = None
     position: int = 0
     generation: int = 0
     rows: int = 0
+    erasures: int = 0
 
     def is_at(self, other: InputState) -> bool:
         """Says whether nothing happened between two points: compaction makes snapshots, but moves nothing."""
@@ -54,7 +57,7 @@ class BuildLedger:
     digest of the table's file. `writer` is unique to an attempt. `rows_processed` counts the rows that the file made of what
     had changed, `rows_written` those of them that came into the table or changed there, in `seconds` up to the commit.
     `event_time_us` is the highest time of an event that builds have seen, where the table has a watermark, and `rows_late`
-    how many rows came behind that.
+    how many rows came behind that. `erasures` counts the builds that wrote it anew because a person was erased from an input.
     """
 
     build_id: int = 0
@@ -73,6 +76,7 @@ class BuildLedger:
     snapshot_id: int = 0
     sequence_number: int = 0
     seconds: float = 0.0
+    erasures: int = 0
 
     def to_json(self) -> str:
         values = asdict(replace(self, reads={}))
@@ -112,6 +116,7 @@ def read_build(table: Table | None) -> BuildLedger:
         build_id=newest.build_id,
         writer=newest.writer,
         generation=newest.build_id + 1,
+        erasures=newest.erasures,
         quarantine_files=(),
         snapshot_id=found[0].snapshot_id if found else 0,
         sequence_number=(found[0].sequence_number or 0) if found else 0,

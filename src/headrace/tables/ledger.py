@@ -25,7 +25,8 @@ class Ledger:
 
     `writer` is unique to the attempt that wrote the entry, so that an attempt whose answer was lost finds out whether it
     came through. `quarantine_files` are the files of rejected rows that belong to this checkpoint. `rollbacks` counts how often
-    the table was rolled back, for those who read it. `seconds` is how long the checkpoint took, from its plan to its commit.
+    the table was rolled back, and `erasures` how often rows were erased from it, for those who read it. `seconds` is how long
+    the checkpoint took, from its plan to its commit.
     """
 
     checkpoint_id: int = 0
@@ -38,6 +39,7 @@ class Ledger:
     snapshot_id: int = 0
     sequence_number: int = 0
     rollbacks: int = 0
+    erasures: int = 0
     seconds: float = 0.0
 
     def to_json(self) -> str:
@@ -53,6 +55,7 @@ class Ledger:
                 "snapshot_id": self.snapshot_id,
                 "sequence_number": self.sequence_number,
                 "rollbacks": self.rollbacks,
+                "erasures": self.erasures,
                 "seconds": round(self.seconds, 3),
             },
             separators=(",", ":"),
@@ -72,6 +75,7 @@ class Ledger:
             snapshot_id=entry["snapshot_id"],
             sequence_number=entry["sequence_number"],
             rollbacks=entry.get("rollbacks", 0),
+            erasures=entry.get("erasures", 0),
             seconds=entry.get("seconds", 0.0),
         )
 
@@ -96,6 +100,7 @@ def read_ledger(table: Table) -> Ledger:
         quarantined=newest.quarantined,
         quarantine_files=(),
         rollbacks=newest.rollbacks + 1,
+        erasures=newest.erasures,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -68,6 +69,38 @@ def list_files(uri: str, *, suffix: str) -> tuple[str, ...]:
     filesystem, key = fs.FileSystem.from_uri(uri)
     infos = filesystem.get_file_info(fs.FileSelector(key, recursive=True, allow_not_found=True))
     return tuple(f"{scheme}://{info.path}" for info in infos if info.is_file and info.path.endswith(suffix))
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file, hidden ones included, and when it was last written, in seconds since 1970."""
+
+    uri: str
+    modified: float
+
+
+def list_all(*uris: str) -> tuple[StoredFile, ...]:
+    """Gives back all files under these folders, each once; those that are hidden or half written too."""
+    found: dict[str, StoredFile] = {}
+    for uri in uris:
+        path = local_path(uri)
+        filesystem, key = (fs.LocalFileSystem(), str(path)) if path is not None else fs.FileSystem.from_uri(uri)
+        scheme = "file" if path is not None else urlsplit(uri).scheme
+        for info in filesystem.get_file_info(fs.FileSelector(key, recursive=True, allow_not_found=True)):
+            if info.is_file:
+                one = StoredFile(f"{scheme}://{info.path}", (info.mtime_ns or 0) / 1e9)
+                found[one.uri] = one
+    return tuple(sorted(found.values(), key=lambda file: file.uri))
+
+
+def delete_file(uri: str) -> None:
+    """Deletes a file for good. Idempotent: one that is gone already stays gone."""
+    path = local_path(uri)
+    filesystem, key = (fs.LocalFileSystem(), str(path)) if path is not None else fs.FileSystem.from_uri(uri)
+    try:
+        filesystem.delete_file(key)
+    except FileNotFoundError:
+        return
 
 
 def exists(uri: str) -> bool:

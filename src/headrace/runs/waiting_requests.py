@@ -1,0 +1,39 @@
+"""Requests to erase a person that wait while a pipeline runs: they are told, and carried out by a command of their own.
+
+An erasure deletes files for good, so it runs while nothing lands or builds; and who is meant may need a decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.erasure.requests import count_requests
+from headrace.layers.lake import Lake
+from headrace.runs.landing import Report
+from headrace.tables.catalog import load_table
+from headrace.tables.ledger import read_ledger
+
+
+@dataclass
+class WaitingRequests:
+    """Tells how many requests have come; each is told once."""
+
+    lake: Lake
+    report: Report
+    _seen: dict[int, int] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Reports requests that have come since the last look. Costs a look at a ledger where nothing has."""
+        people, pipeline = self.lake.pipeline.people, self.lake.pipeline
+        for number, asked in enumerate(people.requests if people else ()):
+            name = next(each.table for each in pipeline.streams if each.name == asked.stream)
+            table = load_table(self.lake.catalog, name)
+            now = read_ledger(table).checkpoint_id if table else 0
+            seen = self._seen.get(number, 0)
+            if now == seen:
+                continue
+            self._seen[number] = now
+            count = count_requests(self.lake.small, pipeline, asked, after=seen)
+            if count:
+                what = "1 request to erase a person waits" if count == 1 else f"{count} requests to erase a person wait"
+                self.report(f"{name}: {what}. Stop this, then run: headrace forget {pipeline.name} --requested")

@@ -1,0 +1,164 @@
+"""Takes a table's past away: old snapshots, and every file that the current one does not need.
+
+Iceberg leaves a snapshot's files where they are when rows are deleted, and names what went in its manifests, with the least and
+the greatest value of every column. After a purge neither the rows nor those values are on disk.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+
+from headrace.spec.pipeline import TableName
+from headrace.tables import build_ledger, ledger
+from headrace.tables.commit import commit_once
+from headrace.tables.storage import StoredFile, delete_file, list_all
+
+_ENTRIES = (ledger.KEY, build_ledger.KEY)
+_OTHERS_HURRY_SECONDS = 3_600.0
+_DATA = re.compile(r"/\.?(part-|[0-9]{5}-)[^/]*\.parquet(\.inprogress)?$")
+_METADATA = re.compile(r"/metadata/[^/]*(\.avro|\.metadata\.json)$")
+_CHECKSUMS = re.compile(r"(?P<folder>.*)/\.(?P<name>[^/]*)\.crc")
+
+
+@dataclass(frozen=True)
+class Purged:
+    """How much of a table's past went: snapshots, named branches and tags, files."""
+
+    snapshots: int = 0
+    refs: tuple[str, ...] = ()
+    files: int = 0
+
+
+def purge_table(
+    catalog: Catalog,
+    name: TableName,
+    *,
+    folders: tuple[str, ...],
+    before: float,
+    is_ours: Callable[[StoredFile], bool] | None = None,
+) -> Purged:
+    """Gives back what went. Idempotent: a table that is purged already has nothing to lose.
+
+    `folders` are where the table's files are. Files that nothing refers to go if they are older than `before`, when the caller
+    began to keep writers away. A table that others may write to meanwhile has `is_ours`: then a data file that nothing refers
+    to goes only if that says so, and a metadata file only if it is too old to belong to a commit that is under way.
+    """
+    table = catalog.load_table(str(name))
+    refs = tuple(ref for ref in table.metadata.refs if ref != MAIN_BRANCH)
+    snapshots = len(table.metadata.snapshots)
+    known = _files_of(table)
+    if table.current_snapshot() is not None:
+        table = commit_once(lambda: _commit(catalog, name), find=lambda: None, where=str(name))
+    kept = needed_files(table)
+    limit = before if is_ours is None else min(before, time.time() - _OTHERS_HURRY_SECONDS)
+    gone = 0
+    for file in list_all(*folders):
+        plain = checked_file(file.uri)
+        if plain in kept or not (is_data(plain) or _METADATA.search(plain)):
+            continue
+        is_left = file.modified < limit if is_ours is None or not is_data(plain) else is_ours(file)
+        if plain in known or is_left:
+            delete_file(file.uri)
+            gone += 1
+    return Purged(max(0, snapshots - 1), refs, gone)
+
+
+def is_data(uri: str) -> bool:
+    """Says whether a file is called what landing and Iceberg call data files, whole or not."""
+    return _DATA.search(uri) is not None
+
+
+def checked_file(uri: str) -> str:
+    """Gives back the file whose checksums a file holds (Java writes one beside every file on a disk), or the file itself."""
+    found = _CHECKSUMS.fullmatch(uri)
+    return f"{found['folder']}/{found['name']}" if found else uri
+
+
+def stray_files(table: Table, folders: tuple[str, ...]) -> tuple[StoredFile, ...]:
+    """Gives back the data files in a table's folders that no snapshot of it refers to."""
+    known = _files_of(table)
+    return tuple(file for file in list_all(*folders) if is_data(file.uri) and checked_file(file.uri) not in known)
+
+
+def _commit(catalog: Catalog, name: TableName) -> Table:
+    """Commits a snapshot of the same rows that refers to live files alone, and leaves all others out."""
+    table = catalog.load_table(str(name))
+    entries = {key: table.properties[key] for key in _ENTRIES if key in table.properties}
+    transaction = Transaction(table)
+    producer = _LiveFiles(
+        operation=Operation.OVERWRITE, transaction=transaction, io=table.io, snapshot_properties=dict(entries)
+    )
+    producer.commit()
+    old = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
+    refs = [ref for ref in table.metadata.refs if ref != MAIN_BRANCH]
+    updates = (
+        *transaction._updates,
+        *(RemoveSnapshotRefUpdate(ref_name=ref) for ref in refs),  # type: ignore[call-arg]
+        RemoveSnapshotsUpdate(snapshot_ids=old),  # type: ignore[call-arg]
+    )
+    requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+    response = catalog.commit_table(table, requirements, updates)
+    table.metadata, table.metadata_location = response.metadata, response.metadata_location
+    return table
+
+
+class _LiveFiles(_SnapshotProducer["_LiveFiles"]):
+    """A snapshot whose manifests are written anew, without what was ever deleted."""
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return []
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        current = self._transaction.table_metadata.current_snapshot()
+        live: Mapping[int, list[ManifestEntry]] = defaultdict(list)
+        for manifest in current.manifests(self._io) if current else ():
+            live[manifest.partition_spec_id].extend(manifest.fetch_manifest_entry(self._io, discard_deleted=True))
+        found = []
+        for spec_id, entries in live.items():
+            if entries:
+                with self.new_manifest_writer(self.spec(spec_id)) as writer:
+                    for entry in entries:
+                        writer.existing(entry)
+                found.append(writer.to_manifest_file())
+        return found
+
+
+def needed_files(table: Table) -> frozenset[str]:
+    """Gives back the files that the table's current snapshot needs, and its metadata."""
+    current = table.current_snapshot()
+    found = {_plain(table.metadata_location)}
+    for manifest in current.manifests(table.io) if current else ():
+        found.add(_plain(manifest.manifest_path))
+        found |= {_plain(entry.data_file.file_path) for entry in manifest.fetch_manifest_entry(table.io)}
+    return frozenset(found | ({_plain(current.manifest_list)} if current else set()))
+
+
+def _files_of(table: Table) -> frozenset[str]:
+    """Gives back all files that the table refers to, of whatever snapshot."""
+    found = {_plain(table.metadata_location), *(_plain(each.metadata_file) for each in table.metadata.metadata_log)}
+    manifests = {}
+    for snapshot in table.metadata.snapshots:
+        found.add(_plain(snapshot.manifest_list))
+        manifests.update({manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)})
+    for path, manifest in manifests.items():
+        found.add(_plain(path))
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+        found |= {_plain(entry.data_file.file_path) for entry in entries}
+    return frozenset(found)
+
+
+def _plain(location: str) -> str:
+    """Gives back a location as `list_all` has it: Java leaves the two empty slashes of a file's host out."""
+    return re.sub(r"^file:/(?!/)", "file:///", location)

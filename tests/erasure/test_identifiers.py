@@ -1,0 +1,84 @@
+"""A person is found whole, in any spelling, and as a value: nothing in an email means anything."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.erasure.identifiers import conceal, identify, is_concealed, text_pattern
+
+ANN = "ann@example.com"
+
+
+def finds(email: str, text: str) -> bool:
+    pattern = text_pattern(identify(emails=[email]))
+    return pattern is not None and re.search(pattern, text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ANN,
+        "ANN@Example.COM",
+        f"<{ANN}>",
+        f"write to {ANN}.",
+        json.dumps({"note": f"a line\n{ANN}"}),
+        r'{"email": "ann\u0040example.com"}',
+        f"https://example.com/?to={quote(ANN)}",
+        f"\u3001{ANN}\u3002",
+    ],
+)
+def test_found(text: str) -> None:
+    assert finds(ANN, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["joann@example.com", "ann@example.com.au", "ann@example.community", "ann@examplexcom", "mary-ann@example.com", "ann"],
+)
+def test_not_found_in_anothers(text: str) -> None:
+    assert not finds(ANN, text)
+
+
+local = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="@"), min_size=1, max_size=12)
+
+
+@given(local)
+def test_any_email_is_found_as_it_is_and_in_json(name: str) -> None:
+    email = f"{name}@example.com"
+    assert finds(email, f"to {email} ")
+    assert finds(email, json.dumps({"a": email}))
+    assert finds(email, json.dumps(json.dumps({"a": email}, ensure_ascii=False), ensure_ascii=False))
+
+
+@given(local, local)
+def test_no_email_finds_another(name: str, other: str) -> None:
+    if name.lower() != other.lower() and name.upper() != other.upper() and name.casefold() != other.casefold():
+        assert not finds(f"{name}@example.com", f"{other}@example.com") or other.lower().endswith(name.lower())
+
+
+def test_phones_are_found_as_they_were_written_and_as_digits() -> None:
+    pattern = text_pattern(identify(phones=["+1 (555) 010-0000", "12"]))
+    assert pattern
+    assert re.search(pattern, "call +1 (555) 010-0000 now")
+    assert re.search(pattern, "15550100000")
+    assert not re.search(pattern, "915550100000")
+    assert not re.search(pattern, "12"), "too short to tell anybody"
+
+
+def test_what_is_empty_tells_nobody() -> None:
+    assert not identify(emails=["", None, "nobody"], phones=["", None, "123"], ids=[("shop", ""), ("shop", None)])
+    assert text_pattern(identify(ids=[("shop", "1")])) is None
+
+
+def test_a_concealed_person_is_told_only_by_who_knows_them() -> None:
+    one, two = conceal(ANN), conceal(ANN)
+    assert one != two, "salted"
+    assert is_concealed(" Ann@example.com", one)
+    assert not is_concealed("bob@example.com", one)
+    assert "ann" not in one

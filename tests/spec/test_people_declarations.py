@@ -1,0 +1,79 @@
+"""Whose rows are, as pipeline.yml says it, and every mistake with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.spec import check_pipeline, copy_pipeline, load_pipeline
+from headrace.spec.pipeline import TableName
+from tests.folders import write_files
+
+FILES = {
+    "pipeline.yml": """\
+name: mine
+about: a test
+streams:
+  events: {topic: events, format: json, schema: schemas/event.sql, table: raw.events, partition_by: [country]}
+people:
+  entities: core.people
+  streams:
+    events: {email: [email, "get_json_object(who, '$.email')"], phone: phone, ids: {shop: id}, text: note}
+  requests:
+    - {from: events, where: kind = 'redact', id: id, email: email}
+""",
+    "schemas/event.sql": "id STRING, email STRING, phone STRING, who STRING, note STRING, kind STRING, country STRING",
+    "core/people.sql": "/*\nkeys: [entity_id]\n*/\nSELECT md5(email) AS entity_id FROM raw.events GROUP BY email",
+}
+
+# id: (text to replace, what replaces it, line, what is wrong, what to do)
+MISTAKES = {
+    "unknown key": ("  entities", "  entites", 6, 'unknown key "entites"', 'Did you mean "entities"?'),
+    "no such table": ("core.people", "core.peple", 6, '"core.peple" is no layer table', 'Did you mean "core.people"?'),
+    "no such stream": ("    events: {email", "    evnts: {email", 8, '"evnts" is no stream', 'Did you mean "events"?'),
+    "no such column": ("[email,", "[emial,", 8, '"emial" is not a column of raw.events', 'Did you mean "email"?'),
+    "not SQL": ("phone: phone", "phone: phone ||| 1", 8, "not valid SQL", "Fix the expression"),
+    "a query": ("phone: phone", "phone: (SELECT max(phone))", 8, "an expression over one row is needed", "Write columns"),
+    "no column": ("phone: phone", "phone: \"'x'\"", 8, "names no column of raw.events", "Name one"),
+    "text is a column": ("text: note", "text: lower(note)", 8, '"lower(note)" is not a column', "Fix the name"),
+    "in file names": ("ids: {shop: id}", "ids: {shop: country}", 8, "the names of its files tell", "bucket(16, country)"),
+    "kind of ids": ("{shop: id}", "{Shop: id}", 8, '"Shop" can\'t be a name of ids', "lower-case letters"),
+    "says nothing": ('{email: [email, "get_', "{} #[", 8, '"events" does not say whose a row is', "Add one of: email"),
+    "no condition": ("where: kind = 'redact', ", "", 10, 'has no "where"', "Add a line such as where:"),
+    "requests of nobody": (", email: email}\n", "}\n", 10, "does not say whose a row is", "Add one of"),
+    "requests from nowhere": ("from: events", "from: evnts", 10, '"evnts" is no stream', 'Did you mean "events"?'),
+}
+
+
+def test_as_it_is_declared(tmp_path: Path) -> None:
+    write_files(tmp_path / "pipelines" / "mine", FILES)
+    people = load_pipeline("mine", environ={}, folder=tmp_path).people
+    assert people is not None
+    whose = people.streams["events"]
+    assert whose.emails == ("email", "get_json_object(who, '$.email')")
+    assert (whose.phones, whose.ids, whose.text) == (("phone",), {"shop": ("id",)}, ("note",))
+    assert people.entities == TableName("core", "people")
+    assert [(each.stream, each.where, each.whose.emails) for each in people.requests] == [
+        ("events", "kind = 'redact'", ("email",))
+    ]
+
+
+def test_a_copy_has_its_own_entities(tmp_path: Path) -> None:
+    write_files(tmp_path / "pipelines" / "mine", FILES)
+    copy_pipeline("mine", target_name="yours", folder=tmp_path)
+    people = load_pipeline("yours", environ={}, folder=tmp_path).people
+    assert people is not None
+    assert people.entities == TableName("yours_core", "people")
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(tmp_path: Path, name: str) -> None:
+    old, new, line, what, fix = MISTAKES[name]
+    text = FILES["pipeline.yml"]
+    assert old in text
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "pipeline.yml": text.replace(old, new, 1)})
+    errors = check_pipeline("mine", environ={}, folder=tmp_path).errors
+    assert [error.where for error in errors] == [f"pipelines/mine/pipeline.yml:{line}"]
+    assert what in errors[0].what
+    assert fix in errors[0].next_step
