@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,10 @@ import pytest
 
 from headrace.erasure.identifiers import identify, text_pattern
 from headrace.runs.forgetting import Erasing, begin, finish, look
+from headrace.spec import Pipeline
 from tests.pipelines.engine_build import EngineBuild
-from tests.pipelines.played_commerce import Messages, by_stream, played, taken
-from tests.webhooks import commerce, shop
+from tests.pipelines.test_payments_generators import decode
+from tests.webhooks import commerce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,21 +22,33 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 EVENT = "redaction-1"
+Events = dict[str, list[dict[str, Any]]]
 
 
-def customer_of_both(messages: Messages) -> tuple[str, str]:
+def sample(pipeline: Pipeline) -> Events:
+    """Gives back what lands of the pipeline's sample, by stream; in it Shopify asks for one customer to be redacted."""
+    found: Events = {}
+    for stream in pipeline.streams:
+        lines = (pipeline.folder / "sample" / f"{stream.name}.jsonl").read_bytes().splitlines()
+        found[stream.name] = [json.loads(line) for line in lines if not decode(stream, [line]).bad]
+    return found
+
+
+def customer_of_both(events: Events) -> tuple[str, str]:
     """Gives back the id and email of somebody who is a customer at the shop and at Stripe."""
-    events = by_stream(messages)
-    stripe = {str(each["email"]).strip().lower() for each in events["stripe_customers"] if each["email"]}
-    both = [(str(each["id"]), each["email"]) for each in events["shopify_customers"] if each["email"]]
-    return next((identity, email.strip().lower()) for identity, email in both if email.strip().lower() in stripe)
+    stripe = {str(each["email"]).strip().lower() for each in events["stripe_customers"] if each.get("email")}
+    both = [(str(each["id"]), each["email"].strip().lower()) for each in events["shopify_customers"] if each.get("email")]
+    return next((identity, email) for identity, email in both if email in stripe)
 
 
-def redaction(identity: str, email: str) -> Messages:
+def redaction(identity: str, email: str) -> dict[str, Any]:
     body = {"shop_id": 1, "customer": {"id": int(identity), "email": email, "phone": None}, "orders_to_redact": []}
-    with shop() as here:
-        assert here.post("shopify", body, x_shopify_topic="customers/redact", x_shopify_webhook_id=EVENT).status_code == 202
-        return taken(here)
+    return {
+        "payload": json.dumps(body),
+        "_webhook_topic": "customers/redact",
+        "_event_id": EVENT,
+        "_loaded_at": "2026-01-01T00:02:00.000000Z",
+    }
 
 
 def rows_of(engine: EngineBuild, name: object) -> list[dict[str, Any]]:
@@ -45,18 +59,23 @@ def rows_of(engine: EngineBuild, name: object) -> list[dict[str, Any]]:
 def test_a_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = commerce()
     engine = EngineBuild(tmp_path, spark, pipeline)
-    messages = played()
-    identity, email = customer_of_both(messages)
-    engine.land_and_build(by_stream([*messages, *redaction(identity, email)]))
+    events = sample(pipeline)
+    identity, email = customer_of_both(events)
+    events["shopify_other"].append(redaction(identity, email))
+    engine.land_and_build(events)
     raw = [stream.table for stream in pipeline.streams]
     before = {name: rows_of(engine, name) for name in raw}
     entities = {(row["source"], row["source_id"]): row["entity_id"] for row in rows_of(engine, "semantic.entity_index")}
-    gone = {entities["shopify", identity]}
+    asked = {
+        json.loads(each["payload"])["customer"]["id"] for each in events["shopify_other"] if "redact" in each["_webhook_topic"]
+    }
+    gone = {entities["shopify", str(each)] for each in asked if ("shopify", str(each)) in entities}
 
     assert pipeline.people is not None
     erasing = Erasing(engine.lake, pipeline.people, 1e12)
     looked = look(erasing, [], requested=True)
-    assert [each.id for each in looked.requests] == [EVENT]
+    assert len(looked.requests) == 2
+    assert EVENT in {each.id for each in looked.requests}
     proof = finish(erasing, begin(erasing, looked), publish=lambda: None, report=lambda sentence: None)
     assert proof.hits == ()
 
