@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ streams:
 """A pipeline that can take webhooks, once it has the file that does."""
 
 
+@lru_cache(maxsize=1)
 def commerce() -> Pipeline:
     return load_pipeline("commerce", environ={}, folder=Path.cwd())
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.runs.building import build, open_lake
+from headrace.serving.query import run_query
 from headrace.settings import load_settings
 from headrace.spec import Pipeline
 from headrace.spec.columns import landed_columns
@@ -57,6 +58,10 @@ class EngineBuild:
         """Gives back a table's rows, without the builds that wrote them."""
         name = next(str(each.table) for each in self._pipeline.tables if each.table.name == table)
         return list(self._catalog.load_table(name).scan().to_arrow().drop_columns([BUILD_ID]).to_pylist())
+
+    def ask(self, sql: str) -> list[Row]:
+        """Gives back what the lake answers to a query, as `headrace query` does."""
+        return list(run_query(self._catalog, sql).to_pylist())
 
     def _land(self, stream: Stream, events: Sequence[Row]) -> None:
         table = self._catalog.load_table(str(stream.table))

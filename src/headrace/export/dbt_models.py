@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 Dialect = Literal["duckdb", "spark"]
 _MARK = "headrace_input_{}"
 _JINJA = re.compile(r"\{[{%#]")
-_DIFFERENT = frozenset(("bround", "dayofweek", "div", "hash", "unix_timestamp", "xxhash64"))
+_DIFFERENT = frozenset(
+    ("array_position", "bround", "dayofweek", "div", "from_json", "get", "hash", "unix_timestamp", "xxhash64")
+)
 """Functions whose translation to DuckDB is missing, or gives other values, in the version of sqlglot that is used."""
 
 _DELETED, _RANK = "_deleted", "_rank"

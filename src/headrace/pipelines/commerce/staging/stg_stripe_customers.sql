@@ -98,9 +98,9 @@ SELECT
     phone,
     full_name,
     -- Stripe has one field for the name: its last word is taken for the family's.
-    IF(full_name LIKE '% %', substring(full_name, 1, length(full_name) - length(substring_index(full_name, ' ', -1)) - 1), full_name)
+    IF(full_name LIKE '% %', substring(full_name, 1, length(full_name) - length(split_part(full_name, ' ', -1)) - 1), full_name)
         AS first_name,
-    IF(full_name LIKE '% %', substring_index(full_name, ' ', -1), NULL) AS last_name,
+    IF(full_name LIKE '% %', split_part(full_name, ' ', -1), NULL) AS last_name,
     city,
     state,
     country,
