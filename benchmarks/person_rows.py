@@ -26,7 +26,7 @@ def person_records(first: int, count: int, *, people: int) -> pl.DataFrame:
         source=pl.lit(pl.Series(SOURCES)).gather(number % len(SOURCES)),
         source_id=pl.format("{}", number),
         email=pl.when(_draw(6, 10) > 0).then(pl.format("p{}@example{}.com", address, address % 7)),
-        phone=pl.when(_draw(7, 2) > 0).then(pl.format("+1415{}", pl.lit(10_000_000) + phone)),
+        phone=pl.when(_draw(7, 2) > 0).then(pl.format("+1415{}", pl.lit(2_000_000) + phone)),
         first_name=pl.lit(pl.Series(_FIRST)).gather(person % len(_FIRST)),
         last_name=pl.lit(pl.Series(_LAST)).gather(person // 10 % len(_LAST)),
         created_at=created.cast(pl.Datetime("us", "UTC")),

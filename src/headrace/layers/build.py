@@ -18,6 +18,7 @@ from headrace.errors import BuildError
 from headrace.layers.analysis import stored_columns
 from headrace.layers.arrow import to_spark
 from headrace.layers.entities.build import change_entities, refresh_entities
+from headrace.layers.entities.index import Stored
 from headrace.layers.lake import Lake, PlannedInputs
 from headrace.layers.lateness import measure_lateness
 from headrace.layers.merge import Merged, bounds_of, merge, read_bounds
@@ -243,15 +244,15 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     check_results(table, results)
     found = lake.catalog.load_table(str(table.table))
     files = plan_files(java_table, snapshot_id=_current(java_table))
-    paths = list(files.tasks)
+    stored = Stored(found, tuple(files.tasks))
     if work is None:
-        change = refresh_entities(table, rows, found, paths, build_id=build_id)
+        change = refresh_entities(table, rows=rows, stored=stored, build_id=build_id)
     else:
         touched = None
         if work.touched is not None:
             touched = pl.DataFrame(work.touched.toArrow())
             work.touched.unpersist()
-        change = change_entities(table, rows, touched, found, paths, build_id=build_id)
+        change = change_entities(table, rows=rows, touched=touched, stored=stored, build_id=build_id)
     merged = Merged(
         stage_arrow(lake.spark, java_table, found, change.parts),
         tuple(files.tasks[path].file() for path in change.replaced),

@@ -65,7 +65,7 @@ def _new_ids(first: pl.DataFrame, keys: Sequence[str], known: pl.Series, taken: 
     ids = pl.Series(_NEW, [own_id(key) for key in first.select(*keys).iter_rows()], dtype=pl.String)
     in_use = known if taken is None else pl.concat([known, taken])
     again = 0
-    while (is_used := ids.is_in(in_use.implode())).any():
+    while (is_used := ids.is_in(in_use.filter(in_use.is_in(ids.implode())).implode())).any():
         again += 1
         others = [own_id(key, again=again) for key in first.filter(is_used).select(*keys).iter_rows()]
         ids = ids.scatter(is_used.arg_true(), pl.Series(others, dtype=pl.String))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import polars as pl
+import pyarrow as pa
 from pyiceberg.table import Table
 
 from headrace.layers.entities.resolve import Rules
@@ -14,18 +16,39 @@ from headrace.tables.arrow_files import read_arrow
 FILE_NUMBER = "__file"
 
 
-def read_index(table: Table, rules: Rules, *, paths: Sequence[str]) -> pl.DataFrame:
-    """Gives back the records of data files: keys, values and entities, each with the number of its file in `paths`."""
-    names = [*dict.fromkeys((*rules.keys, rules.oldest_by, *(each.column for each in rules.matches)))]
-    return read_records(table, paths, columns=[*names, ENTITY_ID, PREVIOUS, UNUSED])
+@dataclass(frozen=True)
+class Stored:
+    """A table as one snapshot has it. Its files are called by their number in `paths`."""
 
+    table: Table
+    paths: tuple[str, ...]
 
-def read_records(table: Table, paths: Sequence[str], *, columns: Sequence[str]) -> pl.DataFrame:
-    """Gives back columns of data files, each row with the number of its file in `paths`."""
-    kinds = table.schema().as_arrow()
-    empty = pl.DataFrame(kinds.empty_table().select(list(columns))).with_columns(pl.lit(0, pl.UInt32).alias(FILE_NUMBER))
-    found = [
-        pl.DataFrame(each).with_columns(pl.lit(number, pl.UInt32).alias(FILE_NUMBER))
-        for number, each in enumerate(read_arrow(table, paths, columns=columns))
-    ]
-    return pl.concat([empty, *found])
+    def index(self, rules: Rules) -> pl.DataFrame:
+        """Gives back all records: keys, values and entities, each with the number of its file."""
+        names = [*dict.fromkeys((*rules.keys, rules.oldest_by, *(each.column for each in rules.matches)))]
+        return self._read(range(len(self.paths)), columns=[*names, ENTITY_ID, PREVIOUS, UNUSED])
+
+    def whole(self, numbers: Sequence[int]) -> pl.DataFrame:
+        """Gives back all columns of some files, each row with the number of its file."""
+        return self._read(numbers, columns=self.columns)
+
+    @property
+    def columns(self) -> list[str]:
+        return [field.name for field in self.table.schema().fields]
+
+    def small(self, *, rows: int) -> list[int]:
+        """Gives back the files with fewer rows."""
+        counts = {task.file.file_path: task.file.record_count for task in self.table.scan().plan_files()}
+        return [number for number, path in enumerate(self.paths) if counts.get(path, rows) < rows]
+
+    def to_arrow(self, rows: pl.DataFrame) -> pa.Table:
+        return rows.select(self.columns).to_arrow(compat_level=pl.CompatLevel.oldest())
+
+    def _read(self, numbers: Sequence[int], *, columns: Sequence[str]) -> pl.DataFrame:
+        empty = pl.DataFrame(self.table.schema().as_arrow().empty_table().select(list(columns)))
+        found = read_arrow(self.table, [self.paths[number] for number in numbers], columns=columns)
+        frames = [
+            pl.DataFrame(each).with_columns(pl.lit(number, pl.UInt32).alias(FILE_NUMBER))
+            for number, each in zip(numbers, found, strict=True)
+        ]
+        return pl.concat([empty.with_columns(pl.lit(0, pl.UInt32).alias(FILE_NUMBER)), *frames])
