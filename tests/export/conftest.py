@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.services.locks import locked
+
 LOCK = Path(__file__).with_name("dbt.lock")
+_INSTALL_SECONDS = 600.0
 Dbt = Callable[..., str]
 
 
@@ -24,12 +27,9 @@ def dbt(request: pytest.FixtureRequest) -> Dbt:
         raise RuntimeError("dbt is kept in pytest's cache, which is switched off")
     name = f"dbt-{sys.version_info[0]}.{sys.version_info[1]}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
     folder = Path(request.config.cache.mkdir("headrace")) / name
-    if not (folder / "installed").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        venv.create(folder, with_pip=True)
-        install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--require-hashes"]
-        subprocess.run([folder / "bin/python", "-m", "pip", *install, "-r", LOCK], check=True)
-        (folder / "installed").touch()
+    with locked(folder.with_suffix(".lock"), timeout=_INSTALL_SECONDS):  # the tests run in several processes
+        if not (folder / "installed").exists():
+            _install(folder)
 
     def run(project: Path, *arguments: str, fails: bool = False, **environ: str) -> str:
         ours = {key: value for key, value in os.environ.items() if not key.startswith(("HEADRACE_", "DBT_", "PYTHON"))}
@@ -39,3 +39,11 @@ def dbt(request: pytest.FixtureRequest) -> Dbt:
         return done.stdout
 
     return run
+
+
+def _install(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.create(folder, with_pip=True)
+    install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+    subprocess.run([folder / "bin/python", "-m", "pip", *install, "-r", LOCK], check=True)
+    (folder / "installed").touch()
