@@ -113,3 +113,11 @@ def test_without_splink_a_build_says_what_to_install(
     with pytest.raises(HeadraceError) as caught:
         people.build()
     assert "pip install 'headrace[fuzzy]'" in str(caught.value)
+
+
+def test_what_can_not_be_compared_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    index = TABLES["b/entity_index.sql"].replace("{name: name,", "{n: name, name: name,")
+    people = People(tmp_path, spark, {**TABLES, "b/entity_index.sql": index})
+    people.land([Record("shop", "1", name="Ann")])
+    with pytest.raises(HeadraceError, match='"n" is of type int, which can\'t be compared as name'):
+        people.build()
