@@ -117,7 +117,24 @@ def test_without_splink_a_build_says_what_to_install(
 
 def test_what_can_not_be_compared_is_named(spark: SparkSession, tmp_path: Path) -> None:
     index = TABLES["b/entity_index.sql"].replace("{name: name,", "{n: name, name: name,")
-    people = People(tmp_path, spark, {**TABLES, "b/entity_index.sql": index})
-    people.land([Record("shop", "1", name="Ann")])
     with pytest.raises(HeadraceError, match='"n" is of type int, which can\'t be compared as name'):
-        people.build()
+        People(tmp_path, spark, {**TABLES, "b/entity_index.sql": index})
+
+
+def test_a_table_can_become_fuzzy_later(spark: SparkSession, tmp_path: Path) -> None:
+    fuzzy = TABLES["b/entity_index.sql"]
+    start, end = fuzzy.index("fuzzy:"), fuzzy.index("*/")
+    exact = (fuzzy[:start] + fuzzy[end:]).replace("email, phone, name, country,", "email,")
+    people = People(tmp_path, spark, {**TABLES, "b/entity_index.sql": exact})
+    before = people.send(
+        Record("shop", "1", email="ann.lee@old.org", name="Ann Lee", phone="+1 415 555 2671", day=1),
+        Record("crm", "7", email="ann.lee@new.org", name="Anne Lee", phone="+1 415 555 2672", day=2),
+    )
+    assert len(clusters(before)) == 2
+    (tmp_path / "pipelines/pond/b/entity_index.sql").write_text(fuzzy, encoding="utf-8")
+    people.reload()
+    people.build()
+    index = people.index()
+    assert {row["entity_id"] for row in index.values()} == {before["shop:1"]["entity_id"]}
+    assert index["crm:7"]["previous_entity_ids"] == [before["crm:7"]["entity_id"]]
+    assert {float(row["match_confidence"]) for row in index.values()} == {round(ALIKE, 2)}

@@ -41,7 +41,7 @@ class EntityRows:
 def refresh_entities(table: LayerTable, *, rows: pl.DataFrame, stored: Stored, rules: Rules, build_id: int) -> EntityRows:
     """Gives back all rows of the table, made of all rows of its query. Ids that are there stay."""
     records = newest(normalised(table, rows), keys=table.keys, sequence_by=table.sequence_by or "")
-    resolved = resolve_records(records, stored.index(rules), rules)
+    resolved = resolve_records(records, stored.ids(rules), rules)
     resolved = resolved.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
     return EntityRows(
         _parts(resolved, stored, rows_each=-(-resolved.height // _PARTS)), stored.paths, resolved.height, resolved.clear()

@@ -28,6 +28,10 @@ class Stored:
         names = [*rules.keys, *rules.columns, ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
         return self._read(range(len(self.paths)), columns=names)
 
+    def ids(self, rules: Rules) -> pl.DataFrame:
+        """Gives back the keys of all records and the ids of their entities, which is what outlives a change of the settings."""
+        return self._read(range(len(self.paths)), columns=[*rules.keys, ENTITY_ID, PREVIOUS])
+
     def whole(self, numbers: Sequence[int]) -> pl.DataFrame:
         """Gives back all columns of some files, each row with the number of its file."""
         return self._read(numbers, columns=self.columns)
