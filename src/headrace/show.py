@@ -86,7 +86,9 @@ def _reading(plan: TablePlan, name: TableName) -> str:
         return f"{name} as it is"
     if plan.action == "refresh":
         return f"{name} whole"
-    return f"{name} after {since}" if since != until else f"{name}, nothing new"
+    if since == until:
+        return f"{name}, what this build changes" if name in plan.after else f"{name}, nothing new"
+    return f"{name} after {since}"
 
 
 def show_quality(console: Console, found: Sequence[ExpectationReport], *, pipeline: Pipeline, as_json: bool) -> None:

@@ -20,7 +20,7 @@ def test_the_demo_goes_the_whole_way_and_leaves_nothing_running(lake: Lake) -> N
     copy_pipeline("weather", target_name="sky", folder=lake.folder)
     said = lake.run("demo", "sky", "--events", "60", "--exit")
     assert "sky's receiver is ready on http://127.0.0.1:" in said
-    assert "60 events are in topic sky" in said
+    assert "60 requests are answered by /log" in said
     assert "rows to Postgres table sky" in said
     assert "expectations hold of every row" in said
     wait_until(lambda: not find_processes(lake.home), what="the end of all that it started")

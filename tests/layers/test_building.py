@@ -112,7 +112,10 @@ def test_a_plan_says_what_and_why(spark: SparkSession, tmp_path: Path) -> None:
     pond.build()
     assert planned() == [("nothing", "its inputs have not moved")] * 2
     pond.land(events(5, start=1))
-    assert planned()[0] == ("increment", "pond.events has moved by 1 commit")
+    assert planned() == [
+        ("increment", "pond.events has moved by 1 commit"),
+        ("increment", "pond.checked is built before it"),
+    ]
     pond.build()
     path = tmp_path / "pipelines/pond/a/checked.sql"
     path.write_text(CHECKED.format(otherwise="count").replace("SELECT id", "-- why\nSELECT id"), encoding="utf-8")
@@ -120,7 +123,7 @@ def test_a_plan_says_what_and_why(spark: SparkSession, tmp_path: Path) -> None:
     assert planned()[0][0] == "nothing", "a comment changes no rows"
     path.write_text(CHECKED.format(otherwise="count") + " WHERE n > 0", encoding="utf-8")
     pond.reload()
-    assert planned()[0] == ("refresh", "its definition has changed")
+    assert planned() == [("refresh", "its definition has changed"), ("refresh", "pond.checked is built before it")]
     pond.build("checked")
     assert planned()[1] == ("refresh", "pond.checked was written anew or rolled back")
     pond.build()
@@ -147,6 +150,11 @@ BAD = {
         "a/bad.sql:3",
         "expect: it holds is not valid SQL",
     ),
+    "an expectation of a column that is not there": (
+        "/*\nexpect:\n  it holds: exists(array(n), x -> x > 0) AND nope > 0\n*/\nSELECT n FROM pond.events",
+        "a/bad.sql:3",
+        'expect "it holds": "nope" is not a column of this table',
+    ),
     "an expectation that is no condition": (
         "/*\nexpect:\n  it holds: n + 1\n*/\nSELECT n FROM pond.events",
         "a/bad.sql:3",
@@ -155,7 +163,7 @@ BAD = {
     "an expectation of another column": (
         "/*\nexpect:\n  it holds: amount > 0\n*/\nSELECT n FROM pond.events",
         "a/bad.sql:3",
-        'expect "it holds" can\'t be computed',
+        'expect "it holds": "amount" is not a column of this table',
     ),
     "a column without a type": ("SELECT id, NULL AS nothing FROM pond.events", "a/bad.sql:1", "which a table can't hold"),
 }

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.errors import ServiceError
 from headrace.runs.background import flags_of, start_background, stop_background
+from headrace.runs.generating import SENDING
 from headrace.services.process import ServiceState, write_state
 from headrace.services.status import list_services, read_log
 from headrace.settings import Settings, load_settings
@@ -134,3 +135,13 @@ def test_one_is_ready_when_it_sends(settings: Settings, pipeline: Pipeline) -> N
     (status,) = [one for one in list_services(settings) if one.name == "generate-mine.fast"]
     assert (status.state, status.detached) == ("running", True)
     assert said == [f"mine.fast is sending (process {status.pid}), log: {status.log}"]
+
+
+def test_one_that_has_sent_all_is_not_shown_as_dead(settings: Settings, pipeline: Pipeline) -> None:
+    done = f"import os, time\nprint({SENDING!r}, flush=True)\ntime.sleep(0.5)\nos._exit(0)\ndef events(random, now): ...\n"
+    (Path.cwd() / "pipelines/mine/wait.py").write_text(done)
+    start(settings, pipeline, stream="fast")
+    assert running(settings), "it goes on until it is done"
+    wait_until(lambda: not running(settings), what="the end of the generator")
+    wait_until(lambda: "ended with 0" in "\n".join(read_log(settings, "generate-mine.fast", 5)), what="the watchdog's word")
+    assert wait_until(lambda: "generate-mine.fast" not in {one.name for one in list_services(settings)}, what="its state to go")

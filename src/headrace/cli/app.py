@@ -23,14 +23,14 @@ app = typer.Typer(
     name="headrace",
     help="A streaming lakehouse: Kafka topics land exactly once in Apache Iceberg, and become tables of tables.",
     epilog="Exit codes: 0 done · 1 it failed, or something is not as it should be · 2 a wrong pipeline, setting or argument · "
-    "3 another application holds the pipeline · 130 Ctrl-C",
+    "3 another application holds the pipeline · 130 interrupted",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 export = typer.Typer(
-    help="Write a pipeline for another tool: export dbt, export airflow.", no_args_is_help=True, rich_markup_mode=None
+    help="Write a pipeline for other tools: export dbt, export airflow.", no_args_is_help=True, rich_markup_mode=None
 )
 export.command("dbt")(export_dbt)
 export.command("airflow")(export_airflow)

@@ -29,8 +29,11 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a person from every table of a pipeline, its history and the quarantine, and prove it. Alone, it finishes an
-    erasure that was interrupted. Exit 1 if anything of the person is left."""
+    """Erase a person from all tables of a pipeline, and prove it.
+
+    Their history and the quarantine are included. Without a person it finishes an erasure that was interrupted. The exit code
+    is 1 if anything of the person is left.
+    """
     from headrace.runs.board import lines
     from headrace.runs.forgetting import begin, catch_up, erasing_session, finish, look, unfinished
     from headrace.runs.publishing import publishing

@@ -59,7 +59,7 @@ def status(
 
 def logs(
     service: Annotated[
-        str, typer.Argument(metavar="SERVICE", help="kafka, postgres, spark, or a generator in the background")
+        str, typer.Argument(metavar="SERVICE", help="kafka, postgres, spark, a receiver, or a generator in the background")
     ] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,
 ) -> None:

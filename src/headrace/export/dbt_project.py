@@ -18,6 +18,7 @@ from headrace.settings import Settings
 from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable, Query
 from headrace.spec.lineage import Lineage, trace_lineage
 from headrace.spec.pipeline import Pipeline, TableName
+from headrace.words import count_of
 
 _PLUGIN_FILE = Path(__file__).with_name("dbt_plugin.py")  # copied, not imported: only dbt has what it needs
 _WRITTEN = "Written by headrace export dbt"
@@ -66,7 +67,7 @@ def export_project(settings: Settings, pipeline: Pipeline, *, folder: Path, dial
     models = sum(name.startswith("models/") and name.endswith(".sql") for name in project.files)
     return (
         *project.notes,
-        f"{folder} has {models} models. Next: pip install {PACKAGES[chosen]}, then in {folder}: dbt build",
+        f"{folder} has {count_of(models, 'model')}. Next: pip install {PACKAGES[chosen]}, then in {folder}: dbt build",
     )
 
 

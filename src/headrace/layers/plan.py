@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,7 +24,10 @@ Action = Literal["nothing", "increment", "refresh"]
 
 @dataclass(frozen=True)
 class TablePlan:
-    """`refresh` writes the whole table anew, `increment` what changed between `since` and `until` of its inputs."""
+    """`refresh` writes the whole table anew, `increment` what changed between `since` and `until` of its inputs.
+
+    `after` are the inputs that the same build builds first.
+    """
 
     table: LayerTable
     action: Action
@@ -34,6 +37,7 @@ class TablePlan:
     entry: BuildLedger
     definition: str
     rows: int = 0
+    after: tuple[TableName, ...] = ()
 
     @property
     def erased(self) -> tuple[TableName, ...]:
@@ -70,6 +74,24 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
     if table.kind == "full":
         return replace(plan, action="refresh", why=tuple(f"{name} has moved" for name in moved))
     return replace(plan, action="increment", why=tuple(_moved(name, since[name], until[name]) for name in moved))
+
+
+def foresee(plans: Sequence[TablePlan]) -> tuple[TablePlan, ...]:
+    """Gives back the plans of tables in their order as one build carries them out: what it builds first has moved then."""
+    found: dict[TableName, TablePlan] = {}
+    for plan in plans:
+        before = {name: found[name].action for name in _followed(plan.table) if name in found}
+        after = tuple(name for name, action in before.items() if action != "nothing")
+        found[plan.table.table] = _follow(plan, after, anew="refresh" in before.values()) if after else plan
+    return tuple(found.values())
+
+
+def _follow(plan: TablePlan, after: tuple[TableName, ...], *, anew: bool) -> TablePlan:
+    if plan.action == "refresh":
+        return replace(plan, after=after)
+    known = plan.why if plan.action == "increment" else ()
+    action: Action = "refresh" if anew or plan.table.kind == "full" else "increment"
+    return replace(plan, action=action, after=after, why=(*known, *(f"{name} is built before it" for name in after)))
 
 
 def definition_of(table: LayerTable) -> str:

@@ -16,7 +16,7 @@ from headrace.errors import BuildError, HeadraceError, QualityError, RetryableEr
 from headrace.layers.analysis import analyse
 from headrace.layers.build import Built, build_table
 from headrace.layers.lake import Lake
-from headrace.layers.plan import TablePlan, plan_table
+from headrace.layers.plan import TablePlan, foresee, plan_table
 from headrace.layers.watermarks import mirror_watermarks
 from headrace.quality.results import CheckedBuild, record_results
 from headrace.runs.landing import Report, spark_session
@@ -84,7 +84,9 @@ def plan(settings: Settings, pipeline: Pipeline, *, table: str | None, full_refr
     """Gives back what a build would do, table by table; it needs no Spark."""
     catalog = find_catalog(settings)
     chosen = choose_tables(pipeline, table)
-    return tuple(plan_table(catalog, pipeline, each, full_refresh=full_refresh and _is_meant(each, table)) for each in chosen)
+    return foresee(
+        [plan_table(catalog, pipeline, each, full_refresh=full_refresh and _is_meant(each, table)) for each in chosen]
+    )
 
 
 def choose_tables(pipeline: Pipeline, name: str | None) -> tuple[LayerTable, ...]:

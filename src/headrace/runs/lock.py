@@ -20,7 +20,7 @@ def pipeline_lock(settings: Settings, pipeline: str, *, take_over: bool) -> Iter
 
     With `take_over` a lock that another application holds is passed by: if that one still lives, its next commit is refused.
     """
-    next_step = f"Stop it first. If it hangs, take over with: headrace run {pipeline} --take-over"
+    next_step = "Stop it first. If it hangs, headrace run and headrace land pass it by with --take-over."
     with _lock(settings, pipeline, f"{pipeline}.lock", does="runs", take_over=take_over, next_step=next_step):
         yield
 

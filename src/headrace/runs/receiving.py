@@ -43,9 +43,7 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
         ensure_topics(admin_client(servers), {stream.topic: stream.partitions for stream in pipeline.streams})
         limits = Limits(settings.receive_max_body_bytes, settings.receive_public_url)
         app = receiving_app(pipeline, bootstrap_servers=servers, environ=os.environ, limits=limits)
-        for webhook in _source_of(pipeline).webhooks:
-            if Lock.of(webhook, os.environ).is_off:
-                report(f"{webhook.path} is off: set {webhook.secret} to turn it on")
+        _tell_what_is_off(pipeline, report)
         report(f"Receiving on http://{ports.HOST}:{chosen}")
         # What is loaded by now stays: looking through it for garbage would stop every request for a tenth of a second.
         gc.collect()
@@ -92,9 +90,16 @@ def _server_of(pipeline: Pipeline) -> Embedded:
             settings, start, detached=detached, wait=lambda state: _wait_until_ready(state, title)
         )
         report(f"{title} is ready on http://{ports.HOST}:{port}")
+        _tell_what_is_off(pipeline, report)
         return state
 
     return Embedded(name, title, launch, answers=lambda settings, state: _answers(state.port))
+
+
+def _tell_what_is_off(pipeline: Pipeline, report: Report) -> None:
+    for webhook in _source_of(pipeline).webhooks:
+        if Lock.of(webhook, os.environ).is_off:
+            report(f"{webhook.path} is off: set {webhook.secret} to turn it on")
 
 
 def _wait_until_ready(state: process.ServiceState, title: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,9 +40,10 @@ def start_spark(
     from pyspark.sql import SparkSession
 
     settings.logs.mkdir(parents=True, exist_ok=True)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # its errors are told in our words, with their place
     log = settings.logs / "spark.log"
-    logging = settings.home / "spark-log4j2.properties"
-    logging.write_text(_LOGGING.format(path=log), encoding="utf-8")
+    log_form = settings.home / "spark-log4j2.properties"
+    log_form.write_text(_LOGGING.format(path=log), encoding="utf-8")
     os.environ["JAVA_HOME"] = str(java_home)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -50,7 +52,7 @@ def start_spark(
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": settings.spark_driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()} -XX:+UseSerialGC -XX:-UsePerfData",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_form.as_uri()} -XX:+UseSerialGC -XX:-UsePerfData",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",  # a task has one core
         "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.local.dir": str(settings.home / "spark"),

@@ -48,6 +48,8 @@ def main(arguments: dict[str, Any]) -> None:
             return
         time.sleep(EVERY)
     print(f"headrace: process {server.pid} ended with {server.returncode}", flush=True)
+    if server.returncode == 0:  # it was done: a generator that has sent all that it should
+        remove_state(Path(arguments["state"]), pid=server.pid)
 
 
 def as_user(name: str | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable, Query
 from headrace.spec.matching import ENTITY_COLUMNS, entity_columns
 from headrace.spec.pipeline import Stream, TableName
 from headrace.spec.problems import Problems, suggest
-from headrace.spec.queries import check_columns, parse_query, parse_sql
+from headrace.spec.queries import check_columns, named_in, parse_query, parse_sql
 
 if TYPE_CHECKING:
     from headrace.errors import SpecError
@@ -149,6 +149,10 @@ def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> 
 def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> None:
     """Checks that the settings name columns that the query gives back."""
     check_names(table, columns)
+    for expectation in table.expectations:
+        _check_condition_names(table, f'expect "{expectation.sentence}":', expectation.that, columns, line=expectation.line)
+    if table.apply_as_deletes:
+        _check_condition_names(table, "apply_as_deletes:", table.apply_as_deletes, columns, line="apply_as_deletes")
     own: tuple[str, ...] = (BUILD_ID,)
     if table.kind == "history":
         own += HISTORY_COLUMNS
@@ -197,6 +201,20 @@ def _named_columns(table: LayerTable) -> dict[str, tuple[str, ...]]:
 def _missing_column(table: LayerTable, key: str, name: str, columns: Sequence[str], *, line: str | int) -> SpecError:
     hint = suggest(name, columns, plural="Columns")
     return table.error(f'{key} "{name}" is not a column of this table', at=line, fix=f"{hint} Fix the name")
+
+
+def _check_condition_names(table: LayerTable, what: str, condition: str, columns: Sequence[str], *, line: str | int) -> None:
+    """Checks that a condition names columns of the query; whether it is SQL at all is told elsewhere."""
+    from headrace.errors import SpecError
+
+    try:
+        names = named_in(condition, place=table.place)
+    except SpecError:
+        return
+    known = {name.lower() for name in columns}
+    for name in names:
+        if name.lower() not in known:
+            raise _missing_column(table, what, name, columns, line=line)
 
 
 def _check_condition(table: LayerTable, what: str, condition: str, line: int) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 DIALECT = "spark"
+_CLASS = re.compile(r" for <class [^>]*>")
 _UNRESOLVED = re.compile(r"Column '\"?(?:[^'\"]*\.)?\"?(?P<name>[^'\"]+)\"?' could not be resolved")
 _UNKNOWN = re.compile(r"Unknown column: (?P<name>.+)")
 
@@ -54,7 +55,8 @@ def parse_sql(text: str, *, place: Place) -> exp.Expr:
         statements = [each for each in sqlglot.parse(text, dialect=DIALECT) if each is not None]
     except sqlglot.ParseError as error:
         first = error.errors[0] if error.errors else {}
-        what = f'not valid SQL: {first.get("description", error)}, at "{first.get("highlight", "")}"'
+        description = _CLASS.sub("", str(first.get("description", error)))
+        what = f'not valid SQL: {description}, at "{first.get("highlight", "")}"'
         raise place.error(what, line=first.get("line") or 1, column=first.get("col"), fix="Fix the query") from None
     except sqlglot.TokenError as error:
         raise place.error(f"not valid SQL: {error}", line=1, fix="Fix the query") from None
@@ -62,6 +64,16 @@ def parse_sql(text: str, *, place: Place) -> exp.Expr:
         count = f"{len(statements)} statements" if statements else "no statement"
         raise place.error(f"the file holds {count}", line=1, fix="Write one query in a file")
     return statements[0]
+
+
+def named_in(condition: str, *, place: Place) -> tuple[str, ...]:
+    """Gives back the columns that a condition names, each once; of a field of a struct, the struct."""
+    from sqlglot import exp
+
+    tree = parse_sql(f"SELECT {condition}", place=place)
+    if sum(1 for _ in tree.find_all(exp.Select)) > 1:
+        return ()  # its names may be those of another table
+    return tuple(dict.fromkeys(each.parts[0].name for each in tree.find_all(exp.Column)))
 
 
 def check_columns(parsed: ParsedQuery, *, place: Place, known: Mapping[TableName, Sequence[str]]) -> tuple[str, ...] | None:
