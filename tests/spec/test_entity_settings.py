@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import check_pipeline, load_pipeline
+from headrace.spec import layers as layers_module
+from headrace.spec.fuzzy import Block, Comparison, Fuzzy
 from headrace.spec.graph import readable_columns
 from headrace.spec.lineage import trace_lineage
 from headrace.spec.matching import EmailRules, Match
@@ -112,6 +114,123 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "Take it out of except_column_list",
     ),
 }
+
+
+FUZZY = INDEX.replace(
+    "except_column_list: [country]\n",
+    """except_column_list: [country]
+fuzzy:
+  compare: {email: email, phone_normalized: phone, id: exact}
+  block_on:
+    - [phone, source]
+    - email_normalized
+  at_least: 6.5
+""",
+).replace("email, phone, country, updated_at FROM", "email, phone, country, id, updated_at FROM")
+FUZZY_MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
+    "an unknown column": (
+        "{email: email,",
+        "{mail: email,",
+        10,
+        'fuzzy compare "mail" is not a column of this table',
+        'Did you mean "email"? Fix the name',
+    ),
+    "an unknown block column": (
+        "[phone, source]",
+        "[phone, sauce]",
+        12,
+        'fuzzy block_on "sauce" is not a column of this table',
+        'Did you mean "source"? Fix the name',
+    ),
+    "an unknown comparison": (
+        "id: exact",
+        "id: exactly",
+        10,
+        '"id" can\'t be "exactly"',
+        'Did you mean "exact"? Fix the value',
+    ),
+    "an unknown key": ("at_least: 6.5", "at_least: 6.5\n  train: true", 15, 'unknown key "train"', "Fix the key"),
+    "nothing to compare": (
+        "{email: email, phone_normalized: phone, id: exact}",
+        "{}",
+        10,
+        "nothing is compared",
+        "Name a column",
+    ),
+    "no blocks": (
+        "  block_on:\n    - [phone, source]\n    - email_normalized\n",
+        "",
+        9,
+        '"fuzzy" has no "block_on"',
+        "Add a line such as block_on: [[last_name, postcode], [email]]",
+    ),
+    "an empty list of blocks": (
+        "  block_on:\n    - [phone, source]\n    - email_normalized\n",
+        "  block_on: []\n",
+        11,
+        "without blocks no two records are compared",
+        "Name columns: block_on: [[last_name]]",
+    ),
+    "an empty block": ("[phone, source]", "[]", 12, "a block has no columns", "Name at least one column"),
+    "no threshold": ("  at_least: 6.5\n", "", 9, '"fuzzy" has no "at_least"', "Add a line such as at_least: 6"),
+    "a threshold in words": (
+        "at_least: 6.5",
+        "at_least: high",
+        14,
+        '"at_least" must be a number, not the text "high"',
+        "Write a number from 0 to 99",
+    ),
+    "a threshold out of reach": ("6.5", "100", 14, '"at_least" must be from 0 to 99, not 100', "Change the number"),
+    "a column that is not stored": (
+        "[phone, source]",
+        "[country]",
+        8,
+        '"country" is needed to compare later records with',
+        "Take it out of except_column_list",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", FUZZY_MISTAKES.values(), ids=FUZZY_MISTAKES.keys())
+def test_a_mistake_in_fuzzy_is_named_with_its_line_and_what_to_do(
+    mistake: tuple[str, str, int, str, str], tmp_path: Path
+) -> None:
+    old, new, line, what, fix = mistake
+    assert old in FUZZY
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": FUZZY.replace(old, new, 1)})
+    (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
+    assert (error.where, error.what) == (f"pipelines/mine/semantic/index.sql:{line}", what)
+    assert fix in error.next_step
+
+
+def test_fuzzy_does_nothing_in_another_kind(tmp_path: Path) -> None:
+    fuzzy = "fuzzy: {compare: {email: email}, block_on: [phone], at_least: 6}"
+    table = f"/*\nkeys: [id]\n{fuzzy}\n*/\nSELECT id, email, phone FROM raw.people"
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": table})
+    (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
+    assert error.what == "fuzzy does nothing in a table of kind aggregate"
+
+
+def test_without_splink_a_check_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": FUZZY})
+    assert check_pipeline("mine", environ={}, folder=tmp_path).errors == ()
+    monkeypatch.setattr(layers_module, "has_splink", lambda: False)
+    (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
+    assert error.where == "pipelines/mine/semantic/index.sql:9"
+    assert error.next_step.startswith("Run: pip install 'headrace[fuzzy]'")
+    assert load_pipeline("mine", environ={}, folder=tmp_path).tables[0].fuzzy == Fuzzy(
+        (Comparison("email", "email"), Comparison("phone_normalized", "phone"), Comparison("id", "exact")),
+        (Block(("phone", "source")), Block(("email_normalized",))),
+        6.5,
+    ), "to look at a pipeline needs no Splink"
+
+
+def test_an_entity_follows_from_what_is_compared(tmp_path: Path) -> None:
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": FUZZY})
+    traced = trace_lineage(load_pipeline("mine", environ={}, folder=tmp_path)).table(TableName("semantic", "index"))
+    entity = traced.column("entity_id") if traced else None
+    assert entity is not None
+    assert [source.name for source in entity.sources] == ["email", "phone", "country", "id"]
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())

@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BooleanType, StringType
+from pyspark.sql.types import (
+    AtomicType,
+    BinaryType,
+    BooleanType,
+    DateType,
+    FractionalType,
+    StringType,
+    TimestampType,
+)
 
 from headrace.layers.source import run_source
 from headrace.layers.types import has_map, spark_schema, spec_columns
 from headrace.spec.columns import landed_columns
+from headrace.spec.fuzzy import Fuzzy
 from headrace.spec.graph import check_names
 from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, entity_columns
@@ -85,6 +94,8 @@ def _entity_columns(table: LayerTable, rows: DataFrame, columns: Sequence[Column
             if not isinstance(kind, StringType):
                 what = f'match {match.column}: "{name}" is of type {kind.simpleString()}'
                 raise table.error(what, at=match.line, fix=f"Cast it to text: CAST({name} AS STRING)")
+    if table.fuzzy:
+        _check_compared(table, table.fuzzy, rows)
     for field in rows.schema.fields:
         if has_map(field.dataType):
             raise table.error(f'"{field.name}" is a map, which records can\'t have', at="", fix="Write it as text: to_json(…)")
@@ -93,6 +104,17 @@ def _entity_columns(table: LayerTable, rows: DataFrame, columns: Sequence[Column
     kinds |= {ENTITY_ID: Primitive("string"), CONFIDENCE: Decimal(5, 2)}
     kinds |= {name: Array(Primitive("string")) for name in (PREVIOUS, UNUSED)}
     return tuple(Column(name, kinds[name]) for name in entity_columns(table.matches, [each.name for each in columns]))
+
+
+def _check_compared(table: LayerTable, fuzzy: Fuzzy, rows: DataFrame) -> None:
+    """Raises a SpecError where a column can't be compared as the setting says; match columns are text."""
+    for name in (name for name in fuzzy.columns if name in rows.columns):
+        kind, how = rows.schema[name].dataType, fuzzy.how(name)
+        if isinstance(kind, StringType) or (how == "date" and isinstance(kind, (DateType, TimestampType))):
+            continue
+        if how != "exact" or not isinstance(kind, AtomicType) or isinstance(kind, (BinaryType, FractionalType)):
+            what = f'fuzzy: "{name}" is of type {kind.simpleString()}, which can\'t be compared as {how}'
+            raise table.error(what, at="fuzzy", fix=f"Cast it to text: CAST({name} AS STRING)")
 
 
 def _check_condition(table: LayerTable, rows: DataFrame, what: str, condition: str, line: int) -> None:

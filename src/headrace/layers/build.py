@@ -19,6 +19,8 @@ from headrace.layers.analysis import stored_columns
 from headrace.layers.arrow import to_spark
 from headrace.layers.entities.build import change_entities, refresh_entities
 from headrace.layers.entities.index import Stored
+from headrace.layers.entities.records import rules_of
+from headrace.layers.entities.scoring import splink_score
 from headrace.layers.lake import Lake, PlannedInputs
 from headrace.layers.lateness import measure_lateness
 from headrace.layers.merge import Merged, bounds_of, merge, read_bounds
@@ -235,6 +237,7 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
 def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
     """Resolves records, all or those that came, with the entities that they touch."""
     lake, table = inputs.lake, inputs.table
+    rules = rules_of(table, score=splink_score(table, spark=lake.spark))
     work = None if inputs.plan.action == "refresh" else work_of(inputs)
     measured = whole_work(inputs) if work is None else work.measured
     observation = Observation()
@@ -246,13 +249,13 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     files = plan_files(java_table, snapshot_id=_current(java_table))
     stored = Stored(found, tuple(files.tasks))
     if work is None:
-        change = refresh_entities(table, rows=rows, stored=stored, build_id=build_id)
+        change = refresh_entities(table, rows=rows, stored=stored, rules=rules, build_id=build_id)
     else:
         touched = None
         if work.touched is not None:
             touched = pl.DataFrame(work.touched.toArrow())
             work.touched.unpersist()
-        change = change_entities(table, rows=rows, touched=touched, stored=stored, build_id=build_id)
+        change = change_entities(table, rows=rows, touched=touched, stored=stored, rules=rules, build_id=build_id)
     merged = Merged(
         stage_arrow(lake.spark, java_table, found, change.parts),
         tuple(files.tasks[path].file() for path in change.replaced),

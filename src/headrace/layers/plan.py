@@ -10,6 +10,7 @@ from typing import Literal
 
 from pyiceberg.catalog import Catalog
 
+from headrace.layers.entities.levels import CHANCE, LEVELS
 from headrace.layers.inputs import input_states, state_of
 from headrace.spec.layers import LayerTable, Query
 from headrace.spec.pipeline import Pipeline, TableName
@@ -107,6 +108,7 @@ def definition_of(table: LayerTable) -> str:
         tuple(sorted((str(name), tuple(sorted(pairs.items()))) for name, pairs in table.rebuild_on.items())),
         table.window,
         *((table.matches, table.oldest_by) if table.matches else ()),
+        *((table.fuzzy, dict(LEVELS), CHANCE) if table.fuzzy else ()),
         tuple((each.that, each.otherwise) for each in table.expectations if each.otherwise in ("drop", "quarantine")),
     )
     return hashlib.sha256(repr((source, settings)).encode()).hexdigest()[:16]

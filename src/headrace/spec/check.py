@@ -48,6 +48,8 @@ def _check(name_or_path: str, owners: Owners, *, environ: Mapping[str, str], fol
         return Check(name_or_path, None, problems.in_reading_order())
     files = Files(pipeline.folder, absolute(folder))
     check_imports(pipeline, files=files, argument=name_or_path, problems=problems)
+    for table in pipeline.tables:
+        problems.attempt(table.check_extras)
     check_samples(pipeline, files=files, argument=name_or_path, problems=problems)
     errors = (*find_taken(pipeline, owners, environ=environ, folder=folder), *problems.in_reading_order())
     return Check(pipeline.name, None if errors else pipeline, errors)

@@ -16,7 +16,7 @@ from headrace.spec.variables import PATTERN, VariableError, fill_variables
 
 Choice = TypeVar("Choice", bound=str)
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9][0-9_]*")
-STRING, INTEGER, NULL, TRUTH = (f"tag:yaml.org,2002:{name}" for name in ("str", "int", "null", "bool"))
+STRING, INTEGER, FLOAT, NULL, TRUTH = (f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "null", "bool"))
 _YES = ("true", "yes", "on")
 
 
@@ -64,6 +64,19 @@ class Value:
         number = int(written.replace("_", ""))
         if not at_least <= number <= at_most:
             raise self.error(f'"{self.key}" must be from {at_least} to {at_most}, not {number}', fix="Change the number")
+        return number
+
+    def number(self, *, at_least: int, at_most: int) -> float:
+        """Gives back the number, with decimal places or without."""
+        node = self.node
+        if not isinstance(node, yaml.ScalarNode) or node.tag not in (INTEGER, FLOAT):
+            raise self._wrong_type("a number", fix=f"Write a number from {at_least} to {at_most}")
+        try:
+            number = float(node.value)
+        except ValueError:
+            raise self._wrong_type("a number", fix=f"Write a number from {at_least} to {at_most}") from None
+        if not at_least <= number <= at_most:
+            raise self.error(f'"{self.key}" must be from {at_least} to {at_most}, not {node.value}', fix="Change the number")
         return number
 
     def truth(self) -> bool:

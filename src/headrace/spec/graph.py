@@ -169,6 +169,15 @@ def check_names(table: LayerTable, columns: Sequence[str]) -> None:
         for name in match.reads:
             if name not in columns:
                 raise _missing_column(table, f"match {match.column}", name, columns, line=match.line)
+    if table.fuzzy:
+        known = (*columns, *(each.column for each in table.matches))
+        for comparison in table.fuzzy.compare:
+            if comparison.column not in known:
+                raise _missing_column(table, "fuzzy compare", comparison.column, known, line=comparison.line)
+        for block in table.fuzzy.block_on:
+            for name in block.columns:
+                if name not in known:
+                    raise _missing_column(table, "fuzzy block_on", name, known, line=block.line)
     for key, names in _named_columns(table).items():
         for name in names:
             if name not in columns:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from headrace.errors import SpecError
+from headrace.spec.fuzzy import Fuzzy, has_splink
 from headrace.spec.matching import Match
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.problems import Place
@@ -82,7 +83,8 @@ class TableSettings:
     `rebuild_on` says for a lookup which of its columns are which columns of the driver: when its rows change, the driver's
     rows with the same values are built again. `constant` columns never change for a key. `untracked` columns make no new
     version in a history. `watermark` says from when on a row counts as late: late rows are counted, and change what they must.
-    `matches` are the values by which records are of one entity, `oldest_by` says which of its records is the oldest.
+    `matches` are the values by which records are of one entity, `oldest_by` says which of its records is the oldest,
+    `fuzzy` when records that only look alike are of one, too.
     `lines` are the lines of the settings.
     """
 
@@ -100,6 +102,7 @@ class TableSettings:
     watermark: Watermark | None = None
     matches: tuple[Match, ...] = ()
     oldest_by: str | None = None
+    fuzzy: Fuzzy | None = None
     expectations: tuple[Expectation, ...] = ()
     lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -124,3 +127,8 @@ class LayerTable(TableSettings):
         """Gives back the error for a line, or for the line of the setting that `at` names."""
         line = at if isinstance(at, int) else self.lines.get(at, self.lines.get("", 1))
         return self.place.error(what, line=line, column=column, fix=fix)
+
+    def check_extras(self) -> None:
+        """Raises a SpecError where a setting needs a package that is not installed."""
+        if self.fuzzy and not has_splink():
+            raise self.error("fuzzy needs Splink, which is not installed", at="fuzzy", fix="Run: pip install 'headrace[fuzzy]'")

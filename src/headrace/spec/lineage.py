@@ -231,17 +231,21 @@ def _trace_table(table: LayerTable, *, known: dict[TableName, Sequence[str]]) ->
 
 
 def _entity_lineage(table: LayerTable, made: Mapping[str, ColumnLineage]) -> dict[str, ColumnLineage]:
-    """Gives back the columns that a build adds to records: all but the normalised values follow from all values to match by."""
+    """Gives back the columns that a build adds to records.
+
+    All but the normalised values follow from all values that are matched or compared.
+    """
     found = {}
     for match in table.matches:
         sources = [source for name in match.reads if name in made for source in made[name].sources]
         found[match.column] = ColumnLineage(
             match.column, tuple(dict.fromkeys(sources)), note=f"Headrace: {match.source} as {match.how}, normalised"
         )
-    every = tuple(dict.fromkeys(source for each in found.values() for source in each.sources))
+    compared = [made[name] for name in (table.fuzzy.columns if table.fuzzy else ()) if name in made]
+    every = tuple(dict.fromkeys(source for each in (*found.values(), *compared) for source in each.sources))
     notes = {
         ENTITY_ID: "the entity that the record is of",
-        CONFIDENCE: "how sure that is, in percent",
+        CONFIDENCE: "how sure that is: 100 for equal values, else the match weight",
         PREVIOUS: "ids of the entity before it was merged into an older one",
         UNUSED: "match columns whose value too many records share",
     }

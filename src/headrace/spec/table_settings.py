@@ -9,6 +9,7 @@ from typing import get_args
 
 from headrace.spec.document import Section, Value
 from headrace.spec.durations import read_seconds
+from headrace.spec.fuzzy import Fuzzy, read_fuzzy
 from headrace.spec.layers import Expectation, Kind, Otherwise, TableSettings, Watermark, Window
 from headrace.spec.matching import Match, read_matches
 from headrace.spec.names import parse_table_name
@@ -32,6 +33,7 @@ KEYS = (
     "watermark",
     "match",
     "oldest_by",
+    "fuzzy",
     "expect",
 )
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -63,6 +65,7 @@ def read_settings(value: Value, *, problems: Problems) -> TableSettings | None:
         watermark=attempt(reader.watermark),
         matches=attempt(reader.matches) or (),
         oldest_by=attempt(reader.text, "oldest_by"),
+        fuzzy=attempt(reader.fuzzy),
         expectations=attempt(reader.expectations) or (),
         lines={key: each.key_line for key, each in section.values.items()},
     )
@@ -149,6 +152,10 @@ class _SettingsReader:
         value = self.section.find("match")
         return () if value is None else read_matches(value, problems=self.problems)
 
+    def fuzzy(self) -> Fuzzy | None:
+        value = self.section.find("fuzzy")
+        return None if value is None else read_fuzzy(value, problems=self.problems)
+
     def expectations(self) -> tuple[Expectation, ...]:
         value = self.section.find("expect")
         if value is None:
@@ -212,8 +219,9 @@ class _SettingsReader:
         ):
             if kind == "entities" and written:
                 raise self._error(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
-        if kind != "entities" and settings.oldest_by:
-            raise self._error("oldest_by", f"oldest_by does nothing in a table of kind {kind}", fix="Leave out oldest_by")
+        for key, has_any in (("oldest_by", bool(settings.oldest_by)), ("fuzzy", bool(settings.fuzzy))):
+            if kind != "entities" and has_any:
+                raise self._error(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
         if kind in ("append", "full") and settings.rebuild_on:
             raise self._error(
                 "rebuild_on", f"a table of kind {kind} can't rebuild single rows", fix="Give it keys, or leave out rebuild_on"
@@ -222,6 +230,13 @@ class _SettingsReader:
             if column in settings.except_columns:
                 raise self._error(
                     "except_column_list", f'"{column}" is needed to tell rows apart', fix="Take it out of except_column_list"
+                )
+        for column in settings.fuzzy.columns if settings.fuzzy else ():
+            if column in settings.except_columns:
+                raise self._error(
+                    "except_column_list",
+                    f'"{column}" is needed to compare later records with',
+                    fix="Take it out of except_column_list",
                 )
 
     def _error(self, key: str, what: str, *, fix: str) -> Exception:

@@ -2,54 +2,73 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
+
 import polars as pl
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from headrace.layers.entities.alike import PAIRS, block_columns
 from headrace.layers.entities.clusters import connected_components
 from headrace.layers.entities.index import FILE_NUMBER
+from headrace.layers.entities.names import NODE
 from headrace.layers.entities.normalise import normalise, phone_number
 from headrace.layers.entities.resolve import Rules, resolve, shared_too_widely
 from headrace.layers.entities.touched import Resolved, resolve_change
-from headrace.spec.matching import ENTITY_ID, PREVIOUS, UNUSED, EmailRules, Match
+from headrace.spec.fuzzy import Block, Comparison, Fuzzy
+from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, EmailRules, Match
 
 MATCHES = (Match("email", "email", "exact", max_records=3), Match("phone", "phone", "exact", max_records=2))
 RULES = Rules(("source", "id"), "age", MATCHES)
+FUZZY = Fuzzy((Comparison("name", "name"),), (Block(("place",)), Block(("name", "source"))), 7.0)
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "source": pl.String,
     "id": pl.String,
     "age": pl.Int64,
     "email": pl.String,
     "phone": pl.String,
+    "name": pl.String,
+    "place": pl.String,
     ENTITY_ID: pl.String,
     PREVIOUS: pl.List(pl.String),
     UNUSED: pl.List(pl.String),
+    CONFIDENCE: pl.Decimal(5, 2),
     FILE_NUMBER: pl.UInt32,
 }
 KEYS = list(RULES.keys)
+ADDED = [ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
 Key = tuple[str, str]
-Values = tuple[int, str | None, str | None]
+Values = tuple[int | str | None, ...]
+"""A record's age, email, phone, and where a test needs them, name and place."""
 
 keys = st.tuples(st.sampled_from("ab"), st.sampled_from("123456"))
-values = st.tuples(st.integers(0, 5), st.sampled_from([None, *"uvwx"]), st.sampled_from([None, *"pqrs"]))
+values = st.tuples(
+    st.integers(0, 5),
+    st.sampled_from([None, *"uvwx"]),
+    st.sampled_from([None, *"pqrs"]),
+    st.sampled_from([None, *"aBcd"]),
+    st.sampled_from([None, *"xyz"]),
+)
 changes = st.dictionaries(keys, st.none() | values, min_size=1, max_size=4)
 
 
 class Index:
     """A table of entities as its builds see it, one change after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules = RULES) -> None:
+        self.rules = rules
         self.rows = pl.DataFrame(schema=SCHEMA)
 
     def apply(self, change: dict[Key, Values | None]) -> Resolved:
         touched = pl.DataFrame(list(change), schema=KEYS, orient="row")
         new = _frame({key: value for key, value in change.items() if value is not None})
-        found = resolve_change(self.rows, new, touched, RULES)
-        came = new.drop(ENTITY_ID, PREVIOUS, UNUSED).join(found.new, on=KEYS)
+        found = resolve_change(self.rows, new, touched, self.rules)
+        came = new.drop(*ADDED).join(found.new, on=KEYS)
         rest = self.rows.join(touched, on=KEYS, how="anti")
         stays = rest.join(found.changed, on=KEYS, how="anti")
-        moved = rest.drop(ENTITY_ID, PREVIOUS, UNUSED).join(found.changed, on=KEYS)
+        moved = rest.drop(*ADDED).join(found.changed, on=KEYS)
         self.rows = pl.concat([each.select(*SCHEMA) for each in (stays, moved, came)])
         return found
 
@@ -58,12 +77,36 @@ class Index:
 
 
 def _frame(records: dict[Key, Values]) -> pl.DataFrame:
-    rows = [(*key, *value, None, None, None, 0) for key, value in records.items()]
+    rows = [(*key, *(*value, None, None)[:5], None, None, None, None, 0) for key, value in records.items()]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def _resolve_all(records: pl.DataFrame) -> pl.DataFrame:
-    return resolve(records, RULES, unused={each.column: shared_too_widely(records, each) for each in MATCHES})
+def _weight(left: str | None, right: str | None) -> float:
+    """Gives back how alike two names are, which depends on which of the two stands first."""
+    if left is None or right is None:
+        return 0.0
+    distance = ord(right.lower()) - ord(left.lower())
+    return {0: 10.0, 1: 7.5, -1: 6.5}.get(distance, 0.0)
+
+
+def _score(records: pl.DataFrame) -> pl.DataFrame:
+    """Gives back what Splink would: weights of pairs that share a block, with the first record on the left."""
+    found = []
+    rows = list(records.rows(named=True))
+    for place, left in enumerate(rows):
+        for right in rows[place + 1 :]:
+            blocks = [[left[name] == right[name] is not None for name in block_columns(each, FUZZY)] for each in FUZZY.block_on]
+            weight = _weight(left["c0"], right["c0"])
+            if any(all(each) for each in blocks) and weight >= FUZZY.at_least:
+                found.append((left[NODE], right[NODE], weight))
+    return pl.DataFrame(found, schema=PAIRS, orient="row")
+
+
+FUZZY_RULES = replace(RULES, fuzzy=FUZZY, score=_score)
+
+
+def _resolve_all(records: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    return resolve(records, rules, unused={each.column: shared_too_widely(records, each) for each in rules.matches})
 
 
 def _clusters(rows: pl.DataFrame) -> set[frozenset[Key]]:
@@ -71,24 +114,43 @@ def _clusters(rows: pl.DataFrame) -> set[frozenset[Key]]:
     return {frozenset((each["source"], each["id"]) for each in row) for row in grouped["keys"].to_list()}
 
 
-def _by_hand(records: dict[Key, Values]) -> set[frozenset[Key]]:
-    """Gives back the clusters, found in the plainest way."""
-    together = {key: {key} for key in records}
+def _pairs_by_hand(records: dict[Key, Values], rules: Rules) -> list[tuple[Key, Key, float]]:
+    """Gives back the pairs that make records one, in the plainest way; what they share weighs 100."""
+    pairs = []
     for index, match in enumerate(MATCHES, start=1):
         for value in {record[index] for record in records.values()} - {None}:
             sharing = [key for key, record in records.items() if record[index] == value]
             if len(sharing) <= match.max_records:
-                for key in sharing:
-                    merged = together[sharing[0]] | together[key]
-                    for member in merged:
-                        together[member] = merged
+                pairs += [(left, right, 100.0) for left in sharing for right in sharing if left < right]
+    for left, right in combinations(sorted(records), 2) if rules.fuzzy else ():
+        (one, here), (other, there) = records[left][3:], records[right][3:]
+        weight = _weight(str(one) if one else None, str(other) if other else None)
+        # Records of one source and one name share a block, too; their weight is 10.
+        if (here == there is not None or (left[0] == right[0] and weight == 10.0)) and weight >= FUZZY.at_least:
+            pairs.append((left, right, weight))
+    return pairs
+
+
+def _by_hand(records: dict[Key, Values], rules: Rules) -> set[frozenset[Key]]:
+    """Gives back the clusters, found in the plainest way."""
+    together = {key: {key} for key in records}
+    for left, right, _ in _pairs_by_hand(records, rules):
+        merged = together[left] | together[right]
+        for member in merged:
+            together[member] = merged
     return {frozenset(each) for each in together.values()}
 
 
-@given(st.lists(changes, min_size=1, max_size=12))
+def _sure_by_hand(records: dict[Key, Values], rules: Rules) -> dict[Key, float]:
+    pairs = _pairs_by_hand(records, rules)
+    return {key: max((weight for *both, weight in pairs if key in both), default=100.0) for key in records}
+
+
+@given(history=st.lists(changes, min_size=1, max_size=12))
+@pytest.mark.parametrize("rules", [RULES, FUZZY_RULES], ids=["exact", "fuzzy"])
 @settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-def test_changes_one_by_one_end_as_all_at_once(history: list[dict[Key, Values | None]]) -> None:
-    index, records = Index(), dict[Key, Values]()
+def test_changes_one_by_one_end_as_all_at_once(rules: Rules, history: list[dict[Key, Values | None]]) -> None:
+    index, records = Index(rules), dict[Key, Values]()
     for change in history:
         before = index.entities()
         found = index.apply(change)
@@ -96,7 +158,9 @@ def test_changes_one_by_one_end_as_all_at_once(history: list[dict[Key, Values | 
         for key in (key for key, value in change.items() if value is None):
             records.pop(key, None)
         # The same are together as if all had come at once, and by the plainest way to find it.
-        assert _clusters(index.rows) == _clusters(_resolve_all(_frame(records))) == _by_hand(records)
+        assert _clusters(index.rows) == _clusters(_resolve_all(_frame(records), rules)) == _by_hand(records, rules)
+        sure = {(source, each): float(value) for source, each, value in index.rows.select(*KEYS, CONFIDENCE).iter_rows()}
+        assert sure == _sure_by_hand(records, rules)
         # What too many share is known of every record that has it.
         counts = {each.column: set(shared_too_widely(index.rows, each)) for each in MATCHES}
         for row in index.rows.iter_rows(named=True):
@@ -113,12 +177,8 @@ def test_changes_one_by_one_end_as_all_at_once(history: list[dict[Key, Values | 
         named = {*change, *found.changed.select(KEYS).iter_rows()}
         assert {key: entity for key, entity in before.items() if key not in named}.items() <= now.items()
     # A full refresh changes no id.
-    again = _resolve_all(index.rows.drop(UNUSED))
-    assert (
-        again.select(*KEYS, ENTITY_ID, PREVIOUS, UNUSED)
-        .sort(KEYS)
-        .equals(index.rows.select(*KEYS, ENTITY_ID, PREVIOUS, UNUSED).sort(KEYS))
-    )
+    again = _resolve_all(index.rows.drop(UNUSED, CONFIDENCE), rules)
+    assert again.select(*KEYS, *ADDED).sort(KEYS).equals(index.rows.select(*KEYS, *ADDED).sort(KEYS))
 
 
 def test_a_value_that_too_many_share_is_not_used_until_fewer_do() -> None:

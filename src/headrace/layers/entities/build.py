@@ -12,16 +12,17 @@ import polars as pl
 import pyarrow as pa
 
 from headrace.layers.entities.index import FILE_NUMBER, Stored
-from headrace.layers.entities.records import newest, normalised, resolve_records, rules_of, with_confidence
+from headrace.layers.entities.records import newest, normalised, resolve_records
+from headrace.layers.entities.resolve import Rules
 from headrace.layers.entities.touched import Resolved, resolve_change
 from headrace.spec.layers import BUILD_ID, LayerTable
-from headrace.spec.matching import ENTITY_ID, PREVIOUS, UNUSED
+from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 
 _PARTS = 2
 _ROWS_PER_FILE = 1_000_000
 _SMALL_ROWS = 50_000
 _MANY_SMALL = 32
-_RESOLVED = (ENTITY_ID, PREVIOUS, UNUSED)
+_RESOLVED = (ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE)
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class EntityRows:
     before: pl.DataFrame
 
 
-def refresh_entities(table: LayerTable, *, rows: pl.DataFrame, stored: Stored, build_id: int) -> EntityRows:
+def refresh_entities(table: LayerTable, *, rows: pl.DataFrame, stored: Stored, rules: Rules, build_id: int) -> EntityRows:
     """Gives back all rows of the table, made of all rows of its query. Ids that are there stay."""
     records = newest(normalised(table, rows), keys=table.keys, sequence_by=table.sequence_by or "")
-    resolved = resolve_records(table, records, stored.index(rules_of(table)))
+    resolved = resolve_records(records, stored.ids(rules), rules)
     resolved = resolved.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
     return EntityRows(
         _parts(resolved, stored, rows_each=-(-resolved.height // _PARTS)), stored.paths, resolved.height, resolved.clear()
@@ -48,7 +49,7 @@ def refresh_entities(table: LayerTable, *, rows: pl.DataFrame, stored: Stored, b
 
 
 def change_entities(
-    table: LayerTable, *, rows: pl.DataFrame, touched: pl.DataFrame | None, stored: Stored, build_id: int
+    table: LayerTable, *, rows: pl.DataFrame, touched: pl.DataFrame | None, stored: Stored, rules: Rules, build_id: int
 ) -> EntityRows:
     """Gives back what changes when these rows of the query come.
 
@@ -57,15 +58,15 @@ def change_entities(
     """
     keys = list(table.keys)
     new = normalised(table, rows)
-    index = stored.index(rules_of(table))
+    index = stored.index(rules)
     meets = (new if touched is None else touched).select(keys).unique()
     if touched is None:
         there = index.join(meets, on=keys, how="semi", nulls_equal=True)
         old = stored.whole(there[FILE_NUMBER].unique().to_list())
         new = pl.concat([new, old.join(meets, on=keys, how="semi", nulls_equal=True).select(new.columns)])
     new = newest(new, keys=keys, sequence_by=table.sequence_by or "")
-    change = resolve_change(index, new, meets, rules_of(table))
-    wanted = with_confidence(new.join(change.new, on=keys, how="left", nulls_equal=True))
+    change = resolve_change(index, new, meets, rules)
+    wanted = new.join(change.new, on=keys, how="left", nulls_equal=True)
     return _rewrite(wanted, keys=keys, touched=meets, change=change, stored=stored, build_id=build_id)
 
 

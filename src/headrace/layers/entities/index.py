@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from headrace.layers.entities.resolve import Rules
-from headrace.spec.matching import ENTITY_ID, PREVIOUS, UNUSED
+from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 from headrace.tables.arrow_files import read_arrow
 
 FILE_NUMBER = "__file"
@@ -25,8 +25,12 @@ class Stored:
 
     def index(self, rules: Rules) -> pl.DataFrame:
         """Gives back all records: keys, values and entities, each with the number of its file."""
-        names = [*dict.fromkeys((*rules.keys, rules.oldest_by, *(each.column for each in rules.matches)))]
-        return self._read(range(len(self.paths)), columns=[*names, ENTITY_ID, PREVIOUS, UNUSED])
+        names = [*rules.keys, *rules.columns, ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
+        return self._read(range(len(self.paths)), columns=names)
+
+    def ids(self, rules: Rules) -> pl.DataFrame:
+        """Gives back the keys of all records and the ids of their entities, which is what outlives a change of the settings."""
+        return self._read(range(len(self.paths)), columns=[*rules.keys, ENTITY_ID, PREVIOUS])
 
     def whole(self, numbers: Sequence[int]) -> pl.DataFrame:
         """Gives back all columns of some files, each row with the number of its file."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 import polars as pl
 
+from headrace.layers.entities.alike import Score
 from headrace.layers.entities.normalise import normalise
 from headrace.layers.entities.resolve import Rules, resolve, shared_too_widely
 from headrace.spec.layers import LayerTable
-from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS
-
-_EXACT = Decimal("100.00")
+from headrace.spec.matching import ENTITY_ID, PREVIOUS
 
 
-def rules_of(table: LayerTable) -> Rules:
-    return Rules(table.keys, table.oldest_by or table.sequence_by or "", table.matches)
+def rules_of(table: LayerTable, *, score: Score | None) -> Rules:
+    return Rules(table.keys, table.oldest_by or table.sequence_by or "", table.matches, table.fuzzy, score)
 
 
 def normalised(table: LayerTable, rows: pl.DataFrame) -> pl.DataFrame:
@@ -39,19 +37,13 @@ def newest(records: pl.DataFrame, *, keys: Sequence[str], sequence_by: str) -> p
     return pl.concat([alone, decided])
 
 
-def resolve_records(table: LayerTable, records: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+def resolve_records(records: pl.DataFrame, known: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Gives back all records of a table with their entities. `known` has the ids that are there, which stay."""
-    rules = rules_of(table)
     keys = list(rules.keys)
     ids = known.select(*keys, ENTITY_ID, PREVIOUS)
     records = records.join(ids, on=keys, how="left", nulls_equal=True, maintain_order="left")
     unused = {each.column: shared_too_widely(records, each) for each in rules.matches}
-    return with_confidence(resolve(records, rules, unused=unused))
-
-
-def with_confidence(records: pl.DataFrame) -> pl.DataFrame:
-    """Gives back the records with how sure it is that they are of their entity: values are equal, so wholly."""
-    return records.with_columns(pl.lit(_EXACT, pl.Decimal(5, 2)).alias(CONFIDENCE))
+    return resolve(records, rules, unused=unused)
 
 
 def _comparable(column: pl.Series) -> pl.Series:

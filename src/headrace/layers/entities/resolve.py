@@ -11,19 +11,33 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from headrace.layers.entities.alike import LEFT, PAIRS, RIGHT, Score, compare_all, confidence
 from headrace.layers.entities.clusters import connected_components
 from headrace.layers.entities.ids import stable_ids
 from headrace.layers.entities.names import CLUSTER, NODE
+from headrace.spec.fuzzy import Fuzzy
 from headrace.spec.matching import UNUSED, Match
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a table's settings say of its records: how they are told apart, which is the older of two, and what they share."""
+    """What a table's settings say of its records: how they are told apart, which is the older of two, and what they share.
+
+    `score` weighs pairs of records where the settings have `fuzzy`.
+    """
 
     keys: tuple[str, ...]
     oldest_by: str
     matches: tuple[Match, ...]
+    fuzzy: Fuzzy | None = None
+    score: Score | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are needed to resolve a record, without the keys."""
+        compared = self.fuzzy.columns if self.fuzzy else ()
+        names = dict.fromkeys((self.oldest_by, *(each.column for each in self.matches), *compared))
+        return tuple(name for name in names if name not in self.keys)
 
 
 Unused = Mapping[str, pl.Series]
@@ -31,15 +45,20 @@ Unused = Mapping[str, pl.Series]
 
 
 def resolve(records: pl.DataFrame, rules: Rules, *, unused: Unused, taken: pl.Series | None = None) -> pl.DataFrame:
-    """Gives back the records, in their order, with their entity's id, the ids that it had before and the matches not used.
+    """Gives back the records, in their order, with their entity's id, the ids that it had before, how sure that is and the
+    matches not used.
 
     `taken` are ids of entities that are not among the records: no new entity gets one of them.
     """
     numbered = records.with_row_index(NODE)
     left, right = edges(numbered, rules.matches, unused=unused)
-    cluster = connected_components(left, right, nodes=records.height)
+    pairs = PAIRS.to_frame()
+    if rules.fuzzy and rules.score:
+        pairs = compare_all(numbered, rules.fuzzy, keys=rules.keys, score=rules.score)
+    cluster = connected_components(pl.concat([left, pairs[LEFT]]), pl.concat([right, pairs[RIGHT]]), nodes=records.height)
     with_ids = stable_ids(numbered.with_columns(cluster.alias(CLUSTER)), rules.keys, oldest_by=rules.oldest_by, taken=taken)
-    return with_ids.drop(NODE, CLUSTER).with_columns(not_used(rules.matches, unused))
+    sure = confidence(records.height, exact=(left, right), pairs=pairs)
+    return with_ids.drop(NODE, CLUSTER).with_columns(not_used(rules.matches, unused), sure)
 
 
 def edges(records: pl.DataFrame, matches: Sequence[Match], *, unused: Unused) -> tuple[pl.Series, pl.Series]:

@@ -1,6 +1,7 @@
 """Which entities a change touches, and what becomes of them. Pure: frames in, frames out.
 
-New records touch their own clusters: the entities of the records that they replace, and those that share a value with them.
+New records touch their own clusters: the entities of the records that they replace, and those that share a value with them,
+or a block of fuzzy matching. Two old records that are alike are of one entity, so a touched entity has all its old pairs in it.
 A value that goes over its limit, or comes back under it, touches all records that have it; one that stays over it touches none.
 """
 
@@ -10,9 +11,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from headrace.layers.entities.alike import share_block
 from headrace.layers.entities.index import FILE_NUMBER
 from headrace.layers.entities.resolve import Rules, resolve
-from headrace.spec.matching import ENTITY_ID, PREVIOUS, UNUSED, Match
+from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, Match
 
 
 @dataclass(frozen=True)
@@ -34,28 +36,25 @@ def resolve_change(index: pl.DataFrame, new: pl.DataFrame, touched: pl.DataFrame
     others = index.join(touched, on=keys, how="anti", nulls_equal=True) if replaced.height else index
     unused = {each.column: _Sharing(each, others, replaced, new) for each in rules.matches}
     entities = [replaced[ENTITY_ID], *(sharing.touched_entities() for sharing in unused.values())]
+    if rules.fuzzy:
+        entities.append(others.filter(share_block(others, new, rules.fuzzy))[ENTITY_ID])
     mine = pl.col(ENTITY_ID).is_in(pl.concat(entities).unique().implode())
     affected = others.filter(mine)
     known = replaced.select(*keys, ENTITY_ID, PREVIOUS)
-    came = new.select(*keys, *_values(rules)).join(known, on=keys, how="left", nulls_equal=True)
-    was = affected.select(*came.columns, UNUSED, FILE_NUMBER)
+    came = new.select(*keys, *rules.columns).join(known, on=keys, how="left", nulls_equal=True)
+    was = affected.select(*came.columns, UNUSED, CONFIDENCE, FILE_NUMBER)
     resolved = resolve(
         pl.concat([came, was.select(came.columns)]),
         rules,
         unused={name: sharing.unused(affected) for name, sharing in unused.items()},
         taken=others.filter(~mine)[ENTITY_ID],
     )
-    added = [ENTITY_ID, PREVIOUS, UNUSED]
+    added = [ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
     now = resolved.tail(was.height).select(*keys, *added).with_columns(was[FILE_NUMBER])
     differs = pl.any_horizontal(now[name].ne_missing(was[name]) for name in added)
     changed = now.filter(pl.select(differs).to_series())
     files = pl.concat([replaced[FILE_NUMBER], changed[FILE_NUMBER]]).unique().sort()
     return Resolved(resolved.head(came.height).select(*keys, *added), changed.drop(FILE_NUMBER), tuple(files))
-
-
-def _values(rules: Rules) -> list[str]:
-    names = (rules.oldest_by, *(each.column for each in rules.matches))
-    return [name for name in dict.fromkeys(names) if name not in rules.keys]
 
 
 class _Sharing:

@@ -1,0 +1,48 @@
+"""How alike two values can be, and how likely each level is: for records of one entity (m), and of any two others (u).
+
+The probabilities are fixed, so what a pair weighs depends on its two records alone, and small builds give what a big one does.
+They are part of a table's definition: whoever changes one builds the tables that use it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from headrace.spec.fuzzy import How
+
+CHANCE = 0.0001
+"""How likely it is that two records are of one entity before anything is compared."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A test that two values pass, tried in order; `limit` is the least similarity, or the greatest distance."""
+
+    test: Literal["equal", "equal_mailbox", "jaro_winkler", "levenshtein", "else"]
+    m: float
+    u: float
+    limit: float = 0.0
+
+
+_LEVELS: dict[How, tuple[Level, ...]] = {
+    "exact": (Level("equal", 0.95, 0.01), Level("else", 0.05, 0.99)),
+    "name": (
+        Level("equal", 0.80, 0.004),
+        Level("jaro_winkler", 0.10, 0.002, 0.92),
+        Level("jaro_winkler", 0.05, 0.004, 0.88),
+        Level("else", 0.05, 0.99),
+    ),
+    "email": (
+        Level("equal", 0.70, 0.00005),
+        Level("equal_mailbox", 0.12, 0.0005),
+        Level("jaro_winkler", 0.10, 0.002, 0.92),
+        Level("else", 0.08, 0.99745),
+    ),
+    "phone": (Level("equal", 0.80, 0.0001), Level("levenshtein", 0.08, 0.0004, 1), Level("else", 0.12, 0.9995)),
+    "date": (Level("equal", 0.90, 0.0001), Level("levenshtein", 0.05, 0.002, 1), Level("else", 0.05, 0.9979)),
+}
+LEVELS: Mapping[How, tuple[Level, ...]] = MappingProxyType(_LEVELS)
+"""For each kind of comparison its levels. A value that is missing says nothing, for or against."""
