@@ -23,7 +23,9 @@ def show_look(console: Console, looked: Look, *, as_json: bool) -> None:
     tables = [{"table": str(each.table), "rows": each.removed, "redacted": each.redacted} for each in looked.found if each]
     if as_json:
         records = [dict(record) for person in looked.persons for record in person.records]
-        print_json({"records": records, "tables": tables, "requests": [each.id for each in looked.requests]})
+        alike = [dict(record) for person in looked.persons for record in person.alike]
+        requests = [each.id for each in looked.requests]
+        print_json({"records": records, "alike": alike, "tables": tables, "requests": requests})
         return
     if looked.requests:
         console.print(f"{len(looked.requests)} requests wait", highlight=False)
@@ -33,6 +35,9 @@ def show_look(console: Console, looked: Look, *, as_json: bool) -> None:
             console.print(f"  {told}", highlight=False, markup=False)
         if len(person.records) > _FEW:
             console.print(f"  and {len(person.records) - _FEW} records more", highlight=False)
+        for record in person.alike[:_FEW]:
+            told = f"{record['source']}:{record['source_id']}"
+            console.print(f"  {told} only looks alike, and stays; if it is theirs: --id {told}", highlight=False, markup=False)
         if person.shared:
             others = "others have it too, so no row goes because of it alone"
             console.print(f"  {', '.join(person.shared)}: {others}", highlight=False, markup=False)

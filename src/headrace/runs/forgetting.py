@@ -228,6 +228,7 @@ def _entities(pipeline: Pipeline, people: People) -> Entities | None:
         tuple(dict.fromkeys(name for each in emails for name in (each.source, each.column))),
         tuple(dict.fromkeys(name for each in phones for name in (each.source, each.column))),
         normalise_email,
+        tuple(each.column for each in table.matches) if table.fuzzy else (),
     )
 
 
