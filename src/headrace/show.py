@@ -173,6 +173,9 @@ def show_commits(console: Console, files: Sequence[LoggedFile], *, as_json: bool
             ]
         )
         return
+    if not files:
+        console.print("the commit log names no such files; without --checkpoint it lists all", highlight=False)
+        return
     table = Table()
     for column in ("checkpoint", "subtask", "state", "table", "rows", "offsets", "file"):
         table.add_column(column, justify="right" if column in ("checkpoint", "subtask", "rows") else "left", overflow="fold")

@@ -54,6 +54,7 @@ def test_commits(shown: tuple[Lake, str]) -> None:
     offsets = {partition: span for file in files for partition, span in file["offsets"].items()}
     assert offsets == {str(partition): [0, EVENTS // 10 - 1] for partition in range(10)}
     assert json.loads(lake.run("commits", "lineage", "--checkpoint", "5", "--json")) == []
+    assert "names no such files" in lake.run("commits", "lineage", "--checkpoint", "5")
     noun = "file" if len(files) == 1 else "files"
     assert f"{len(files)} {noun}: {len(files)} committed, 0 orphan or gone" in lake.run("commits", "lineage")
 

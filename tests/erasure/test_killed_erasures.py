@@ -12,6 +12,7 @@ from headrace.runs import erasing as erasing_module
 from headrace.runs import forgetting as forgetting_module
 from headrace.runs.waiting_requests import WaitingRequests
 from headrace.tables.erasures import read_erased_offsets, read_erasures
+from tests.dying import KilledError, die_in
 from tests.erasure.club import PEOPLE, Club, other
 from tests.erasure.test_forgetting import ANN, fill
 
@@ -35,23 +36,10 @@ PLACES = (
 )
 
 
-class KilledError(BaseException):
-    """The end of an application: nothing that it would have done later happens."""
-
-
 @pytest.fixture
 def die_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The places where an erasure dies; one is taken out when it does."""
-    places: list[str] = []
-
-    def reach(place: str) -> None:
-        if place in places:
-            places.remove(place)
-            raise KilledError(place)
-
-    monkeypatch.setattr(erasing_module, "reach", reach)
-    monkeypatch.setattr(forgetting_module, "reach", reach)
-    return places
+    return die_in(monkeypatch, erasing_module, forgetting_module)
 
 
 def test_it_dies_at_every_step_and_is_finished(spark: SparkSession, tmp_path: Path, die_at: list[str]) -> None:

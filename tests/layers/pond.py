@@ -40,6 +40,20 @@ streams:
 """
 SCHEMA = "id STRING, k STRING, g STRING, n INT, amount DECIMAL(10, 2), op STRING, at TIMESTAMP, tags MAP<STRING, STRING>"
 
+CHECKED = """/*
+keys: [id]
+sequence_by: n
+expect:
+  amount is positive: {{that: amount > 0, otherwise: {otherwise}}}
+  the group is known: g IS NOT NULL
+*/
+SELECT id, n, g, amount FROM pond.events"""
+READER = """/*
+keys: [g]
+*/
+SELECT g, count(*) AS events FROM pond.checked GROUP BY g"""
+"""A table with expectations, and one that reads it."""
+
 TABLES = {
     "a/appended.sql": "SELECT id, k, g, amount * 2 AS doubled, at FROM pond.events WHERE n IS NOT NULL",
     "a/latest.sql": """/*

@@ -12,25 +12,12 @@ from headrace.quality.results import read_results
 from headrace.runs.building import Outcome, choose_tables, open_lake
 from headrace.runs.one_table import build_alone, describe_quality
 from headrace.spec import load_pipeline
-from tests.layers.pond import Event, Pond
+from tests.layers.pond import CHECKED, READER, Event, Pond
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-CHECKED = """/*
-keys: [id]
-sequence_by: n
-expect:
-  amount is positive: {{that: amount > 0, otherwise: {otherwise}}}
-  the group is known: g IS NOT NULL
-*/
-SELECT id, n, g, amount FROM pond.events"""
-READER = """/*
-keys: [g]
-*/
-SELECT g, count(*) AS events FROM pond.checked GROUP BY g"""
 
 
 def tables(*, otherwise: str) -> dict[str, str]:

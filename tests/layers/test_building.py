@@ -18,25 +18,13 @@ from headrace.runs import building
 from headrace.runs.building import build, plan
 from headrace.runs.quality import report_quality
 from headrace.tables.quarantine import QUARANTINE
-from tests.layers.pond import Event, Pond
+from tests.layers.pond import CHECKED, READER, Event, Pond
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-CHECKED = """/*
-keys: [id]
-sequence_by: n
-expect:
-  amount is positive: {{that: amount > 0, otherwise: {otherwise}}}
-  the group is known: g IS NOT NULL
-*/
-SELECT id, n, g, amount FROM pond.events"""
-READER = """/*
-keys: [g]
-*/
-SELECT g, count(*) AS events FROM pond.checked GROUP BY g"""
 OTHER = "SELECT id FROM pond.events"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.layers import build as build_module
+from tests.dying import KilledError, die_in
 from tests.layers.pond import TABLES, Pond, assert_same
 from tests.layers.test_one_truth import cut, events_of
 
@@ -20,22 +21,10 @@ pytestmark = pytest.mark.spark
 KINDS = ("a/appended.sql", "a/latest.sql", "a/present.sql", "a/versions.sql", "b/groups.sql", "b/still_there.sql")
 
 
-class KilledError(BaseException):
-    """The end of an application: nothing that it would have done later happens."""
-
-
 @pytest.fixture
 def die_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The place where the next build dies; it is taken out when it does."""
-    places: list[str] = []
-
-    def reach(place: str) -> None:
-        if place in places:
-            places.remove(place)
-            raise KilledError(place)
-
-    monkeypatch.setattr(build_module, "reach", reach)
-    return places
+    return die_in(monkeypatch, build_module)
 
 
 def test_a_build_that_dies_is_taken_up_again(spark: SparkSession, tmp_path: Path, die_at: list[str]) -> None:

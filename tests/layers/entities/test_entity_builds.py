@@ -12,6 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from headrace.layers import build as build_module
+from tests.dying import KilledError, die_in
 from tests.layers.entities.people import TABLES, People, Record, clusters
 from tests.layers.pond import assert_same
 
@@ -82,17 +83,7 @@ def test_a_version_that_comes_late_changes_nothing(spark: SparkSession, tmp_path
 
 
 def test_a_build_that_dies_is_taken_up_again(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class KilledError(BaseException):
-        """The end of an application."""
-
-    places: list[str] = []
-
-    def reach(place: str) -> None:
-        if place in places:
-            places.remove(place)
-            raise KilledError(place)
-
-    monkeypatch.setattr(build_module, "reach", reach)
+    places = die_in(monkeypatch, build_module)
     people = People(tmp_path, spark)
     people.send(Record("shop", "1", email="a@b.org"), Record("crm", "1", phone="+14155552671", day=2))
     for number, place in enumerate(("kept", "staged", "committed"), start=3):
