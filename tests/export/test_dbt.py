@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb
@@ -11,8 +12,10 @@ import pytest
 from headrace.errors import SpecError
 from headrace.export.dbt_project import dbt_project, export_project, write_project
 from headrace.settings import load_settings
-from headrace.spec import Column, Pipeline, Primitive, TableName, load_pipeline
+from headrace.spec import Column, Pipeline, Primitive, Query, TableName, load_pipeline
+from headrace.spec.columns import landed_columns
 from headrace.tables.catalog import ensure_table, open_catalog
+from headrace.tables.schema import iceberg_schema
 from tests.export import events
 from tests.export.conftest import Dbt
 from tests.shop import write_shop
@@ -51,6 +54,31 @@ def test_two_tables_of_one_name(tmp_path: Path) -> None:
     project = dbt_project(load_pipeline("shop", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
     assert "{{ ref('staging__log') }}" in project.files["models/marts/marts__log.sql"]
     assert "alias='log'" in project.files["models/marts/marts__log.sql"]
+
+
+@pytest.mark.parametrize("name", ["payments", "weather"])
+def test_duckdb_takes_every_model_of_what_comes_with_headrace(name: str, tmp_path: Path) -> None:
+    pipeline = load_pipeline(name, environ={}, folder=tmp_path)
+    project = dbt_project(pipeline, dialect="duckdb", home=".headrace")
+    tables = {each.table.name: each.table for each in pipeline.tables}
+    with duckdb.connect() as connection:
+        names = [*(each.table for each in pipeline.streams), *tables.values()]
+        for namespace in {each.namespace for each in names}:
+            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{namespace}"')
+        for stream in pipeline.streams:
+            connection.register("empty", iceberg_schema(landed_columns(stream)).as_arrow().empty_table())
+            connection.execute(f'CREATE TABLE "{stream.table.namespace}"."{stream.table.name}" AS FROM empty')
+        for table in pipeline.tables:
+            home = f'"{table.table.namespace}"."{table.table.name}"'
+            if isinstance(table.source, Query):
+                text = project.files[f"models/{table.layer}/{table.table.name}.sql"]
+                text = re.sub(r"\{#.*?#\}|\{\{ config.*?\}\}", "", text, flags=re.DOTALL)
+                text = re.sub(r"\{\{ source\('(\w+)', '(\w+)'\) \}\}", r'"\1"."\2"', text)
+                text = re.sub(r"\{\{ ref\('(\w+)'\) \}\}", lambda match: f'"{tables[match[1]].namespace}"."{match[1]}"', text)
+                connection.execute(f"CREATE TABLE {home} AS {text}")
+            else:
+                rows = pipeline.folder / "expected" / table.layer / f"{table.table.name}.jsonl"
+                connection.execute(f"CREATE TABLE {home} AS FROM read_json(?)", [str(rows)])
 
 
 def test_what_duckdb_computes_in_another_way_is_said(tmp_path: Path) -> None:

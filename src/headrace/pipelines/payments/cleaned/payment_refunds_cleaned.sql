@@ -81,7 +81,7 @@ SELECT
         WHEN lower(spelled.status) IN ('pending', 'submitted_for_settlement', 'sentforrefund') THEN 'pending'
         WHEN lower(spelled.status) IN ('failed', 'settlement_declined', 'refundfailed') THEN 'failed'
         WHEN spelled.status IS NULL AND spelled.event_type IN ('refund.succeeded', 'refund.pending', 'refund.failed')
-            THEN substring_index(spelled.event_type, '.', -1)
+            THEN split_part(spelled.event_type, '.', -1)
         ELSE 'unknown'
     END AS common_status,
     CASE

@@ -87,7 +87,7 @@ SELECT
     iso_currency.code AS currency,
     spelled.trial_days,
     spelled.trial_start,
-    coalesce(spelled.trial_end, spelled.trial_start + make_dt_interval(spelled.trial_days)) AS trial_end,
+    coalesce(spelled.trial_end, spelled.trial_start + spelled.trial_days * INTERVAL 1 DAY) AS trial_end,
     spelled.current_period_start,
     spelled.current_period_end,
     spelled.coupon_id,

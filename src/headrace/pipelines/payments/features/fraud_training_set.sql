@@ -35,7 +35,8 @@ SELECT
     size(filter(coalesce(known.disputes, array()), dispute -> dispute.opened_at < charge.created_at)) AS disputes_before,
     size(filter(coalesce(known.disputes, array()), dispute -> dispute.is_fraud AND dispute.opened_at < charge.created_at))
         AS frauds_before,
-    exists(coalesce(known.disputes, array()), dispute -> dispute.is_fraud AND dispute.charge_id = charge.charge_id) AS is_fraud,
+    size(filter(coalesce(known.disputes, array()), dispute -> dispute.is_fraud AND dispute.charge_id = charge.charge_id)) > 0
+        AS is_fraud,
     array_min(
         transform(
             filter(known.disputes, dispute -> dispute.is_fraud AND dispute.charge_id = charge.charge_id),

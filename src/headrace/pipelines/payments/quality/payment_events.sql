@@ -11,26 +11,26 @@ SELECT
     coalesce(charge.created_at, charge.kafka_timestamp) AS created_at,
     charge.kafka_partition,
     charge.kafka_offset,
-    timestamp_seconds(charge.kafka_offset * 100 + charge.kafka_partition) AS turn,
+    TIMESTAMP '1970-01-01 00:00:00Z' + (charge.kafka_offset * 100 + charge.kafka_partition) * INTERVAL 1 SECOND AS turn,
     array_compact(array(
         IF(charge.provider <> lower(trim(charge.provider)), 'mixed_case_provider', NULL),
         IF(
-            exists(
+            size(filter(
                 array(
                     charge.failure_code, charge.failure_message, charge.`3ds_authenticated`, charge.metadata.subscription_id
                 ),
                 text -> lower(trim(text)) IN ('null', 'none', 'nil', 'nan', 'n/a', 'undefined')
-            ),
+            )) > 0,
             'null_text',
             NULL
         ),
         IF(
-            exists(
+            size(filter(
                 array(
                     charge.failure_code, charge.failure_message, charge.`3ds_authenticated`, charge.metadata.subscription_id
                 ),
                 text -> trim(text) = ''
-            ),
+            )) > 0,
             'empty_text',
             NULL
         ),
@@ -54,7 +54,7 @@ SELECT
     coalesce(created_at, kafka_timestamp) AS created_at,
     kafka_partition,
     kafka_offset,
-    timestamp_seconds(kafka_offset * 100 + kafka_partition) AS turn,
+    TIMESTAMP '1970-01-01 00:00:00Z' + (kafka_offset * 100 + kafka_partition) * INTERVAL 1 SECOND AS turn,
     array_compact(array(
         IF(provider <> lower(trim(provider)), 'mixed_case_provider', NULL),
         IF(status IS NULL, 'null_status', NULL),
@@ -71,7 +71,7 @@ SELECT
     coalesce(created_at, kafka_timestamp) AS created_at,
     kafka_partition,
     kafka_offset,
-    timestamp_seconds(kafka_offset * 100 + kafka_partition) AS turn,
+    TIMESTAMP '1970-01-01 00:00:00Z' + (kafka_offset * 100 + kafka_partition) * INTERVAL 1 SECOND AS turn,
     array_compact(array(
         IF(provider <> lower(trim(provider)), 'mixed_case_provider', NULL),
         IF(evidence IS NULL, 'missing_evidence', NULL),
@@ -88,7 +88,7 @@ SELECT
     coalesce(created_at, kafka_timestamp) AS created_at,
     kafka_partition,
     kafka_offset,
-    timestamp_seconds(kafka_offset * 100 + kafka_partition) AS turn,
+    TIMESTAMP '1970-01-01 00:00:00Z' + (kafka_offset * 100 + kafka_partition) * INTERVAL 1 SECOND AS turn,
     array_compact(array(
         IF(provider <> lower(trim(provider)), 'mixed_case_provider', NULL),
         IF(trial_days > 0 AND trial_start IS NULL, 'null_trial_dates', NULL),
