@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -70,14 +71,16 @@ def test_duckdb_takes_every_model_of_what_comes_with_headrace(name: str, tmp_pat
             connection.execute(f'CREATE TABLE "{stream.table.namespace}"."{stream.table.name}" AS FROM empty')
         for table in pipeline.tables:
             home = f'"{table.table.namespace}"."{table.table.name}"'
+            rows = pipeline.folder / "expected" / table.layer / f"{table.table.name}.jsonl"
             if isinstance(table.source, Query):
                 text = project.files[f"models/{table.layer}/{table.table.name}.sql"]
                 text = re.sub(r"\{#.*?#\}|\{\{ config.*?\}\}", "", text, flags=re.DOTALL)
                 text = re.sub(r"\{\{ source\('(\w+)', '(\w+)'\) \}\}", r'"\1"."\2"', text)
                 text = re.sub(r"\{\{ ref\('(\w+)'\) \}\}", lambda match: f'"{tables[match[1]].namespace}"."{match[1]}"', text)
                 connection.execute(f"CREATE TABLE {home} AS {text}")
+                columns = {row[0] for row in connection.execute(f"DESCRIBE {home}").fetchall()}
+                assert columns == set(json.loads(rows.read_text(encoding="utf-8").partition("\n")[0])), table.table
             else:
-                rows = pipeline.folder / "expected" / table.layer / f"{table.table.name}.jsonl"
                 connection.execute(f"CREATE TABLE {home} AS FROM read_json(?)", [str(rows)])
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 
 from headrace.erasure.identifiers import Identifiers, text_pattern
 from headrace.spec.pipeline import Whose
+from headrace.tables.spark_times import TIMESTAMP, TIMESTAMP_NTZ
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 ERASED = "[erased]"
 """What stands in another's row where it named the person."""
 
-_EXACT = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
+_EXACT = {"timestampFormat": TIMESTAMP, "timestampNTZFormat": TIMESTAMP_NTZ}
 
 
 def is_theirs(rows: DataFrame, whose: Whose | None, person: Identifiers) -> Column:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, Reference
+from pyiceberg.expressions import And, BooleanExpression, In, Reference
 from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 
@@ -17,6 +17,7 @@ from headrace.spec.matching import UNUSED
 from headrace.spec.people import ENTITY_COLUMNS
 from headrace.spec.pipeline import TableName
 from headrace.tables.catalog import load_table
+from headrace.tables.filters import column_is
 
 _AT_ONCE = 500
 
@@ -78,7 +79,7 @@ def find_person(catalog: Catalog, entities: Entities | None, asked: Identifiers)
             where=str(entities.table),
             next_step="Name one of them by the id of a record: --id SOURCE:ID",
         )
-    every = index.scan([_is("entity_id", each) for each in found])
+    every = index.scan([column_is("entity_id", each) for each in found])
     records = _surely_theirs(every, asked, entities) if entities.matched else every
     alike = [each for each in every if each not in records]
     mine = asked | identify(ids=((str(each["source"]), each["source_id"]) for each in records))
@@ -127,8 +128,12 @@ class _Index:
     def entities_of(self, asked: Identifiers) -> set[str]:
         """Gives back the entities that any of the identifiers names; by emails and ids, because phones are passed on."""
         emails = sorted(self.entities.spellings(asked))
-        wanted = [_is(name, each) for name in self.told if name in self.entities.emails for each in emails]
-        wanted += [And(_is("source", kind), _is("source_id", each)) for kind, ids in asked.ids.items() for each in sorted(ids)]
+        wanted = [column_is(name, each) for name in self.told if name in self.entities.emails for each in emails]
+        wanted += [
+            And(column_is("source", kind), column_is("source_id", each))
+            for kind, ids in asked.ids.items()
+            for each in sorted(ids)
+        ]
         return {str(each["entity_id"]) for each in self.scan(wanted)}
 
     def of_others(self, name: str, values: set[str], mine: set[str]) -> set[str]:
@@ -145,7 +150,3 @@ class _Index:
             row for each in wanted for row in self.table.scan(row_filter=each, selected_fields=fields).to_arrow().to_pylist()
         )
         return list({str(row): row for row in rows}.values())
-
-
-def _is(name: str, value: str) -> BooleanExpression:
-    return EqualTo(term=Reference(name), value=literal(value))

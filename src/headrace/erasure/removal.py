@@ -10,12 +10,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.spec.pipeline import TableName
 from headrace.tables.erase_commit import Replaced
+from headrace.tables.files import ROWS_PER_FILE
 from headrace.tables.spark_files import FILE, load_java_table, plan_files, read_files, stage_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-_ROWS_PER_FILE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -97,5 +96,5 @@ def stage_rest(spark: SparkSession, found: Found, mark: Mark) -> Replaced:
         plain = rows.drop(FILE)
         marks = mark(plain)
         rest = plain.where(~marks.removed).select(*marks.columns)
-        staged = stage_files(spark, table, rest.coalesce(max(1, count // _ROWS_PER_FILE)))
+        staged = stage_files(spark, table, rest.coalesce(max(1, count // ROWS_PER_FILE)))
     return Replaced(tuple(task.file() for task in files.tasks.values()), staged.files)

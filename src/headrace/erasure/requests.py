@@ -29,7 +29,7 @@ class Request:
 
 def find_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequests) -> tuple[Request, ...]:
     """Gives back the requests that wait, oldest first. What was carried out is no longer there."""
-    stream = next(each for each in pipeline.streams if each.name == asked.stream)
+    stream = pipeline.stream(asked.stream)
     rows = spark.read.format("iceberg").load(spark_name(stream.table)).where(F.expr(asked.where))
     whose = asked.whose
     chosen = rows.select(
@@ -46,7 +46,7 @@ def find_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequest
 
 def count_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequests, *, after: int) -> int:
     """Gives back how many requests came after a checkpoint."""
-    stream = next(each for each in pipeline.streams if each.name == asked.stream)
+    stream = pipeline.stream(asked.stream)
     rows = spark.read.format("iceberg").load(spark_name(stream.table))
     return rows.where(F.col("checkpoint_id") > after).where(F.expr(asked.where)).count()
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 from confluent_kafka.admin import AdminClient
-from pyiceberg.expressions import EqualTo, Reference
-from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 
 from headrace.landing.batch import Range
@@ -18,6 +16,7 @@ from headrace.landing.history import files_of
 from headrace.landing.read import RangeReader
 from headrace.landing.records import split_messages
 from headrace.services.topics import list_bounds, list_partitions
+from headrace.tables.filters import column_is
 from headrace.tables.ledger import read_ledger
 
 _ROWS_AT_ONCE = 100_000
@@ -68,11 +67,7 @@ def verify_stream(
     bounds = list_bounds(admin, [(topic, partition) for partition in list_partitions(admin).get(topic, ())])
     in_topic = _offsets_in_topic(topic, bounds, consumer)
     landed = _frame(table.scan(selected_fields=("kafka_partition", "kafka_offset")).to_arrow())
-    refused = _frame(
-        quarantine.scan(
-            row_filter=EqualTo(term=Reference("stream"), value=literal(label)), selected_fields=("partition", "offset")
-        ).to_arrow()
-    )
+    refused = _frame(quarantine.scan(row_filter=column_is("stream", label), selected_fields=("partition", "offset")).to_arrow())
     held = pl.concat([landed, refused])
     doubled = held.group_by(_KEYS).len().filter(pl.col("len") > 1)
     gone = pl.DataFrame(list(erased), schema={"partition": pl.Int32, "offset": pl.Int64}, orient="row").unique()

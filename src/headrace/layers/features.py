@@ -12,6 +12,7 @@ from pyspark.sql.window import Window as Over
 
 from headrace.layers.changes import Changes
 from headrace.spec.layers import Window
+from headrace.tables.spark_times import TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -60,7 +61,7 @@ def touched_windows(rows: DataFrame, changes: Changes, window: Window) -> Affect
     moments = moments.distinct().persist()
     bounds = moments.agg(F.min(_AT).alias("first"), F.max(_AT).alias("last"))
     first, last = bounds.select(
-        F.date_format(_earlier(F.col("first"), window), _FORMAT), F.date_format(_later(F.col("last"), window), _FORMAT)
+        F.date_format(_earlier(F.col("first"), window), TIMESTAMP), F.date_format(_later(F.col("last"), window), TIMESTAMP)
     ).first() or (None, None)
     order = F.col(f"`{window.order_by}`")
     near = rows
@@ -70,9 +71,6 @@ def touched_windows(rows: DataFrame, changes: Changes, window: Window) -> Affect
     parts = moments.drop(_AT).distinct()
     context = near.join(F.broadcast(parts), _same_partition(near, parts, window.partition_by), "left_semi")
     return Affected(context, moments, window)
-
-
-_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
 def _same_partition(rows: DataFrame, moments: DataFrame, names: Sequence[str]) -> Column:

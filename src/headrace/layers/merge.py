@@ -14,15 +14,15 @@ from headrace.layers.joins import drop_matching, equal_columns, keep_matching
 from headrace.layers.removed import DELETED
 from headrace.layers.versions import comparable
 from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable
+from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
 from headrace.tables.spark_files import FILE, JavaObject, ScanFiles, StagedFiles, plan_files, read_files, stage_files
+from headrace.tables.spark_times import TIMESTAMP, TIMESTAMP_NTZ
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-_ROWS_PER_FILE = 1_000_000
 _SMALL_BYTES = 8 * 1024 * 1024
-_MANY_SMALL = 32
 
 Bounds = Mapping[str, tuple[Any, Any, bool]]
 """The least and the greatest value of a column, and whether it is null anywhere."""
@@ -156,7 +156,7 @@ def _stage(
 ) -> StagedFiles:
     new = verdicts.where(F.col("new").isNotNull()).select("new.*").withColumn(BUILD_ID, F.lit(build_id).cast("long"))
     rows = written + sum(int(task.file().recordCount()) for task in files.tasks.values())
-    parts = max(1, rows // _ROWS_PER_FILE)
+    parts = max(1, rows // ROWS_PER_FILE)
     if not files.tasks:
         return stage_files(spark, java_table, new.coalesce(parts))
     with read_files(spark, java_table, files) as kept:
@@ -175,7 +175,7 @@ def _small_files(candidates: ScanFiles, chosen: Sequence[str], table: LayerTable
         for path, task in candidates.tasks.items()
         if path not in chosen and int(task.file().fileSizeInBytes()) < _SMALL_BYTES
     ]
-    return small if len(small) >= _MANY_SMALL else []
+    return small if len(small) >= MANY_SMALL else []
 
 
 def _bounded(rows: DataFrame, table: LayerTable) -> list[str]:
@@ -194,9 +194,9 @@ def _bounded(rows: DataFrame, table: LayerTable) -> list[str]:
 def _as_text(kind: DataType) -> Any:
     """Gives back how a value of a column becomes what Iceberg's expressions take."""
     if isinstance(kind, TimestampType):
-        return lambda column: F.date_format(column, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
+        return lambda column: F.date_format(column, TIMESTAMP)
     if isinstance(kind, TimestampNTZType):
-        return lambda column: F.date_format(column, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
+        return lambda column: F.date_format(column, TIMESTAMP_NTZ)
     if isinstance(kind, DateType):
         return lambda column: column.cast("string")
     return lambda column: column

@@ -8,8 +8,7 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import And, BooleanExpression, EqualTo, Reference
-from pyiceberg.expressions.literals import literal
+from pyiceberg.expressions import And
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
@@ -19,6 +18,7 @@ from headrace.spec.types import Column, Primitive
 from headrace.tables.build_ledger import CheckedExpectation
 from headrace.tables.catalog import ensure_table, load_table, table_location
 from headrace.tables.commit import commit_once
+from headrace.tables.filters import column_is
 
 QUALITY_RESULTS = TableName("metadata", "quality_results")
 COLUMNS = (
@@ -93,7 +93,7 @@ def forget_samples(catalog: Catalog, pipeline_name: str, builds: Mapping[TableNa
         if table is None:
             return True
         for name, build_id in current.items():
-            same = And(_is("pipeline_name", pipeline_name), _is("table_name", name))
+            same = And(column_is("pipeline_name", pipeline_name), column_is("table_name", name))
             rows = table.scan(row_filter=same).to_arrow()
             if not any(_is_old(row, build_id) for row in rows.to_pylist()):
                 continue
@@ -102,10 +102,6 @@ def forget_samples(catalog: Catalog, pipeline_name: str, builds: Mapping[TableNa
         return True
 
     commit_once(commit, find=lambda: None, where=str(QUALITY_RESULTS))
-
-
-def _is(column: str, value: str) -> BooleanExpression:
-    return EqualTo(term=Reference(column), value=literal(value))
 
 
 def _is_old(row: Mapping[str, object], build_id: int) -> bool:

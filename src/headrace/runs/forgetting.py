@@ -233,6 +233,5 @@ def _entities(pipeline: Pipeline, people: People) -> Entities | None:
 
 
 def _is_there(lake: Lake, stream: str) -> bool:
-    table = next(each.table for each in lake.pipeline.streams if each.name == stream)
-    found = load_table(lake.catalog, table)
+    found = load_table(lake.catalog, lake.pipeline.stream(stream).table)
     return found is not None and found.current_snapshot() is not None

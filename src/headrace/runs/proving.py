@@ -19,11 +19,9 @@ from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.build_ledger import read_build
 from headrace.tables.catalog import load_table, table_location
-from headrace.tables.purge import Purged, is_data, needed_files, purge_table, stray_files
+from headrace.tables.purge import OTHERS_HURRY_SECONDS, Purged, is_data, needed_files, purge_table, stray_files
 from headrace.tables.quarantine import QUARANTINE
 from headrace.tables.storage import StoredFile, list_all, open_input
-
-_OTHERS_HURRY_SECONDS = 3_600.0
 
 
 def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = frozenset()) -> Purged:
@@ -38,10 +36,10 @@ def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = f
     forget_samples(lake.catalog, lake.pipeline.name, {name: entry.build_id for name, entry in entries.items()})
     touched = {each.table_name for each in note.tables} | {str(each.table) for each in made}
     touched |= {str(removed_name(each.table)) for each in made}
-    total = Purged()
+    total, every_shared = Purged(), shared_tables(lake.pipeline)
     for name, folders in folders_of(lake).items():
         table = load_table(lake.catalog, name)
-        shared = shared_tables(lake.pipeline).get(name)
+        shared = every_shared.get(name)
         if table is None or not (shared or str(name) in touched | also or stray_files(table, folders)):
             continue
         is_ours = None if shared is None else _owner(*shared)
@@ -54,9 +52,9 @@ def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = f
 def prove(lake: Lake, note: Note) -> tuple[tuple[Hit, ...], int]:
     """Step 8. Gives back where the person is found in any file of the pipeline, and how many files were searched."""
     targets = []
-    young = time.time() - _OTHERS_HURRY_SECONDS
+    young, every_shared = time.time() - OTHERS_HURRY_SECONDS, shared_tables(lake.pipeline)
     for name, folders in folders_of(lake).items():
-        shared = shared_tables(lake.pipeline).get(name)
+        shared = every_shared.get(name)
         table = load_table(lake.catalog, name)
         needed = needed_files(table) if table else frozenset()
         for file in list_all(*folders):
@@ -108,6 +106,6 @@ def _owner(column: str, values: frozenset[str]) -> Callable[[StoredFile], bool]:
                 found = pq.ParquetFile(stream).read(columns=[column])[column]
             return set(pc.unique(found).to_pylist()) <= values
         except Exception:  # half written, perhaps by another pipeline at this moment
-            return file.modified < time.time() - _OTHERS_HURRY_SECONDS
+            return file.modified < time.time() - OTHERS_HURRY_SECONDS
 
     return is_ours

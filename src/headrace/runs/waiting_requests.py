@@ -26,7 +26,7 @@ class WaitingRequests:
         """Reports requests that have come since the last look. Costs a look at a ledger where nothing has."""
         people, pipeline = self.lake.pipeline.people, self.lake.pipeline
         for number, asked in enumerate(people.requests if people else ()):
-            name = next(each.table for each in pipeline.streams if each.name == asked.stream)
+            name = pipeline.stream(asked.stream).table
             table = load_table(self.lake.catalog, name)
             now = read_ledger(table).checkpoint_id if table else 0
             seen = self._seen.get(number, 0)

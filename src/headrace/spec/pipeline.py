@@ -207,3 +207,7 @@ class Pipeline:
     http: HttpSource | None = None
     serving: Serving = Serving()
     people: People | None = None
+
+    def stream(self, name: str) -> Stream:
+        """Gives back the stream of a name that the pipeline's own files say."""
+        return next(each for each in self.streams if each.name == name)

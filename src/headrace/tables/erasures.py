@@ -13,8 +13,6 @@ from datetime import datetime
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import EqualTo, Reference
-from pyiceberg.expressions.literals import literal
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
@@ -23,6 +21,7 @@ from headrace.spec.pipeline import TableName
 from headrace.spec.types import Array, Column, Primitive, Struct
 from headrace.tables.catalog import ensure_table, load_table, table_location
 from headrace.tables.commit import commit_once
+from headrace.tables.filters import column_is
 
 ERASURES = TableName("metadata", "erasures")
 _OFFSETS = Array(Struct((Column("partition", Primitive("int")), Column("offset", Primitive("long")))))
@@ -68,7 +67,7 @@ class ErasedTable:
 
 def record_erasure(catalog: Catalog, settings: Settings, erasure_id: str, rows: Sequence[ErasedTable]) -> None:
     """Puts an erasure's rows in the place of those that are there. Idempotent by erasure."""
-    same = EqualTo(term=Reference("erasure_id"), value=literal(erasure_id))
+    same = column_is("erasure_id", erasure_id)
 
     def commit() -> Table:
         table = ensure_table(catalog, ERASURES, columns=COLUMNS, location=table_location(settings, ERASURES))
@@ -86,7 +85,7 @@ def read_erasures(catalog: Catalog, pipeline_name: str) -> list[dict[str, object
     table = load_table(catalog, ERASURES)
     if table is None:
         return []
-    found = table.scan(row_filter=EqualTo(term=Reference("pipeline_name"), value=literal(pipeline_name))).to_arrow()
+    found = table.scan(row_filter=column_is("pipeline_name", pipeline_name)).to_arrow()
     return list(found.sort_by([("begun_at", "ascending"), ("table_name", "ascending")]).to_pylist())
 
 
@@ -95,7 +94,7 @@ def read_erased_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]]:
     table = load_table(catalog, ERASURES)
     if table is None:
         return []
-    scan = table.scan(row_filter=EqualTo(term=Reference("stream"), value=literal(stream)), selected_fields=("offsets",))
+    scan = table.scan(row_filter=column_is("stream", stream), selected_fields=("offsets",))
     return [(at["partition"], at["offset"]) for row in scan.to_arrow().to_pylist() for at in row["offsets"] or ()]
 
 

@@ -21,6 +21,12 @@ from headrace.tables.metrics import FileMetrics, columns_with_dictionary, column
 from headrace.tables.storage import new_file
 
 ROW_GROUP_ROWS = 65_536
+ROWS_PER_FILE = 1_000_000
+"""How many rows a build or an erasure puts into one data file."""
+
+MANY_SMALL = 32
+"""How many small files a table has when a build writes them together."""
+
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _OPEN_FILES = 32
 

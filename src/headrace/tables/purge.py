@@ -26,7 +26,9 @@ from headrace.tables.commit import commit_once
 from headrace.tables.storage import StoredFile, delete_file, list_all
 
 _ENTRIES = (ledger.KEY, build_ledger.KEY)
-_OTHERS_HURRY_SECONDS = 3_600.0
+OTHERS_HURRY_SECONDS = 3_600.0
+"""How old a file of a shared table must be to belong to nobody's commit that is under way."""
+
 _DATA = re.compile(r"/\.?(part-|[0-9]{5}-)[^/]*\.parquet(\.inprogress)?$")
 _METADATA = re.compile(r"/metadata/[^/]*(\.avro|\.metadata\.json)$")
 _CHECKSUMS = re.compile(r"(?P<folder>.*)/\.(?P<name>[^/]*)\.crc")
@@ -62,7 +64,7 @@ def purge_table(
     if table.current_snapshot() is not None:
         table = commit_once(lambda: _commit(catalog, name), find=lambda: None, where=str(name))
     kept = needed_files(table)
-    limit = before if is_ours is None else min(before, time.time() - _OTHERS_HURRY_SECONDS)
+    limit = before if is_ours is None else min(before, time.time() - OTHERS_HURRY_SECONDS)
     gone = 0
     for file in list_all(*folders):
         plain = checked_file(file.uri)

@@ -83,9 +83,8 @@ def list_all(*uris: str) -> tuple[StoredFile, ...]:
     """Gives back all files under these folders, each once; those that are hidden or half written too."""
     found: dict[str, StoredFile] = {}
     for uri in uris:
-        path = local_path(uri)
-        filesystem, key = (fs.LocalFileSystem(), str(path)) if path is not None else fs.FileSystem.from_uri(uri)
-        scheme = "file" if path is not None else urlsplit(uri).scheme
+        filesystem, key = _find(uri)
+        scheme = urlsplit(uri).scheme or "file"
         for info in filesystem.get_file_info(fs.FileSelector(key, recursive=True, allow_not_found=True)):
             if info.is_file:
                 one = StoredFile(f"{scheme}://{info.path}", (info.mtime_ns or 0) / 1e9)
@@ -95,8 +94,7 @@ def list_all(*uris: str) -> tuple[StoredFile, ...]:
 
 def delete_file(uri: str) -> None:
     """Deletes a file for good. Idempotent: one that is gone already stays gone."""
-    path = local_path(uri)
-    filesystem, key = (fs.LocalFileSystem(), str(path)) if path is not None else fs.FileSystem.from_uri(uri)
+    filesystem, key = _find(uri)
     try:
         filesystem.delete_file(key)
     except FileNotFoundError:
@@ -117,6 +115,12 @@ def open_input(uri: str) -> pa.NativeFile:
         return pa.OSFile(str(path), "rb")
     filesystem, key = fs.FileSystem.from_uri(uri)
     return filesystem.open_input_file(key)
+
+
+def _find(uri: str) -> tuple[fs.FileSystem, str]:
+    """Gives back the filesystem that a file is in, and what it is called there."""
+    path = local_path(uri)
+    return fs.FileSystem.from_uri(uri) if path is None else (fs.LocalFileSystem(), str(path))
 
 
 def _sync(path: Path) -> None:

@@ -17,11 +17,10 @@ from headrace.layers.entities.resolve import Rules
 from headrace.layers.entities.touched import Resolved, resolve_change
 from headrace.spec.layers import BUILD_ID, LayerTable
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
+from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
 
 _PARTS = 2
-_ROWS_PER_FILE = 1_000_000
 _SMALL_ROWS = 50_000
-_MANY_SMALL = 32
 _RESOLVED = (ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE)
 
 
@@ -85,12 +84,12 @@ def _rewrite(
     before = before.join(same, on=keys, how="anti", nulls_equal=True)
     if not written.height and not before.height:
         return EntityRows((), (), 0, before.select(columns))
-    small = stored.small(rows=_SMALL_ROWS) if len(stored.paths) >= _MANY_SMALL else []
-    files = {*before[FILE_NUMBER], *(small if len(small) >= _MANY_SMALL else [])}
+    small = stored.small(rows=_SMALL_ROWS) if len(stored.paths) >= MANY_SMALL else []
+    files = {*before[FILE_NUMBER], *(small if len(small) >= MANY_SMALL else [])}
     kept = pl.concat([old, stored.whole(sorted(files - {*change.files}))])
     kept = kept.filter(pl.col(FILE_NUMBER).is_in(sorted(files))).join(before, on=keys, how="anti", nulls_equal=True)
     new = written.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
-    parts = _parts(pl.concat([new, kept.select(new.columns)]), stored, rows_each=_ROWS_PER_FILE)
+    parts = _parts(pl.concat([new, kept.select(new.columns)]), stored, rows_each=ROWS_PER_FILE)
     return EntityRows(parts, tuple(stored.paths[number] for number in sorted(files)), written.height, before.select(columns))
 
 

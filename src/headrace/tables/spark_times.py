@@ -1,0 +1,6 @@
+"""How Spark writes times as text so that nothing is lost: to the microsecond, and with their zone where they have one."""
+
+from __future__ import annotations
+
+TIMESTAMP = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
+TIMESTAMP_NTZ = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
