@@ -1,4 +1,4 @@
-"""`python -m benchmarks [speed|freshness|memory|layers|rolling|entities|mart|capture|receive|webhooks] [--quick]`: what it does here.
+"""`python -m benchmarks [NAME …] [--quick]`: what Headrace does on this machine, held against what one would have without it.
 
 Landing is held against plain Spark, layers against a full rebuild and a plain query, entities against Splink, receiving
 against a handler that does nothing.
