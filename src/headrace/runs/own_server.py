@@ -59,7 +59,7 @@ def own_server(
     usual: int,
     ready: Callable[[Report], None] = lambda report: None,
 ) -> Embedded:
-    """Gives back the server that a command of ours starts with `--port`: on its usual port, or on another where that is taken."""
+    """Gives back the server that a command of ours starts with `--port`: its usual one, or another where that is taken."""
 
     def launch(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
         port = embedded.choose_port(title, "", settings, usual=usual, last=None, report=report)

@@ -1,7 +1,8 @@
-"""The server that fills a pipeline's source database and plays with it: a FastAPI application made of the functions of its file.
+"""The server that fills a pipeline's source database and plays with it: a FastAPI application made of its file's functions.
 
-The file has `seed(connection, random, until, …)`, whose other parameters are those of `POST /seed/full`, `act(connection, random,
-now)`, which does one thing, and perhaps `change_schema(connection)`. They get a connection in a transaction, which is committed here.
+The file has `seed(connection, random, until, …)`, whose other parameters are those of `POST /seed/full`, `act(connection,
+random, now)`, which does one thing, and perhaps `change_schema(connection)`. They get a connection in a transaction, which is
+committed here.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def seeding_app(pipeline: Pipeline, *, dsn: str) -> FastAPI:
     app = FastAPIOffline(
         title=f"{pipeline.name}: the seeder", description=inspect.getdoc(module) or "", lifespan=live, redoc_url=None
     )
-    app.add_api_route("/seed/full", _seed_endpoint(module.seed, dsn), methods=["POST"], response_model=Seeded, responses=_REFUSALS)
+    app.add_api_route(
+        "/seed/full", _seed_endpoint(module.seed, dsn), methods=["POST"], response_model=Seeded, responses=_REFUSALS
+    )
 
     @app.post("/traffic/start", response_model=TrafficAnswer, responses=_REFUSALS)
     def start_traffic(
@@ -130,7 +133,9 @@ def _load(seeder: Seeder) -> ModuleType:
     try:
         module = load_module(Path(seeder.file))
     except Exception as error:
-        raise SpecError(f"the seeder can't be loaded: {type(error).__name__}: {error}", where=where, next_step="Fix the file.") from error
+        raise SpecError(
+            f"the seeder can't be loaded: {type(error).__name__}: {error}", where=where, next_step="Fix the file."
+        ) from error
     missing = [name for name in ("seed", "act") if not callable(getattr(module, name, None))]
     if missing:
         raise SpecError(

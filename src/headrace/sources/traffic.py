@@ -46,6 +46,9 @@ class Traffic:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._rate: float | None = None
+        self._seed: int | None = None
+        self._started: datetime | None = None
         self._forget()
 
     def start(self, *, rate: float, seed: int) -> bool:
@@ -92,9 +95,6 @@ class Traffic:
         self._acts: Counter[str] = Counter()
         self._rolled_back = self._failed = 0
         self._last_error: str | None = None
-        self._rate: float | None = None
-        self._seed: int | None = None
-        self._started: datetime | None = None
         self._began = self._ended = 0.0
 
     def _play(self, stop: threading.Event, rate: float, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Changes to the shop's tables while it is open: columns that are added and one that is widened, and what is written there then."""
+"""Changes to the shop's tables while it is open: columns that are added, one that is widened, and what is written there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def change_next(connection: Connection) -> str | None:
     for table, column, kind, statement in CHANGES:
         if _kind(connection, table, column) != kind:
             connection.execute(_LOCK_WAIT)
-            connection.execute(sql.SQL(statement))  # type: ignore[arg-type]
+            connection.execute(sql.SQL(statement))
             return statement
     return None
 
@@ -53,7 +53,8 @@ def use_changes(connection: Connection, random: Random, now: datetime) -> None:
 
 def _kind(connection: Connection, table: str, column: str) -> str | None:
     found = connection.execute(
-        "SELECT data_type FROM information_schema.columns WHERE table_schema = 'public' AND table_name = %s AND column_name = %s",
+        "SELECT data_type FROM information_schema.columns"
+        " WHERE table_schema = 'public' AND table_name = %s AND column_name = %s",
         [table, column],
     ).fetchone()
     return found[0] if found else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, datetime, time, timezone
+from decimal import Decimal
 from itertools import islice
 from random import Random
 
@@ -51,16 +52,14 @@ def fill(connection: Connection, random: Random, *, until: date, customers: int,
         copy(connection, "reviews", rows.REVIEW, copied)
     for table in NUMBERED:
         connection.execute(
-            sql.SQL("SELECT setval(pg_get_serial_sequence({}, 'id'), coalesce(max(id), 1), max(id) IS NOT NULL) FROM {}").format(
-                sql.Literal(table), sql.Identifier(table)
-            )
+            sql.SQL(
+                "SELECT setval(pg_get_serial_sequence({}, 'id'), coalesce(max(id), 1), max(id) IS NOT NULL) FROM {}"
+            ).format(sql.Literal(table), sql.Identifier(table))
         )
 
 
-def fill_orders(
-    connection: Connection, random: Random, end: datetime, *, customers: int, products: int, orders: int
-) -> None:
-    prices = dict(connection.execute("SELECT id, price FROM products WHERE id <= 10000").fetchall())
+def fill_orders(connection: Connection, random: Random, end: datetime, *, customers: int, products: int, orders: int) -> None:
+    prices: dict[int, Decimal] = dict(connection.execute("SELECT id, price FROM products WHERE id <= 10000").fetchall())
     numbers = iter(range(1, orders + 1))
     while chunk := list(islice(numbers, _ORDERS_AT_ONCE)):
         made = [rows.whole_order(random, number, end, customers, products, prices) for number in chunk]

@@ -18,9 +18,20 @@ _DAYS = 120
 
 Row = tuple[Any, ...]
 
-CUSTOMER = (
-    "id public_id email full_name tier is_subscribed born_on loyalty_points tags preferences created_at updated_at".split()
-)
+CUSTOMER = [
+    "id",
+    "public_id",
+    "email",
+    "full_name",
+    "tier",
+    "is_subscribed",
+    "born_on",
+    "loyalty_points",
+    "tags",
+    "preferences",
+    "created_at",
+    "updated_at",
+]
 
 
 def customer(random: Random, number: int, end: datetime) -> Row:
@@ -42,7 +53,7 @@ def customer(random: Random, number: int, end: datetime) -> Row:
     )
 
 
-ADDRESS = "id customer_id label street city postcode country latitude longitude is_default".split()
+ADDRESS = ["id", "customer_id", "label", "street", "city", "postcode", "country", "latitude", "longitude", "is_default"]
 
 
 def address(random: Random, number: int) -> Row:
@@ -52,7 +63,7 @@ def address(random: Random, number: int) -> Row:
     return (number, number, random.choice(("home", "work")), street, city, postcode, country, *where, True)
 
 
-CATEGORY = "id parent_id name path".split()
+CATEGORY = ["id", "parent_id", "name", "path"]
 
 
 def categories() -> Iterator[Row]:
@@ -61,10 +72,24 @@ def categories() -> Iterator[Row]:
         yield number, parent, name, [*([parent] if parent else []), number]
 
 
-PRODUCT = (
-    "id sku category_id name description price tax_rate stock weight_kg attributes related_ids thumbnail is_active released_on"
-    " created_at updated_at"
-).split()
+PRODUCT = [
+    "id",
+    "sku",
+    "category_id",
+    "name",
+    "description",
+    "price",
+    "tax_rate",
+    "stock",
+    "weight_kg",
+    "attributes",
+    "related_ids",
+    "thumbnail",
+    "is_active",
+    "released_on",
+    "created_at",
+    "updated_at",
+]
 
 
 def product(random: Random, number: int, end: datetime) -> Row:
@@ -90,7 +115,7 @@ def product(random: Random, number: int, end: datetime) -> Row:
     )
 
 
-PROMOTION = "code percent_off category_ids is_public starts_on ends_on".split()
+PROMOTION = ["code", "percent_off", "category_ids", "is_public", "starts_on", "ends_on"]
 
 
 def promotions(random: Random, until: date) -> Iterator[Row]:
@@ -101,10 +126,21 @@ def promotions(random: Random, until: date) -> Iterator[Row]:
         yield f"SAVE{number:02d}", percent, values.numbers(random), random.choice((True, False, None)), begins, ends
 
 
-ORDER = "id customer_id status total currency promotion_codes note created_at updated_at".split()
-ITEM = "order_id line product_id quantity unit_price discount gift_note".split()
-PAYMENT = "id order_id status amount exchange_rate provider details signature created_at".split()
-SHIPMENT = "id order_id carrier tracking_code weight_kg size_cm label expected_on shipped_at delivered_at".split()
+ORDER = ["id", "customer_id", "status", "total", "currency", "promotion_codes", "note", "created_at", "updated_at"]
+ITEM = ["order_id", "line", "product_id", "quantity", "unit_price", "discount", "gift_note"]
+PAYMENT = ["id", "order_id", "status", "amount", "exchange_rate", "provider", "details", "signature", "created_at"]
+SHIPMENT = [
+    "id",
+    "order_id",
+    "carrier",
+    "tracking_code",
+    "weight_kg",
+    "size_cm",
+    "label",
+    "expected_on",
+    "shipped_at",
+    "delivered_at",
+]
 
 
 def whole_order(
@@ -168,7 +204,7 @@ def shipment(random: Random, number: int, made: datetime, status: str) -> Row:
     )
 
 
-REVIEW = "id product_id customer_id rating title body photos helpful_votes created_at".split()
+REVIEW = ["id", "product_id", "customer_id", "rating", "title", "body", "photos", "helpful_votes", "created_at"]
 
 
 def review(random: Random, number: int, end: datetime, customers: int, products: int) -> Row:

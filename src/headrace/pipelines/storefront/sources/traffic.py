@@ -1,8 +1,8 @@
 """What happens in the shop: one transaction at a time, each by a function that says what it does by its name.
 
-They are of all kinds that a reader of changes must get right: rows that are inserted, changed and deleted, several tables in one
-transaction, a row changed more than once in one, transactions that are rolled back, large values that change and that stay, keys
-that change and that are used again, and a table that is emptied.
+They are of all kinds that a reader of changes must get right: rows that are inserted, changed and deleted, several tables in
+one transaction, a row changed more than once in one, transactions that are rolled back, large values that change and that
+stay, keys that change and that are used again, and a table that is emptied.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def order(connection: Connection, random: Random, now: datetime) -> None:
         price = found[0] if found else Decimal(0)
         total += price * quantity
         connection.execute(
-            "INSERT INTO order_items (order_id, line, product_id, quantity, unit_price, discount) VALUES (%s, %s, %s, %s, %s, %s)",
+            "INSERT INTO order_items (order_id, line, product_id, quantity, unit_price, discount)"
+            " VALUES (%s, %s, %s, %s, %s, %s)",
             [number, line, bought, quantity, price, values.precise(random)],
         )
     connection.execute("UPDATE orders SET total = %s WHERE id = %s", [total, number])
@@ -105,8 +106,9 @@ def cancel(connection: Connection, random: Random, now: datetime) -> None:
         return
     connection.execute("UPDATE orders SET status = 'cancelled', updated_at = %s WHERE id = %s", [now, number])
     connection.execute(
-        "UPDATE products SET stock = stock + bought.quantity FROM (SELECT product_id, sum(quantity) AS quantity FROM order_items"
-        " WHERE order_id = %s GROUP BY product_id) AS bought WHERE id = bought.product_id AND bought.quantity < 1000",
+        "UPDATE products SET stock = stock + bought.quantity FROM (SELECT product_id, sum(quantity) AS quantity"
+        " FROM order_items WHERE order_id = %s GROUP BY product_id) AS bought"
+        " WHERE id = bought.product_id AND bought.quantity < 1000",
         [number],
     )
     _pay(connection, rows.payment(random, number, -found[0], "refunded", now))
@@ -217,7 +219,9 @@ def promote(connection: Connection, random: Random, now: datetime) -> None:
 
 def rename(connection: Connection, random: Random, now: datetime) -> None:
     """A promotion gets another name, and a new one takes the old."""
-    found = connection.execute("SELECT code FROM promotions ORDER BY code COLLATE \"C\" LIMIT 1 OFFSET %s", [random.randint(0, 5)])
+    found = connection.execute(
+        'SELECT code FROM promotions ORDER BY code COLLATE "C" LIMIT 1 OFFSET %s', [random.randint(0, 5)]
+    )
     old = found.fetchone()
     if old is None:
         return

@@ -1,4 +1,4 @@
-"""Values for the shop's rows, the odd ones that life has included: each is a function of the random numbers that it is given."""
+"""Values for the shop's rows, with the odd ones that life has: each is a function of the random numbers that it is given."""
 
 from __future__ import annotations
 
@@ -7,11 +7,47 @@ from datetime import date, timedelta
 from decimal import Decimal
 from random import Random
 
-GIVEN = ("Ada", "Björn", "Chen", "Dóra", "Émile", "Fatima", "Goran", "Hana", "İpek", "Jun", "Kofi", "Łucja", "María", "Noor", "雪")
+GIVEN = (
+    "Ada",
+    "Björn",
+    "Chen",
+    "Dóra",
+    "Émile",
+    "Fatima",
+    "Goran",
+    "Hana",
+    "İpek",
+    "Jun",
+    "Kofi",
+    "Łucja",
+    "María",
+    "Noor",
+    "雪",
+)
 FAMILY = ("Andersson", "Brandt", "Castillo", "Dvořák", "Eriksen", "Fournier", "García", "Hosseini", "O'Neil", "Jensen", "李")
-CITIES = (("New York", "10001", "US"), ("London", "EC1A 1BB", "GB"), ("München", "80331", "DE"), ("São Paulo", "01001-000", "BR"))
+CITIES = (
+    ("New York", "10001", "US"),
+    ("London", "EC1A 1BB", "GB"),
+    ("München", "80331", "DE"),
+    ("São Paulo", "01001-000", "BR"),
+)
 GOODS = ("Kettle", "Mug", "Coffee, 1 kg", "Filter", "Scale", "Grinder", "Tray", "Spoon", "Jar", "Cloth")
-WORDS = ("quiet", "sturdy", "light", "naïve", "blue", "größer", "hand-made", "☕", "速い", "it's", 'so-called "pure"', "50%", "\\n", "tab\there")
+WORDS = (
+    "quiet",
+    "sturdy",
+    "light",
+    "naïve",
+    "blue",
+    "größer",
+    "hand-made",
+    "☕",
+    "速い",
+    "it's",
+    'so-called "pure"',
+    "50%",
+    "\\n",
+    "tab\there",
+)
 CARRIERS = ("DHL", "UPS", "Post", "by bike")
 PROVIDERS = ("card", "paypal", "invoice", "giftcard")
 CURRENCIES = ("EUR", "EUR", "EUR", "USD", "GBP")
@@ -49,11 +85,13 @@ def large_text(random: Random, length: int) -> str:
 
 
 def tags(random: Random) -> list[str | None]:
-    return random.choice(([], ["vip"], ["a,b", 'say "hi"'], ["", "null", None], ["{}", "ünï", "back\\slash"]))
+    found: list[list[str | None]] = [[], ["vip"], ["a,b", 'say "hi"'], ["", "null", None], ["{}", "ünï", "back\\slash"]]
+    return random.choice(found)
 
 
 def numbers(random: Random) -> list[int | None] | None:
-    return random.choice((None, [], [random.randint(1, 100)], [3, None, -1], [2_147_483_647, -2_147_483_648]))
+    found: list[list[int | None] | None] = [None, [], [random.randint(1, 100)], [3, None, -1], [2**31 - 1, -(2**31)]]
+    return random.choice(found)
 
 
 def document(random: Random) -> dict[str, object]:
