@@ -142,7 +142,8 @@ def show_demo(console: Console, results: Results, *, settings: Settings, pipelin
 
 def show_verified(console: Console, verified: Sequence[Verified], compared: Sequence[Compared] = (), *, as_json: bool) -> None:
     if as_json:
-        print_json([dataclasses.asdict(one) | {"holds": one.holds} for one in (*verified, *compared)])
+        found: list[Verified | Compared] = [*verified, *compared]
+        print_json([dataclasses.asdict(one) | {"holds": one.holds} for one in found])
         return
     table = Table()
     table.add_column("stream")

@@ -126,7 +126,7 @@ def verify(
 
     The exit code is 1 if anything is missing, doubled or different.
     """
-    from headrace.runs.comparing import compare
+    from headrace.runs.comparing import Compared, compare
     from headrace.runs.inspection import need_landed
     from headrace.runs.inspection import verify as verify_pipeline
     from headrace.runs.source_database import source_database
@@ -137,9 +137,8 @@ def verify(
     need_landed(settings, loaded)
     report = quiet if as_json else say
     with kafka(settings, report=report) as servers:
-        if loaded.capture is None:
-            compared = ()
-        else:
+        compared: tuple[Compared, ...] = ()
+        if loaded.capture is not None:
             with source_database(settings, loaded, report=report) as dsn:
                 compared = compare(settings, loaded, dsn=dsn, bootstrap_servers=servers, report=report, seconds=wait)
         found = verify_pipeline(settings, loaded, bootstrap_servers=servers)
