@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from threading import Timer
 
 import duckdb
-import duckdb_extension_avro
-import duckdb_extension_iceberg
 import pyarrow as pa
 import sqlglot
 from pyiceberg.catalog import Catalog
@@ -22,6 +18,7 @@ from headrace.errors import QueryError
 from headrace.serving.query_errors import EXAMPLE, explain
 from headrace.spec.problems import suggest
 from headrace.tables.catalog import list_tables
+from headrace.tables.duck import open_duckdb, quote_name, quote_text
 
 
 @dataclass(frozen=True)
@@ -35,12 +32,12 @@ class Bound:
 
 def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None) -> pa.Table:
     """Gives back the result of one SELECT. A table is named with its namespaces; nothing in the lake can be changed."""
-    with _connection() as connection:
+    with open_duckdb() as connection:
         quoted = _quote_default(sql)
         known = list_tables(catalog)
         statement = _parse(connection, sql, quoted, known)
         if bound:
-            connection.execute(f"SET memory_limit = {_quoted(bound.memory)}")
+            connection.execute(f"SET memory_limit = {quote_text(bound.memory)}")
         _fence_in(connection, _make_views(connection, catalog, statement, known))
         try:
             return _run(connection, quoted, bound)
@@ -138,41 +135,24 @@ def _make_views(
         named[name] = tuple(name.split("."))
     nested = {parts[0] for parts in named.values() if len(parts) == 3}
     for outer in nested:
-        connection.execute(f"ATTACH ':memory:' AS \"{outer}\"")
+        connection.execute(f"ATTACH ':memory:' AS {quote_name(outer)}")
     for name, parts in named.items():
         loaded = catalog.load_table(name)
         folders += [loaded.location(), loaded.properties.get("write.data.path", loaded.location())]
-        view = '"' + '"."'.join(parts) + '"'
+        view = ".".join(map(quote_name, parts))
         if parts[0] not in nested or len(parts) == 3:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {view.rpartition('.')[0]}")
-        connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM iceberg_scan({_quoted(loaded.metadata_location)})")
+        connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM iceberg_scan({quote_text(loaded.metadata_location)})")
     return folders
 
 
 def _fence_in(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
     """Lets the query read these folders and nothing else of the machine or the network."""
     plain = [folder.removeprefix("file://") for folder in folders]
-    allowed = ", ".join(_quoted(folder) for folder in (*folders, *plain))
+    allowed = ", ".join(quote_text(folder) for folder in (*folders, *plain))
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-@contextmanager
-def _connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    try:
-        for package in (duckdb_extension_avro, duckdb_extension_iceberg):
-            extension = next(Path(package.__file__).parent.glob("extensions/*/*.duckdb_extension"))
-            connection.execute(f"LOAD '{extension}'")
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
-    finally:
-        connection.close()
 
 
 def _which_tables(name: str, known: Sequence[str]) -> str:

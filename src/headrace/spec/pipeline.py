@@ -13,7 +13,9 @@ from headrace.spec.types import Column
 if TYPE_CHECKING:
     from headrace.spec.layers import LayerTable
 
+CaptureFormat = Literal["avro", "json"]
 EpochUnit = Literal["s", "ms", "us"]
+Format = Literal["json", "avro", "debezium"]
 Method = Literal["GET", "POST"]
 SignatureScheme = Literal["stripe", "shopify", "hubspot-v3", "hubspot-v2", "hubspot-v1", "standard-webhooks"]
 TransformName = Literal["identity", "years", "months", "days", "hours", "bucket", "truncate"]
@@ -85,15 +87,16 @@ class Stream:
     """One topic and the raw table that it lands in.
 
     `output` and `commit_log` are where data files and the write-ahead commit log go; None means the place that Headrace
-    chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro. `every_seconds` is how often its
-    generator sends an event, unless a command says otherwise; `through` is the path of the receiver that it sends them to, and
-    None means that it sends them to the topic itself.
+    chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro; Debezium's messages have
+    schemas of their own, and `columns` are what the table has at least. `every_seconds` is how often its generator sends an
+    event, unless a command says otherwise; `through` is the path of the receiver that it sends them to, and None means that
+    it sends them to the topic itself.
     """
 
     name: str
     topic: str
     partitions: int
-    format: Literal["json", "avro"]
+    format: Format
     columns: tuple[Column, ...]
     table: TableName
     partition_by: tuple[Transform, ...] = ()
@@ -159,6 +162,32 @@ class HttpSource:
     @property
     def functions(self) -> tuple[str, ...]:
         return (*(each.function for each in self.receivers), *(each.function for each in self.webhooks))
+
+
+@dataclass(frozen=True)
+class Seeder:
+    """A program of a pipeline that fills its source database: its Python file, and the port that it prefers."""
+
+    file: Path
+    port: int
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A Postgres whose changes Debezium brings to Kafka.
+
+    `database` is one of Headrace's Postgres, and `url` another server's, which is used instead. `migrations` is a folder of SQL
+    files that make its tables, `connectors` one of templates of connectors. With `format` avro the messages' schemas are in a
+    registry. `stage` is the file that stage tables are made from.
+    """
+
+    database: str
+    connectors: Path
+    url: str | None = field(default=None, repr=False)
+    migrations: Path | None = None
+    format: CaptureFormat = "avro"
+    seeder: Seeder | None = None
+    stage: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -230,6 +259,7 @@ class Pipeline:
     http: HttpSource | None = None
     serving: Serving = Serving()
     people: People | None = None
+    capture: Capture | None = None
 
     def stream(self, name: str) -> Stream:
         """Gives back the stream of a name that the pipeline's own files say."""
