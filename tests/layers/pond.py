@@ -179,13 +179,15 @@ class Sent(Protocol):
 class Pond:
     """A lake with the tables above, or those that a test names (file: text)."""
 
-    def __init__(self, folder: Path, spark: SparkSession, tables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, spark: SparkSession, tables: Mapping[str, str] | None = None, *, schema: str = SCHEMA
+    ) -> None:
         self.folder = folder
         self._spark = spark
         home = folder / "pipelines/pond"
         for name, text in {
             "pipeline.yml": PIPELINE,
-            "schemas/event.sql": SCHEMA,
+            "schemas/event.sql": schema,
             **(TABLES if tables is None else tables),
         }.items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)

@@ -142,7 +142,8 @@ def _make_views(
         view = ".".join(map(quote_name, parts))
         if parts[0] not in nested or len(parts) == 3:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {view.rpartition('.')[0]}")
-        connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM iceberg_scan({quote_text(loaded.metadata_location)})")
+        location = quote_text(loaded.metadata_location)
+        connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM iceberg_scan({location})")
     return folders
 
 
