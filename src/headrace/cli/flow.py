@@ -110,6 +110,19 @@ def receive(
     receive_events(settings_here(), load(pipeline), port=port, report=say)
 
 
+def seeder(
+    pipeline: PipelineName,
+    port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="another port than the pipeline's")] = None,
+) -> None:
+    """Fill a pipeline's source database over HTTP until Ctrl-C.
+
+    It fills tables, plays traffic and changes a schema when it is asked to: see /docs.
+    """
+    from headrace.runs.seeding import seed
+
+    seed(settings_here(), load(pipeline), port=port, report=say)
+
+
 def land(
     pipeline: PipelineName,
     once: Annotated[bool, typer.Option("--once", help="land all there is now, then stop")] = False,
