@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.spec.layers import LayerTable
 
 EpochUnit = Literal["s", "ms", "us"]
+Format = Literal["json", "avro", "debezium"]
 Method = Literal["GET", "POST"]
 SignatureScheme = Literal["stripe", "shopify", "hubspot-v3", "hubspot-v2", "hubspot-v1", "standard-webhooks"]
 TransformName = Literal["identity", "years", "months", "days", "hours", "bucket", "truncate"]
@@ -62,15 +63,16 @@ class Stream:
     """One topic and the raw table that it lands in.
 
     `output` and `commit_log` are where data files and the write-ahead commit log go; None means the place that Headrace
-    chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro. `every_seconds` is how often its
-    generator sends an event, unless a command says otherwise; `through` is the path of the receiver that it sends them to, and
-    None means that it sends them to the topic itself.
+    chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro; Debezium's messages have
+    schemas of their own, and `columns` are what the table has at least. `every_seconds` is how often its generator sends an
+    event, unless a command says otherwise; `through` is the path of the receiver that it sends them to, and None means that
+    it sends them to the topic itself.
     """
 
     name: str
     topic: str
     partitions: int
-    format: Literal["json", "avro"]
+    format: Format
     columns: tuple[Column, ...]
     table: TableName
     partition_by: tuple[Transform, ...] = ()

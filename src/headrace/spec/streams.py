@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from headrace.spec.columns import COORDINATES, name_problem
 from headrace.spec.document import Section, Value
 from headrace.spec.durations import read_seconds
+from headrace.spec.envelopes import PARTS, all_optional, envelope_problem
 from headrace.spec.files import Files, Schema
 from headrace.spec.names import IDENTIFIER_RULE, is_identifier, read_table_name, read_topic
 from headrace.spec.partitioning import read_partitioning
-from headrace.spec.pipeline import EpochUnit, EventTime, Stream, TableName, Transform
+from headrace.spec.pipeline import EpochUnit, EventTime, Format, Stream, TableName, Transform
 from headrace.spec.problems import Problems
 from headrace.spec.types import Column, ColumnType, Primitive
 
-Format = Literal["json", "avro"]
 KEYS = (
     "topic",
     "partitions",
@@ -70,10 +70,24 @@ class StreamReader:
 
     def avro_schema(self, message_format: Format | None, schema: Schema) -> str | None:
         """Gives back the text of the schema that Avro messages are decoded with."""
-        if message_format == "avro" and schema.avro is None:
+        if message_format in ("avro", "debezium") and schema.avro is None:
             value = self.section.need("schema", example="schemas/event.avsc")
-            raise value.error(f'format avro needs an .avsc, and "{value.text()}" is none', fix="Write the schema as Avro")
+            what = f'format {message_format} needs an .avsc, and "{value.text()}" is none'
+            raise value.error(what, fix="Write the schema as Avro")
         return schema.avro if message_format == "avro" else None
+
+    def columns(self, message_format: Format | None, schema: Schema) -> tuple[Column, ...]:
+        """Gives back the columns of messages; of Debezium's, which bring schemas of their own, the least that they are."""
+        if message_format != "debezium" or schema.avro is None:
+            return schema.columns
+        problem = envelope_problem(schema.columns)
+        if problem:
+            value = self.section.need("schema", example="schemas/event.avsc")
+            raise value.error(
+                f"format debezium needs the schema of a whole envelope, and {problem}",
+                fix=f"Write a record with {', '.join(PARTS)}, as Debezium registers it for the topic",
+            )
+        return all_optional(schema.columns)
 
     def event_time(self, columns: tuple[Column, ...]) -> EventTime | None:
         value = self.section.find("event_time")
@@ -104,11 +118,13 @@ class StreamReader:
             types[event_time.column] = Primitive("timestamp")
         return read_partitioning(value, types=types)
 
-    def generator(self) -> GeneratorSettings:
+    def generator(self, message_format: Format | None) -> GeneratorSettings:
         """Gives back the generator as `file.py` or `{file: …, every: …, through: …}` has it."""
         value = self.section.find("generator")
         if value is None:
             return GeneratorSettings()
+        if message_format == "debezium":
+            raise value.error("changes come from a database, not from a generator", fix="Leave the generator out")
         if value.is_text():
             return GeneratorSettings(self.files.find_generator(value))
         inner = value.section(("file", "every", "through"), problems=self.problems)
@@ -155,14 +171,15 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
     epoch_unit = attempt(reader.epoch_unit, section.find("epoch_unit"))
     output = attempt(reader.location, "output")
     commit_log = attempt(reader.location, "commit_log")
-    generator = attempt(reader.generator)
+    generator = attempt(reader.generator, message_format)
     if schema is None:
         return None
     avro_schema = attempt(reader.avro_schema, message_format, schema)
+    columns = attempt(reader.columns, message_format, schema)
     event_time = attempt(reader.event_time, schema.columns)
-    if event_time is None and section.find("event_time"):
+    if columns is None or (event_time is None and section.find("event_time")):
         return None
-    partition_by = attempt(reader.partition_by, schema.columns, event_time)
+    partition_by = attempt(reader.partition_by, columns, event_time)
     if len(problems.errors) > before or not (
         topic and partitions and max_record_bytes and message_format and table and epoch_unit and generator
     ):
@@ -172,7 +189,7 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
         topic=topic,
         partitions=partitions,
         format=message_format,
-        columns=schema.columns,
+        columns=columns,
         table=table,
         partition_by=partition_by or (),
         event_time=event_time,

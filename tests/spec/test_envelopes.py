@@ -1,0 +1,70 @@
+"""Streams of changes: what their schema must be, and the columns that it gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.spec import check_pipeline, load_pipeline
+from headrace.spec.types import Column, Primitive, Struct
+
+ROW = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}, {"name": "tags", "type": "string"}]}
+SOURCE = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}
+FIELDS: dict[str, Any] = {"before": ["null", ROW], "after": ["null", "Value"], "source": SOURCE, "op": "string"}
+
+
+def write_pipeline(folder: Path, fields: dict[str, Any], *, extra: str = "") -> None:
+    mine = folder / "pipelines" / "shop"
+    (mine / "schemas").mkdir(parents=True)
+    envelope = {"type": "record", "name": "Envelope", "fields": [{"name": name, "type": fields[name]} for name in fields]}
+    (mine / "schemas" / "orders.avsc").write_text(json.dumps(envelope))
+    (mine / "pipeline.yml").write_text(
+        "name: shop\nabout: a test\nstreams:\n  orders:\n    topic: shop.public.orders\n    format: debezium\n"
+        f"    schema: schemas/orders.avsc\n    table: raw.orders\n{extra}"
+    )
+
+
+def test_every_column_of_an_envelope_is_optional(tmp_path: Path) -> None:
+    write_pipeline(tmp_path, FIELDS)
+    (stream,) = load_pipeline("shop", environ={}, folder=tmp_path).streams
+    row = Struct((Column("id", Primitive("int")), Column("tags", Primitive("string"))))
+    assert stream.format == "debezium"
+    assert stream.columns == (
+        Column("before", row),
+        Column("after", row),
+        Column("source", Struct((Column("lsn", Primitive("long")),))),
+        Column("op", Primitive("string")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({name: FIELDS[name] for name in ("before", "after", "source")}, "the schema has no op"),
+        ({"before": ["null", ROW], "op": "string"}, "the schema has no after and no source"),
+        ({**FIELDS, "after": "string"}, '"after" is string, not a record'),
+    ],
+)
+def test_a_schema_that_is_no_envelope(fields: dict[str, Any], why: str, tmp_path: Path) -> None:
+    write_pipeline(tmp_path, fields)
+    (error,) = check_pipeline("shop", environ={}, folder=tmp_path).errors
+    assert error.what == f"format debezium needs the schema of a whole envelope, and {why}"
+    assert "before, after, op, source" in error.next_step
+
+
+def test_changes_have_no_generator(tmp_path: Path) -> None:
+    write_pipeline(tmp_path, FIELDS, extra="    generator: orders.py\n")
+    (error,) = check_pipeline("shop", environ={}, folder=tmp_path).errors
+    assert error.what == "changes come from a database, not from a generator"
+
+
+def test_changes_need_a_schema_in_avro(tmp_path: Path) -> None:
+    write_pipeline(tmp_path, FIELDS)
+    mine = tmp_path / "pipelines" / "shop"
+    (mine / "schemas" / "orders.sql").write_text("id INT")
+    (mine / "pipeline.yml").write_text((mine / "pipeline.yml").read_text().replace(".avsc", ".sql"))
+    (error,) = check_pipeline("shop", environ={}, folder=tmp_path).errors
+    assert error.what == 'format debezium needs an .avsc, and "schemas/orders.sql" is none'
