@@ -54,12 +54,14 @@ class TopicDesk:
         *,
         bounds: Callable[[], Bounds | None],
         catalog: Callable[[], Catalog],
+        registry: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._streams = [(pipeline, stream) for pipeline in pipelines for stream in pipeline.streams]
         self._bounds = bounds
         self._catalog = catalog
-        self._registry: Registry | None = None
+        self._registry_url = registry
+        self._registries: dict[str, Registry] = {}
         self._seats = BoundedSemaphore(_AT_ONCE)
 
     def all(self) -> tuple[TopicStatus, ...]:
@@ -71,7 +73,9 @@ class TopicDesk:
         bounds = self._known_bounds()
         if not any(topic == name for topic, _ in bounds):
             known = sorted({topic for topic, _ in bounds if not topic.startswith(_OWN)})
-            step = suggest(name, known, plural="Topics") if len(known) <= _NAMED else "See those that there are: headrace topics"
+            step = (
+                suggest(name, known, plural="Topics") if len(known) <= _NAMED else "See those that there are: headrace topics"
+            )
             raise NotFoundError(f'there is no topic "{printable(name)}"', next_step=step)
         return self._status(name, bounds)
 
@@ -138,7 +142,9 @@ class TopicDesk:
         return TopicStatus(name, tuple(partitions), tuple(readers))
 
     def _find_registry(self) -> Registry | None:
-        return self._registry
+        """Gives back the registry where it is now, with what it has told."""
+        url = self._registry_url()
+        return self._registries.setdefault(url, Registry(url)) if url else None
 
     def _shown(self, message: Message, topic: str) -> ShownMessage:
         registry = self._find_registry()

@@ -59,10 +59,8 @@ def read_from(servers: str, topic: str, *, partition: int, offset: int, end: int
     return tuple(found[:count])
 
 
-def _read(
-    consumer: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]], *, enough: int | None = None
-) -> list[Message]:
-    """Gives back the messages of these ranges, or as many as are enough. A range ends by position, or where Kafka has no more."""
+def _read(consumer: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]], *, enough: int | None = None) -> list[Message]:
+    """Gives back the messages of these ranges, or as many as are enough. A range ends by position."""
     left = {partition: end for partition, (start, end) in ranges.items() if start < end}
     if not left:
         return []
@@ -122,8 +120,10 @@ def _message(message: KafkaMessage) -> Message:
     kind, milliseconds = message.timestamp()
     at = None if kind == TIMESTAMP_NOT_AVAILABLE else datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
     partition, offset = _place(message)
-    headers = tuple((str(name), value) for name, value in message.headers() or ())
-    return Message(partition, offset, at, message.key(), message.value(), headers)
+    headers: list[tuple[str, bytes | None]] = []
+    for pair in message.headers() or ():
+        headers.append((str(pair[0]), pair[1].encode() if isinstance(pair[1], str) else pair[1]))
+    return Message(partition, offset, at, message.key(), message.value(), tuple(headers))
 
 
 def _age(message: Message) -> tuple[float, int, int]:

@@ -1,4 +1,4 @@
-"""How a message's key and value read: decoded where it can be told what they are, and as their bytes where not, with the reason."""
+"""How a message's key and value read: decoded where it can be told what they are, else their bytes, with the reason."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Writing:
 
 
 def read_part(raw: bytes | None, writing: Writing) -> Shown:
-    """Gives back a key or value as it reads. Nothing that it can contain is an error, and fields that hold secrets are hidden."""
+    """Gives back a key or value as it reads. Nothing in it can be an error, and fields that hold secrets are hidden."""
     if raw is None:
         return Shown("null", "", 0)
     if not raw:

@@ -42,8 +42,8 @@ class ShownTable:
 class Room:
     """The pipelines, what is wrong with the folders of those that can't be loaded, and functions that read what is now.
 
-    `catalog` gives the tables as they were when it was last looked at, and `topics` looks at Kafka. `postgres` gives the connection string of the Postgres
-    that results are published to, or None where none runs.
+    `catalog` gives the tables as they were when it was last looked at, and `topics` looks at Kafka. `postgres` gives the
+    connection string of the Postgres that results are published to, or None where none runs.
     """
 
     pipelines: tuple[Pipeline, ...]

@@ -88,7 +88,7 @@ class Wanted:
 
 
 class Topics(Protocol):
-    """Where topics are looked at. Where Kafka does not answer, that is an UnavailableError; an unknown topic a NotFoundError."""
+    """Where topics are looked at. A Kafka that is away is an UnavailableError, an unknown topic a NotFoundError."""
 
     def all(self) -> tuple[TopicStatus, ...]:
         """Gives back every topic but Kafka's own, by name."""
