@@ -22,6 +22,7 @@ else:
 
 FILE = "headrace.toml"
 POSTGRES_PASSWORD = "HEADRACE_POSTGRES_PASSWORD"
+DEBEZIUM_PASSWORD = "HEADRACE_DEBEZIUM_PASSWORD"
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|\bpassword\s*=", re.IGNORECASE)
 """A connection string that has a password in it."""
 
@@ -42,6 +43,10 @@ KNOWN = (
     Known("kafka.port", "HEADRACE_KAFKA_PORT", "9092", "the embedded broker's port; a free one if it is taken"),
     Known("postgres.url", "HEADRACE_POSTGRES_URL", "", "your own Postgres; empty: one is started for you"),
     Known("postgres.port", "HEADRACE_POSTGRES_PORT", "7777", "the embedded Postgres's port; a free one if it is taken"),
+    Known("connect.url", "HEADRACE_CONNECT_URL", "", "your own Kafka Connect; empty: one is started for you"),
+    Known("connect.port", "HEADRACE_CONNECT_PORT", "8083", "the embedded Connect's port; a free one if it is taken"),
+    Known("registry.url", "HEADRACE_REGISTRY_URL", "", "your own schema registry; empty: one is started for you"),
+    Known("registry.port", "HEADRACE_REGISTRY_PORT", "8081", "the embedded registry's port; a free one if it is taken"),
     Known(
         "receive.public_url", "HEADRACE_RECEIVE_PUBLIC_URL", "", "the address that senders of webhooks know; empty: as they ask"
     ),
@@ -58,7 +63,8 @@ KNOWN = (
 class Settings:
     """The values of one command, each with where it came from. `folder` is the one that it was typed in.
 
-    `postgres_password` is the embedded Postgres's, where the environment sets one.
+    `postgres_password` is the embedded Postgres's, where the environment sets one, and `debezium_password` its role's that
+    reads the changes of databases.
     """
 
     profile: str
@@ -74,6 +80,11 @@ class Settings:
     postgres_port: int = 7777
     postgres_url: str | None = field(default=None, repr=False)
     postgres_password: str | None = field(default=None, repr=False)
+    debezium_password: str | None = field(default=None, repr=False)
+    connect_url: str | None = field(default=None, repr=False)
+    connect_port: int = 8083
+    registry_url: str | None = field(default=None, repr=False)
+    registry_port: int = 8081
     receive_public_url: str | None = None
     receive_max_body_bytes: int = 1024 * 1024
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -98,12 +109,14 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
             values[known.name], origins[known.name] = from_file[known.name], f"{FILE} [{profile}]"
         else:
             values[known.name], origins[known.name] = known.default, "default"
-    if "postgres.url" in from_file and _PASSWORD.search(from_file["postgres.url"]):
-        raise SettingsError(
-            "postgres.url has a password in it, and secrets come from the environment alone",
-            where=f"{FILE} [{profile}]",
-            next_step="Take the password out and set PGPASSWORD, or set the whole URL as HEADRACE_POSTGRES_URL.",
-        )
+    for known in KNOWN:
+        if known.name in from_file and known.name.endswith(".url") and _PASSWORD.search(from_file[known.name]):
+            apart = "set PGPASSWORD, or " if known.name == "postgres.url" else ""
+            raise SettingsError(
+                f"{known.name} has a password in it, and secrets come from the environment alone",
+                where=f"{FILE} [{profile}]",
+                next_step=f"Take the password out and {apart}set the whole URL as {known.environ}.",
+            )
     home = (folder / values["home"]).resolve()
     return Settings(
         profile=profile,
@@ -119,6 +132,11 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
         postgres_port=_whole_number("postgres.port", values, origins),
         postgres_url=values["postgres.url"] or None,
         postgres_password=environ.get(POSTGRES_PASSWORD) or None,
+        debezium_password=environ.get(DEBEZIUM_PASSWORD) or None,
+        connect_url=values["connect.url"] or None,
+        connect_port=_whole_number("connect.port", values, origins),
+        registry_url=values["registry.url"] or None,
+        registry_port=_whole_number("registry.port", values, origins),
         receive_public_url=values["receive.public_url"] or None,
         receive_max_body_bytes=_whole_number("receive.max_body_bytes", values, origins),
         origins=MappingProxyType(origins),

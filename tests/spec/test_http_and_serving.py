@@ -51,7 +51,7 @@ TAKE, DDL, YAML = "sources/take.py", "serving/counts.sql", "pipeline.yml"
 
 # id: (file, text to replace, what replaces it, where, what is wrong, what to do)
 MISTAKES: dict[str, tuple[str, str, str, str, str, str]] = {
-    "unknown source": (YAML, "http:", "ftp:", f"{YAML}:4", 'unknown key "ftp"', "Keys are: http."),
+    "unknown source": (YAML, "http:", "ftp:", f"{YAML}:4", 'unknown key "ftp"', "Keys are: http, postgres."),
     "no port": (YAML, ", port: 9000", "", f"{YAML}:4", '"http" has no "port"', "Add a line such as port: 9998"),
     "port too high": (YAML, "9000", "99999", f"{YAML}:4", '"port" must be from 1 to 65535, not 99999', "Change the number"),
     "no such file": (YAML, "take.py", "tke.py", f"{YAML}:4", 'there is no file "sources/tke.py"', "Create it or fix the path"),

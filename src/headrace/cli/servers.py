@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
 from typing import Annotated, Optional
 
 import typer
@@ -10,25 +11,46 @@ import typer
 from headrace.cli.shared import AsJson, out, quiet, say, settings_here
 
 
-def up() -> None:
-    """Start the services and leave them running until `headrace down`."""
+class Service(str, Enum):
+    kafka = "kafka"
+    postgres = "postgres"
+    connect = "connect"
+    registry = "registry"
+
+
+def up(
+    services: Annotated[
+        Optional[list[Service]],
+        typer.Argument(metavar="[kafka|postgres|connect|registry]…", help="Kafka and Postgres, if left out"),
+    ] = None,
+) -> None:
+    """Start services and leave them running until `headrace down`.
+
+    Connect brings its Kafka along.
+    """
+    from headrace.services.connect import start_connect
     from headrace.services.kafka import start_kafka
     from headrace.services.postgres import start_postgres
+    from headrace.services.registry import start_registry
 
     settings = settings_here()
-    start_kafka(settings, detached=True, report=say)
-    start_postgres(settings, detached=True, report=say)
+    starts = {"kafka": start_kafka, "postgres": start_postgres, "connect": start_connect, "registry": start_registry}
+    for service in services or (Service.kafka, Service.postgres):
+        starts[service.value](settings, detached=True, report=say)
 
 
 def down() -> None:
     """Stop the services, and the generators in the background."""
     from headrace.runs.background import stop_background
+    from headrace.services.connect import stop_connect
     from headrace.services.kafka import stop_kafka
     from headrace.services.postgres import stop_postgres
+    from headrace.services.registry import stop_registry
 
     settings = settings_here()
     ended = stop_background(settings, target="", report=say)
-    for title, stop in (("Kafka", stop_kafka), ("Postgres", stop_postgres)):
+    stops = (("Connect", stop_connect), ("The registry", stop_registry), ("Kafka", stop_kafka), ("Postgres", stop_postgres))
+    for title, stop in stops:
         if stop(settings, report=say):
             say(f"{title} is stopped")
             ended += 1
@@ -59,7 +81,10 @@ def status(
 
 def logs(
     service: Annotated[
-        str, typer.Argument(metavar="SERVICE", help="kafka, postgres, spark, a receiver, or a generator in the background")
+        str,
+        typer.Argument(
+            metavar="SERVICE", help="kafka, postgres, connect, registry, spark, a receiver, or a generator in the background"
+        ),
     ] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,
 ) -> None:

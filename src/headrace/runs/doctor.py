@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.errors import HeadraceError
+from headrace.services.connect import running_connect
 from headrace.services.embedded import RunningService
 from headrace.services.jars import GROUPS, cached_jars
 from headrace.services.java import choose_java
 from headrace.services.kafka import running_kafka
 from headrace.services.ports import HOST
 from headrace.services.postgres import running_postgres, without_password
+from headrace.services.registry import running_registry
+from headrace.services.web import without_secrets
 from headrace.settings import KNOWN, Settings
 from headrace.tables.catalog import catalog_exists, open_catalog
 from headrace.words import count_of
@@ -47,6 +50,8 @@ def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding,
         _look_at_disk(settings),
         _look_at_server("Kafka", settings.kafka_bootstrap_servers, running_kafka(settings)),
         _look_at_server("Postgres", _own_postgres(settings), running_postgres(settings)),
+        _look_at_server("Connect", _own(settings.connect_url), running_connect(settings)),
+        _look_at_server("registry", _own(settings.registry_url), running_registry(settings)),
         _look_at_catalog(settings),
     )
 
@@ -59,6 +64,10 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
         "kafka.port": str(settings.kafka_port),
         "postgres.url": _own_postgres(settings) or "(embedded)",
         "postgres.port": str(settings.postgres_port),
+        "connect.url": _own(settings.connect_url) or "(embedded)",
+        "connect.port": str(settings.connect_port),
+        "registry.url": _own(settings.registry_url) or "(embedded)",
+        "registry.port": str(settings.registry_port),
         "receive.public_url": settings.receive_public_url or "(as senders ask)",
         "receive.max_body_bytes": str(settings.receive_max_body_bytes),
         "catalog.uri": _without_password(settings.catalog_uri),
@@ -118,6 +127,10 @@ def _look_at_catalog(settings: Settings) -> Finding:
 
 def _own_postgres(settings: Settings) -> str | None:
     return without_password(settings.postgres_url) if settings.postgres_url else None
+
+
+def _own(url: str | None) -> str | None:
+    return without_secrets(url) if url else None
 
 
 def _without_password(uri: str) -> str:

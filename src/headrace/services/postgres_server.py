@@ -38,7 +38,11 @@ SHARED_CACHE = Path("/var/cache/headrace")
 _USERS = ("postgres", "nobody")
 _HERE = "/proc/self/cwd"
 _NOT_RUN = shutil.ignore_patterns("include", "doc", "__pycache__")
-_RULES = f"host all {ROLE} {HOST}/32 scram-sha-256\nhost replication {ROLE} {HOST}/32 scram-sha-256\n"
+CAPTURE_ROLE = "debezium"
+"""The role that reads the changes of databases; migrations say what it may read."""
+_RULES = "".join(
+    f"host {database} {role} {HOST}/32 scram-sha-256\n" for role in (ROLE, CAPTURE_ROLE) for database in ("all", "replication")
+)
 _OPTIONS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
@@ -48,6 +52,9 @@ _OPTIONS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "max_wal_size": "256MB",
+    "max_replication_slots": "20",
+    "max_wal_senders": "20",
+    "max_slot_wal_keep_size": "8GB",  # a slot that nobody reads is given up before it fills the disk
     "log_checkpoints": "off",
 }
 
@@ -109,16 +116,18 @@ def initialise(server: Server) -> None:
     locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
     where = str(fresh) if server.user is None else _HERE
     _run(server, "initdb", "-D", where, "--username=postgres", "--auth=reject", "--no-instructions", *locale, folder=fresh)
-    (fresh / "pg_hba.conf").write_text(_RULES, encoding="ascii")
-    made = f"CREATE ROLE {ROLE} LOGIN REPLICATION CREATEDB\nCREATE DATABASE {ROLE} OWNER {ROLE}\n"
+    made = f"CREATE ROLE {ROLE} LOGIN\nCREATE DATABASE {ROLE} OWNER {ROLE}\n"
     _run(server, "postgres", "--single", "-D", where, "postgres", folder=fresh, told=made)
     shutil.rmtree(server.data, ignore_errors=True)
     os.rename(fresh, server.data)
 
 
-def set_password(server: Server, password: str) -> None:
-    """Makes the password of the one role that may come in what it shall be; the server does not run meanwhile."""
-    told = sql.SQL("ALTER ROLE {} PASSWORD {}\n").format(sql.Identifier(ROLE), sql.Literal(password)).as_string(None)
+def set_rights(server: Server, password: str) -> None:
+    """Makes who may come in, what the role may do and its password what they shall be, also where the data is of an earlier
+    version; the server does not run meanwhile."""
+    (server.data / "pg_hba.conf").write_text(_RULES, encoding="ascii")
+    rights = sql.SQL("ALTER ROLE {} REPLICATION CREATEDB CREATEROLE PASSWORD {}\n")
+    told = rights.format(sql.Identifier(ROLE), sql.Literal(password)).as_string(None)
     _run(server, "postgres", "--single", "-D", server.data_argument, "postgres", folder=server.data, told=told)
 
 
@@ -141,14 +150,6 @@ def choose_password(folder: Path, given: str | None) -> str:
         with os.fdopen(fresh, "w", encoding="ascii") as file:
             file.write(made + "\n")
         return made
-
-
-def last_port(folder: Path) -> int | None:
-    """Gives back the port of the run before, or None if there was none."""
-    try:
-        return int((folder / "port").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
 
 
 def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:

@@ -11,12 +11,14 @@ import psutil
 
 from headrace.errors import ServiceError, SettingsError
 from headrace.services import process
+from headrace.services.connect import NAME as CONNECT
 from headrace.services.kafka import NAME as KAFKA
 from headrace.services.ports import HOST
 from headrace.services.postgres import NAME as POSTGRES
+from headrace.services.registry import NAME as REGISTRY
 from headrace.settings import Settings
 
-NAMES = (KAFKA, POSTGRES)
+NAMES = (KAFKA, POSTGRES, CONNECT, REGISTRY)
 GENERATOR = "generate-"
 """How the names of generators in the background begin; their pipeline and stream follow."""
 RECEIVER = "receive-"

@@ -38,13 +38,23 @@ class Files:
 
     def find(self, value: Value) -> Path:
         """Gives back the file that the value names."""
-        written = value.text()
-        path = self.pipeline_folder / written
-        if Path(written).is_absolute() or ".." in Path(written).parts:
-            raise value.error(f'"{written}" lies outside of the pipeline\'s folder', fix="Copy the file into the folder")
+        path = self._inside(value, "file")
         if not path.is_file():
-            raise value.error(f'there is no file "{written}" in the pipeline\'s folder', fix="Create it or fix the path")
+            raise value.error(f'there is no file "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
         return path
+
+    def find_folder(self, value: Value) -> Path:
+        """Gives back the folder that the value names."""
+        path = self._inside(value, "folder")
+        if not path.is_dir():
+            raise value.error(f'there is no folder "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
+        return path
+
+    def _inside(self, value: Value, what: str) -> Path:
+        written = value.text()
+        if Path(written).is_absolute() or ".." in Path(written).parts:
+            raise value.error(f'"{written}" lies outside of the pipeline\'s folder', fix=f"Copy the {what} into the folder")
+        return self.pipeline_folder / written
 
     def read_schema(self, value: Value, *, problems: Problems) -> Schema | None:
         """Gives back the schema, or None where it has problems, all of which are kept."""

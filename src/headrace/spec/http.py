@@ -26,16 +26,13 @@ OURS = ("/health", "/ready", "/docs", "/openapi.json")
 MAX_PORT = 65_535
 
 
-def read_http(section: Section, *, files: Files, streams: Sequence[Stream], problems: Problems) -> HttpSource | None:
+def read_http(http: Value | None, *, files: Files, streams: Sequence[Stream], problems: Problems) -> HttpSource | None:
     """Gives back the pipeline's HTTP source, or None where it has none; mistakes are kept as problems."""
-    value = section.find(KEY)
-    found = value and problems.attempt(value.section, ("http",), problems=problems)
-    http = found.find("http") if found else None
     inner = http and problems.attempt(http.section, ("file", "port"), problems=problems)
     if not inner:
         return None
     path = problems.attempt(lambda: files.find(inner.need("file", example="sources/log.py")))
-    port = problems.attempt(_read_port, inner)
+    port = problems.attempt(read_port, inner, example="9998")
     if path is None or port is None:
         return None
     place = files.place(path, argument=inner.value.place.argument)
@@ -67,8 +64,9 @@ def _check_way(value: Value, stream: Stream, http: HttpSource | None) -> None:
         raise value.error(f'no receiver of this stream has the path "{stream.through}"', fix=f"{hint} Fix the path")
 
 
-def _read_port(section: Section) -> int:
-    return section.need("port", example="9998").whole_number(at_least=1, at_most=MAX_PORT)
+def read_port(section: Section, *, example: str) -> int:
+    """Gives back the port that a server of the pipeline prefers."""
+    return section.need("port", example=example).whole_number(at_least=1, at_most=MAX_PORT)
 
 
 def _read_functions(path: Path, *, place: Place, streams: Sequence[Stream]) -> tuple[Receiver | Webhook, ...]:

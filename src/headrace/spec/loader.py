@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headrace.errors import SpecError
+from headrace.spec.capture import read_capture
 from headrace.spec.document import Section, Value, read_document
 from headrace.spec.durations import read_seconds
 from headrace.spec.files import Files
 from headrace.spec.folders import FILE, absolute, find_pipeline
 from headrace.spec.graph import order_tables
+from headrace.spec.http import KEY as SOURCES
 from headrace.spec.http import check_ways, read_http
 from headrace.spec.names import METADATA, read_identifier
 from headrace.spec.own_queries import read_queries
@@ -54,7 +56,9 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     streams = problems.attempt(_read_streams, section, files=files, problems=problems)
     if problems.errors or name is None or about is None or trigger is None or streams is None:
         return None
-    http = read_http(section, files=files, streams=streams, problems=problems)
+    sources = _read_sources(section, problems=problems)
+    http = read_http(sources.get("http"), files=files, streams=streams, problems=problems)
+    capture = read_capture(sources.get("postgres"), files=files, problems=problems)
     check_ways(section, streams=streams, http=http, problems=problems)
     tables = read_tables(files, namespace=namespace, streams=streams, argument=name_or_path, environ=environ, problems=problems)
     ordered = () if problems.errors else order_tables(tables, streams=streams, problems=problems)
@@ -77,6 +81,7 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
         http=http,
         serving=serving,
         people=people,
+        capture=capture,
     )
 
 
@@ -103,6 +108,12 @@ def _read_namespace(section: Section) -> str | None:
     if name == METADATA:
         raise value.error(f'"{METADATA}" is the namespace of Headrace\'s own tables', fix="Choose another namespace")
     return name
+
+
+def _read_sources(section: Section, *, problems: Problems) -> Mapping[str, Value]:
+    value = section.find(SOURCES)
+    found = value and problems.attempt(value.section, ("http", "postgres"), problems=problems)
+    return found.values if found else {}
 
 
 def _read_streams(section: Section, *, files: Files, problems: Problems) -> tuple[Stream, ...]:

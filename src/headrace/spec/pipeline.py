@@ -13,6 +13,7 @@ from headrace.spec.types import Column
 if TYPE_CHECKING:
     from headrace.spec.layers import LayerTable
 
+CaptureFormat = Literal["avro", "json"]
 EpochUnit = Literal["s", "ms", "us"]
 Format = Literal["json", "avro", "debezium"]
 Method = Literal["GET", "POST"]
@@ -141,6 +142,32 @@ class HttpSource:
 
 
 @dataclass(frozen=True)
+class Seeder:
+    """A program of a pipeline that fills its source database: its Python file, and the port that it prefers."""
+
+    file: Path
+    port: int
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A Postgres whose changes Debezium brings to Kafka.
+
+    `database` is one of Headrace's Postgres, and `url` another server's, which is used instead. `migrations` is a folder of SQL
+    files that make its tables, `connectors` one of templates of connectors. With `format` avro the messages' schemas are in a
+    registry. `stage` is the file that stage tables are made from.
+    """
+
+    database: str
+    connectors: Path
+    url: str | None = field(default=None, repr=False)
+    migrations: Path | None = None
+    format: CaptureFormat = "avro"
+    seeder: Seeder | None = None
+    stage: Path | None = None
+
+
+@dataclass(frozen=True)
 class PostgresTable:
     """A layer table as it is published to Postgres.
 
@@ -209,6 +236,7 @@ class Pipeline:
     http: HttpSource | None = None
     serving: Serving = Serving()
     people: People | None = None
+    capture: Capture | None = None
 
     def stream(self, name: str) -> Stream:
         """Gives back the stream of a name that the pipeline's own files say."""

@@ -18,7 +18,7 @@ from headrace.spec.problems import Place, Problems, suggest
 from headrace.spec.queries import parse_query
 from headrace.spec.table_settings import read_settings
 
-OTHER_FOLDERS = frozenset(("schemas", "sources", "generators", "serving", "sample", "expected"))
+OTHER_FOLDERS = frozenset(("schemas", "sources", "generators", "serving", "sample", "expected", "migrations", "connectors"))
 _OPEN, _CLOSE = "/*", "*/"
 
 

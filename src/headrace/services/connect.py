@@ -1,0 +1,150 @@
+"""Kafka Connect for a command: the user's own, or a worker that Headrace starts, shares and stops (see embedded.py)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import ServiceError, UnavailableError
+from headrace.services import connect_worker, embedded, ports, process
+from headrace.services.archives import ENDING, unpack
+from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
+from headrace.services.jars import cache_folder, resolve_jars
+from headrace.services.java import choose_java
+from headrace.services.kafka import find_servers, kafka, start_kafka
+from headrace.services.web import is_fine, without_secrets
+from headrace.settings import Settings
+
+NAME = "connect"
+CONVERTER = "converter"
+ANSWER_TIMEOUT = 15.0
+
+
+@dataclass(frozen=True)
+class ConnectService(RunningService):
+    """A running worker; `url` is where it takes orders."""
+
+    @property
+    def url(self) -> str:
+        return _url(self.port)
+
+
+@contextmanager
+def connect(settings: Settings, *, report: Report) -> Iterator[str]:
+    """Gives the address of a Connect that answers, and stops at its end what it alone started and used.
+
+    One of ours has the Kafka of the settings, which is found or started before it and stopped after it.
+    """
+    if settings.connect_url:
+        _check_own(settings.connect_url, origin=settings.origins.get("connect.url", ""))
+        yield settings.connect_url.rstrip("/")
+        return
+    with kafka(settings, report=report), embedded.use(WORKER, settings, report=report) as state:
+        yield _url(state.port)
+
+
+def find_connect(settings: Settings) -> str | None:
+    """Gives back the address of the user's own Connect or of the one that runs, without starting any."""
+    service = None if settings.connect_url else running_connect(settings)
+    return service.url if service else settings.connect_url and settings.connect_url.rstrip("/")
+
+
+def running_connect(settings: Settings) -> ConnectService | None:
+    """Gives back this home's Connect if its process lives and it has been ready, else None."""
+    state = embedded.running(WORKER, settings)
+    return None if state is None else ConnectService.of(state)
+
+
+def start_connect(settings: Settings, *, detached: bool, report: Report) -> ConnectService:
+    """Gives back this home's Connect, started with its Kafka if they don't run. Detached it lives until `stop_connect`;
+    otherwise it ends with this process, or with the last one that uses it."""
+    if not settings.kafka_bootstrap_servers:
+        start_kafka(settings, detached=detached, report=report)
+    return ConnectService.of(embedded.start(WORKER, settings, detached=detached, report=report))
+
+
+def stop_connect(settings: Settings, *, report: Report = lambda line: None) -> bool:
+    """Gives back whether a Connect was running; it is stopped, whoever uses it."""
+    return embedded.stop(WORKER, settings, report=report)
+
+
+def knows_kafka(settings: Settings) -> bool:
+    """Gives back whether this home's Connect was started with the Kafka that runs now."""
+    return connect_worker.read_servers(settings.home / NAME) == find_servers(settings)
+
+
+def secret_path(settings: Settings, name: str) -> Path:
+    """Gives back the file that has a secret of a connector of this home's Connect."""
+    return settings.home / NAME / connect_worker.SECRETS / f"{name}.properties"
+
+
+def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+    folder = settings.home / NAME
+    servers = find_servers(settings)
+    if servers is None:
+        raise ServiceError("Connect needs Kafka, and none runs", where=NAME, next_step="Run: headrace up connect")
+
+    def choose() -> int:
+        last = embedded.last_port(folder)
+        return embedded.choose_port("Connect", "connect.port", settings, usual=settings.connect_port, last=last, report=report)
+
+    port = choose()
+    cache = cache_folder(os.environ)
+    resolved = resolve_jars(NAME, report=report)
+    plugins = {each.name.partition("-")[0]: unpack(each, cache=cache).rglob("*.jar") for each in resolved if _is_archive(each)}
+    connect_worker.prepare(folder, plugins={**plugins, CONVERTER: resolve_jars(CONVERTER, report=report)})
+    jars = tuple(each for each in resolved if not _is_archive(each))
+    worker = connect_worker.Worker(folder, choose_java(os.environ).program, jars)
+    report("Connect is starting")
+    began = time.monotonic()
+
+    def start(port: int) -> process.ServiceState:
+        own = settings.kafka_bootstrap_servers is not None
+        connect_worker.write_properties(folder, servers=servers, port=port, own_kafka=own)
+        launch = process.Launch(name=NAME, command=worker.command, folder=folder, environ=os.environ, port=port)
+        return embedded.launch_until_ready(settings, launch, detached=detached, wait=_wait_until_ready)
+
+    state = embedded.try_again(start, port=port, choose=choose, passing=[connect_worker.PORT_TAKEN])
+    embedded.keep_port(folder, state.port)
+    report(f"Connect is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
+    return state
+
+
+def _is_archive(path: Path) -> bool:
+    return path.name.endswith(ENDING)
+
+
+def _wait_until_ready(state: process.ServiceState) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < deadline:
+        if process.find_process(state) is None:
+            raise connect_worker.explain_failure(embedded.read_log(state), log=Path(state.log))
+        if is_fine(f"{_url(state.port)}/health", timeout=2.0):
+            return
+        time.sleep(0.1)
+    raise embedded.no_answer("Connect", state)
+
+
+def _answers(settings: Settings, state: process.ServiceState) -> bool:
+    return is_fine(f"{_url(state.port)}/connectors", timeout=ANSWER_TIMEOUT)
+
+
+WORKER = Embedded(NAME, "Connect", launch=_start, answers=_answers)
+
+
+def _check_own(url: str, *, origin: str) -> None:
+    if not is_fine(f"{url.rstrip('/')}/connectors", timeout=ANSWER_TIMEOUT):
+        raise UnavailableError(
+            f"no Kafka Connect answers on {without_secrets(url)}",
+            where=f"connect.url, from {origin}" if origin else "connect.url",
+            next_step="Start it or fix the address. Without one (unset HEADRACE_CONNECT_URL), Headrace starts a Connect of its"
+            " own.",
+        )
+
+
+def _url(port: int) -> str:
+    return f"http://{ports.HOST}:{port}"

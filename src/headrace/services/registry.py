@@ -1,0 +1,163 @@
+"""A schema registry for a command: the user's own, or Apicurio, which Headrace starts, shares and stops (see embedded.py).
+
+`<home>/registry/` holds its database (H2, one file, every schema on disk before it is answered for) and `port`, the one to
+prefer next time. It listens on 127.0.0.1 only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import ServiceError, UnavailableError
+from headrace.services import embedded, ports, process
+from headrace.services.archives import unpack
+from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
+from headrace.services.jars import cache_folder, resolve_jars
+from headrace.services.java import SERVER_OPTIONS, choose_java
+from headrace.services.kafka_server import find_telling_line
+from headrace.services.web import is_fine, without_secrets
+from headrace.settings import Settings
+
+NAME = "registry"
+COMPATIBLE = "/apis/ccompat/v7"
+"""Where Apicurio answers as Confluent's registry does."""
+NATIVE = "/apis/registry/v2"
+"""Where Apicurio answers as its own converter asks."""
+PORT_TAKEN = "its port is taken"
+ANSWER_TIMEOUT = 10.0
+_JAVA = (21, 25)
+_DATABASE = "jdbc:h2:file:./data/registry;WRITE_DELAY=0"
+
+
+@dataclass(frozen=True)
+class RegistryService(RunningService):
+    """A running registry; `url` is that of its Confluent-compatible API."""
+
+    @property
+    def url(self) -> str:
+        return _url(self.port)
+
+
+@contextmanager
+def registry(settings: Settings, *, report: Report) -> Iterator[str]:
+    """Gives the address of a registry that answers, and stops at its end what it alone started and used."""
+    if settings.registry_url:
+        _check_own(settings.registry_url, origin=settings.origins.get("registry.url", ""))
+        yield settings.registry_url
+        return
+    with embedded.use(SERVER, settings, report=report) as state:
+        yield _url(state.port)
+
+
+def find_registry(settings: Settings) -> str | None:
+    """Gives back the address of the user's own registry or of the one that runs, without starting any."""
+    service = None if settings.registry_url else running_registry(settings)
+    return service.url if service else settings.registry_url
+
+
+def running_registry(settings: Settings) -> RegistryService | None:
+    """Gives back this home's registry if its process lives and it has been ready, else None."""
+    state = embedded.running(SERVER, settings)
+    return None if state is None else RegistryService.of(state)
+
+
+def start_registry(settings: Settings, *, detached: bool, report: Report) -> RegistryService:
+    """Gives back this home's registry, started if it does not run. Detached it lives until `stop_registry`; otherwise it ends
+    with this process, or with the last one that uses it."""
+    return RegistryService.of(embedded.start(SERVER, settings, detached=detached, report=report))
+
+
+def stop_registry(settings: Settings, *, report: Report = lambda line: None) -> bool:
+    """Gives back whether a registry was running; it is stopped, whoever uses it."""
+    return embedded.stop(SERVER, settings, report=report)
+
+
+def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+    folder = settings.home / NAME
+    shutil.rmtree(folder / "tmp", ignore_errors=True)
+    (folder / "tmp").mkdir(parents=True)
+
+    def choose() -> int:
+        last = embedded.last_port(folder)
+        usual = settings.registry_port
+        return embedded.choose_port("the registry", "registry.port", settings, usual=usual, last=last, report=report)
+
+    port = choose()
+    (archive,) = resolve_jars(NAME, report=report)
+    program = unpack(archive, cache=cache_folder(os.environ)) / "quarkus-run.jar"
+    java = choose_java(os.environ, supported=_JAVA)
+    report("The registry is starting")
+    began = time.monotonic()
+
+    def start(port: int) -> process.ServiceState:
+        launch = process.Launch(
+            name=NAME, command=_command(java.program, program, port=port), folder=folder, environ=os.environ, port=port
+        )
+        return embedded.launch_until_ready(settings, launch, detached=detached, wait=_wait_until_ready)
+
+    state = embedded.try_again(start, port=port, choose=choose, passing=[PORT_TAKEN])
+    embedded.keep_port(folder, state.port)
+    report(f"The registry is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
+    return state
+
+
+def _command(java: Path, program: Path, *, port: int) -> tuple[str, ...]:
+    options = {
+        "quarkus.http.host": ports.HOST,
+        "quarkus.http.port": str(port),
+        "quarkus.management.host": ports.HOST,
+        "quarkus.management.port": "0",
+        "apicurio.storage.sql.kind": "h2",
+        "apicurio.datasource.url": _DATABASE,
+    }
+    defined = (f"-D{name}={value}" for name, value in options.items())
+    return (str(java), "-Xms32m", "-Xmx256m", *SERVER_OPTIONS, *defined, "-jar", str(program))
+
+
+def _wait_until_ready(state: process.ServiceState) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < deadline:
+        if process.find_process(state) is None:
+            raise _explain_failure(embedded.read_log(state), log=Path(state.log))
+        if is_fine(f"{_url(state.port)}/subjects", timeout=2.0):
+            return
+        time.sleep(0.1)
+    raise embedded.no_answer("The registry", state)
+
+
+def _explain_failure(text: str, *, log: Path) -> ServiceError:
+    """Gives back the error for a registry that ended while it started: its telling line, its log, and what to do."""
+    if "Address already in use" in text or "already bound" in text:
+        what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_REGISTRY_PORT=<number>"
+    elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
+        what, step = "there is too little memory", "End other programs: the registry takes up to 500 MB."
+    else:
+        what, step = "it ended while it started", "Read the log: headrace logs registry"
+    return ServiceError(f"The registry did not start: {what} ({find_telling_line(text)})", where=str(log), next_step=step)
+
+
+def _answers(settings: Settings, state: process.ServiceState) -> bool:
+    return is_fine(f"{_url(state.port)}/subjects", timeout=ANSWER_TIMEOUT)
+
+
+SERVER = Embedded(NAME, "The registry", launch=_start, answers=_answers)
+
+
+def _check_own(url: str, *, origin: str) -> None:
+    if not is_fine(f"{url.rstrip('/')}/subjects", timeout=ANSWER_TIMEOUT):
+        raise UnavailableError(
+            f"no schema registry answers on {without_secrets(url)}",
+            where=f"registry.url, from {origin}" if origin else "registry.url",
+            next_step="Start it or fix the address (of Apicurio, the one that ends in /apis/ccompat/v7). Without one (unset"
+            " HEADRACE_REGISTRY_URL), Headrace starts a registry of its own.",
+        )
+
+
+def _url(port: int) -> str:
+    return f"http://{ports.HOST}:{port}{COMPATIBLE}"
