@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from headrace.errors import NotFoundError
-from headrace.runs.topics import TopicDesk, look_once, read_all_bounds
+from headrace.runs.topics import look_once, read_all_bounds
 from headrace.services.topics import admin_client
 from headrace.serving.topics import Wanted
 from headrace.settings import load_settings
@@ -39,7 +39,6 @@ def produce_in_transactions(servers: str, topic: str) -> None:
 
 
 def test_messages_of_a_real_topic(tmp_path: Path, broker: str) -> None:
-    lake = ShopLake(tmp_path, environ={"KAFKA_BOOTSTRAP_SERVERS": broker})
     admin = make_topic(broker, TOPIC, partitions=2)
     produce(broker, TOPIC, [b"a0", b"b0", b"a1", b"b1", b"a2"], partitions=2, keys=[b"k"] * 5)
     subject = f"/subjects/{TOPIC}-value/versions"
@@ -49,13 +48,8 @@ def test_messages_of_a_real_topic(tmp_path: Path, broker: str) -> None:
         f"{subject}/1": {"version": 1, "id": 7, "schema": json.dumps(ENVELOPE)},
     }
     with play_registry(registry) as played:
-        desk = TopicDesk(
-            lake.settings,
-            [lake.pipeline],
-            bounds=lambda: read_all_bounds(admin),
-            catalog=lambda: lake.catalog,
-            registry=lambda: played.url,
-        )
+        environ = {"KAFKA_BOOTSTRAP_SERVERS": broker, "HEADRACE_REGISTRY_URL": played.url}
+        desk = look_once(load_settings(flags={}, environ=environ, folder=tmp_path), [])
         assert [each.value.text for each in desk.messages(TOPIC, Wanted(2, partition=0))] == ["a1", "a2"]
         assert len(desk.messages(TOPIC, Wanted(4))) == 4
         assert [each.value.text for each in desk.messages(TOPIC, Wanted(1, partition=1, offset=0))] == ["b0"]

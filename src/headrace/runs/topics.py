@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError, NotFoundError, UnavailableError
 from headrace.runs.figures import Bounds, messages_waiting
 from headrace.services.kafka import find_servers
 from headrace.services.messages import Message, read_from, read_last
+from headrace.services.registry import find_registry
 from headrace.services.schemas import Registry
 from headrace.services.topics import admin_client, list_bounds, list_partitions
 from headrace.serving.message_text import Writing, printable, read_header, read_part
@@ -54,13 +55,11 @@ class TopicDesk:
         *,
         bounds: Callable[[], Bounds | None],
         catalog: Callable[[], Catalog],
-        registry: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._streams = [(pipeline, stream) for pipeline in pipelines for stream in pipeline.streams]
         self._bounds = bounds
         self._catalog = catalog
-        self._registry_url = registry
         self._registries: dict[str, Registry] = {}
         self._seats = BoundedSemaphore(_AT_ONCE)
 
@@ -143,7 +142,7 @@ class TopicDesk:
 
     def _find_registry(self) -> Registry | None:
         """Gives back the registry where it is now, with what it has told."""
-        url = self._registry_url()
+        url = find_registry(self._settings)
         return self._registries.setdefault(url, Registry(url)) if url else None
 
     def _shown(self, message: Message, topic: str) -> ShownMessage:
