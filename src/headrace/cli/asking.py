@@ -77,6 +77,18 @@ def topics(
     show_topic(out, found.one(name), found.schemas(name), messages, as_json=as_json)
 
 
+def notebook(
+    name: Annotated[str, typer.Argument(metavar="NOTEBOOK", help="a notebook that comes with Headrace")] = "storefront",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="the port to listen on; the next that is free")] = 8888,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="only say the address")] = False,
+) -> None:
+    """Open a notebook on the lake in JupyterLab, as a copy of your own."""
+    from headrace.runs.notebook import open_notebook
+
+    opens_browser = not no_browser
+    open_notebook(settings_here(), name, port=port, opens_browser=opens_browser, environ=os.environ, report=say)
+
+
 def lineage(
     pipeline: PipelineName,
     target: Annotated[
