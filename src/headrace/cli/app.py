@@ -12,6 +12,7 @@ import typer
 
 from headrace import __version__
 from headrace.cli.asking import commits, export_airflow, export_dbt, lineage, quality, query, serve, verify
+from headrace.cli.connectors import connectors
 from headrace.cli.flow import build, demo, generate, land, plan, receive, run, seeder
 from headrace.cli.folders import check, new
 from headrace.cli.forgetting import forget
@@ -40,6 +41,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
 )
 for command in _COMMANDS:
     app.command()(command)
+app.add_typer(connectors, name="connectors")
 app.add_typer(export, name="export")
 
 
