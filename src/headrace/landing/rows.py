@@ -40,7 +40,7 @@ def split_bad_rows(
     """Gives back the good rows as the raw table has them, the bad messages' reasons, and the unnamed fields' counts."""
     too_large = _too_large(messages.values, stream.max_record_bytes)
     values = (
-        [None if index in too_large else value for index, value in enumerate(messages.values)] if too_large else messages.values
+        [b"" if index in too_large else value for index, value in enumerate(messages.values)] if too_large else messages.values
     )
     decoded = decoder.decode(values)
     columns, rows, bad = dict(decoded.columns), decoded.rows, {**decoded.bad, **too_large}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.schema import Schema
@@ -55,6 +56,47 @@ def can_widen(table: Table, columns: tuple[Column, ...]) -> bool:
     except (ResolveError, ValidationError, ValueError):
         return False
     return _holds(update._apply().as_struct(), wanted.as_struct())
+
+
+@dataclass(frozen=True)
+class Widening:
+    """What a table lacks of some columns: `grows` says that something is to be added or widened, and `problems` what can't."""
+
+    grows: bool
+    problems: tuple[str, ...]
+
+
+def compare_columns(have: Schema, columns: tuple[Column, ...]) -> Widening:
+    """Gives back what it takes to hold every value of `columns`, all of them optional, in a table of this schema."""
+    wanted = iceberg_schema(columns)
+    problems = tuple(_problems(have.as_struct(), wanted.as_struct(), path=""))
+    return Widening(not problems and not _holds(have.as_struct(), wanted.as_struct()), problems)
+
+
+def _problems(have: IcebergType, wanted: IcebergType, *, path: str) -> Iterator[str]:
+    """Yields where the table's type can't be widened to hold the other, with both types."""
+    if isinstance(have, StructType) and isinstance(wanted, StructType):
+        fields = {field.name.lower(): field for field in have.fields}
+        for field in wanted.fields:
+            there, at = fields.get(field.name.lower()), f"{path}.{field.name}" if path else field.name
+            if there is not None and there.name != field.name:
+                yield f"`{at}` and the table's `{there.name}` differ only in case"
+            elif there is not None:
+                yield from _problems(there.field_type, field.field_type, path=at)
+    elif isinstance(have, ListType) and isinstance(wanted, ListType):
+        yield from _problems(have.element_type, wanted.element_type, path=f"{path}.element")
+    elif isinstance(have, MapType) and isinstance(wanted, MapType):
+        yield from _problems(have.value_type, wanted.value_type, path=f"{path}.value")
+    elif not _holds(have, wanted) and not _can_promote(have, wanted):
+        yield f"`{path}` is {wanted}, and the table has {have}"
+
+
+def _can_promote(have: IcebergType, wanted: IcebergType) -> bool:
+    if isinstance(have, DecimalType) and isinstance(wanted, DecimalType):
+        return have.scale == wanted.scale
+    return (isinstance(have, IntegerType) and isinstance(wanted, LongType)) or (
+        isinstance(have, FloatType) and isinstance(wanted, DoubleType)
+    )
 
 
 def _relax(columns: tuple[Column, ...], *, required: set[str], path: str = "") -> tuple[Column, ...]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.landing.decode.avro import AvroDecoder
-from headrace.landing.decode.decoded import Block, Decoded, Decoder
+from headrace.landing.decode.changes import ChangesDecoder
+from headrace.landing.decode.decoded import Block, Decoded, Decoder, GrowthError
 from headrace.landing.decode.json import JsonDecoder
+from headrace.landing.decode.registry import registry_of_this_worker
 from headrace.spec.pipeline import Stream
 
-__all__ = ["CHUNK_ROWS", "Block", "Decoded", "Decoder", "decoder_of"]
+__all__ = ["CHUNK_ROWS", "Block", "Decoded", "Decoder", "GrowthError", "decoder_of"]
 
-CHUNK_ROWS = {"json": 1_000, "avro": 16_384}
+CHUNK_ROWS = {"json": 1_000, "avro": 16_384, "debezium": 16_384}
 
 
-def decoder_of(stream: Stream, schema: pa.Schema) -> Decoder:
+def decoder_of(stream: Stream, schema: pa.Schema, *, registry_url: str = "") -> Decoder:
     """Gives back the decoder of a stream's format; `schema` is its table's, in Arrow."""
+    if stream.format == "debezium":
+        return ChangesDecoder(schema=schema, registry=registry_of_this_worker(registry_url))
     if stream.format == "avro":
         return AvroDecoder(stream.avro_schema or "", schema=schema)
     return JsonDecoder(stream.columns, schema=schema, epoch_unit=stream.epoch_unit)

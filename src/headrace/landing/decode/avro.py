@@ -17,10 +17,11 @@ from typing import Any
 import fastavro
 import polars as pl
 import pyarrow as pa
+from fastavro.schema import expand_schema
 
-from headrace.landing.decode.arrays import Builder, decimals, in_calendar, plain
 from headrace.landing.decode.borders import can_be_measured, keeps_bytes, measure, parts_of
 from headrace.landing.decode.decoded import Block, Decoded
+from headrace.landing.decode.fitting import fit, fit_values
 from headrace.landing.records import (
     REFUSED,
     SIZE,
@@ -30,6 +31,9 @@ from headrace.landing.records import (
     container_header,
     place,
 )
+
+_SAYING = {"logicalType", "items", "values", "symbols", "size"}
+"""What makes of a type more than its name."""
 
 _TIME = re.compile(r'"logicalType":\s*"(local-)?(date|timestamp)')
 
@@ -41,12 +45,13 @@ class AvroDecoder:
         written: dict[str, Any] = json.loads(avro_schema)
         self._names = [field["name"] for field in written["fields"]]
         self._schema = schema
-        self._parsed = fastavro.parse_schema(_without_uuids(written))
+        self._parsed = fastavro.parse_schema(_as_stored(written))
         self._has_times = bool(_TIME.search(avro_schema))
-        self._bulk = all(can_be_measured(field["type"]) for field in written["fields"])
+        kinds = [field["type"] for field in _write_out(written)["fields"]]
+        self._bulk = all(can_be_measured(kind) for kind in kinds)
+        kinds = kinds if self._bulk else []
         # Columns of a block are numbered, because a field may have any name.
-        fields = [{"name": f"f{index}", "type": _with_longs(field["type"])} for index, field in enumerate(written["fields"])]
-        kinds = [field["type"] for field in written["fields"]] if self._bulk else []
+        fields = [{"name": f"f{index}", "type": _with_longs(kind)} for index, kind in enumerate(kinds)]
         self._parts = [part for index, kind in enumerate(kinds) for part in parts_of(pl.col(f"f{index}"), kind)]
         self._header = container_header(json.dumps({"type": "record", "name": written["name"], "fields": fields}))
         self._frames = Frames(fields)
@@ -90,7 +95,7 @@ class AvroDecoder:
         """Gives back a block's columns in the types of the table; what doesn't fit raises."""
         table = frame.select(self._numbered).to_arrow(compat_level=pl.CompatLevel.oldest())
         return {
-            name: _fit(column.combine_chunks(), self._schema.field(name).type)
+            name: fit(column.combine_chunks(), self._schema.field(name).type, path=name)
             for name, column in zip(self._names, table.columns, strict=True)
         }
 
@@ -111,17 +116,10 @@ class AvroDecoder:
         columns = {}
         late: dict[int, str] = {}
         for name in self._names:
-            arrow_type = self._schema.field(name).type
-            refused: list[int] = []
             values_of_name = [record[name] for record in records]
-            columns[name] = _builder(arrow_type)(values_of_name, refused)
-            late.update(dict.fromkeys(refused, f"overflow: not a value of {arrow_type} - at `{name}`"))
-        if late:
-            mask = pa.array([index not in late for index in range(len(rows))])
-            columns = {name: array.filter(mask) for name, array in columns.items()}
-            bad.update({rows[index]: reason for index, reason in late.items()})
-            rows = [row for index, row in enumerate(rows) if index not in late]
-        return Decoded(columns, rows, bad)
+            columns[name], refused = fit_values(values_of_name, self._schema.field(name).type, path=name)
+            late.update(refused)
+        return Decoded(columns, rows, bad).without(late)
 
     def _decode_one(self, value: bytes | None) -> dict[str, object]:
         if not value:
@@ -148,11 +146,30 @@ class _BadMessageError(Exception):
     pass
 
 
-def _without_uuids(kind: Any) -> Any:
-    """Gives back the schema with UUIDs as the strings that they are stored as: ids are strings."""
-    if isinstance(kind, dict) and kind.get("logicalType") == "uuid":
-        return kind["type"]
-    return _with_types(kind, _without_uuids)
+def _write_out(written: dict[str, Any]) -> dict[str, Any]:
+    """Gives back the schema with every named type written out where it is used, and without what says nothing of the bytes."""
+    expanded: dict[str, Any] = expand_schema(_as_stored(written))  # type: ignore[assignment]
+    return _bare(expanded)  # type: ignore[no-any-return]
+
+
+def _bare(kind: Any) -> Any:
+    """Gives back the type without notes, such as what it was in Kafka Connect."""
+    if isinstance(kind, dict) and kind["type"] == "record":
+        fields = [{"name": field["name"], "type": _bare(field["type"])} for field in kind["fields"]]
+        return {"type": "record", "name": kind["name"], "fields": fields}
+    if isinstance(kind, dict) and not kind.keys() & _SAYING:
+        return _bare(kind["type"])
+    return _with_types(kind, _bare)
+
+
+def _as_stored(kind: Any) -> Any:
+    """Gives back the schema with UUIDs as the strings, and decimals as the bytes, that they are stored as.
+
+    Ids are strings; and bytes tell of a decimal how it was encoded, and whether it has more digits than it may.
+    """
+    if isinstance(kind, dict) and kind.get("logicalType") in ("uuid", "decimal"):
+        return _as_stored({key: value for key, value in kind.items() if key != "logicalType"})
+    return _with_types(kind, _as_stored)
 
 
 def _with_longs(kind: Any) -> Any:
@@ -171,21 +188,3 @@ def _with_types(kind: Any, change: Callable[[Any], Any]) -> Any:
     if kind["type"] == "record":
         return {**kind, "fields": [{**field, "type": change(field["type"])} for field in kind["fields"]]}
     return {key: change(value) if key in ("type", "items", "values") else value for key, value in kind.items()}
-
-
-def _fit(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Gives back the array in the table's type; what does not fit raises. Fields of structs are found by their names."""
-    if pa.types.is_struct(wanted):
-        found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-        children = [
-            _fit(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type) for field in wanted
-        ]
-        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
-    if pa.types.is_date(wanted) and pa.types.is_integer(array.type):
-        array = array.cast(pa.int32())
-    array = array.cast(wanted)
-    return in_calendar(array) if pa.types.is_temporal(wanted) else array
-
-
-def _builder(arrow_type: pa.DataType) -> Builder:
-    return decimals(arrow_type) if pa.types.is_decimal(arrow_type) else plain(arrow_type)

@@ -26,6 +26,20 @@ class Part:
 
     size: pl.Expr
     byte: pl.Expr | None = None
+    items: Items | None = None
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items of an array in one block, each after the other: the column that has them, and their type."""
+
+    column: pl.Expr
+    kind: Any
+
+    @property
+    def sizes(self) -> pl.Expr:
+        """The bytes of each array's items together."""
+        return self.column.list.eval(_measure_each(pl.element(), self.kind)).list.sum()
 
 
 def can_be_measured(kind: Any) -> bool:
@@ -33,6 +47,8 @@ def can_be_measured(kind: Any) -> bool:
     if isinstance(kind, dict):
         if kind["type"] == "record":
             return all(can_be_measured(field["type"]) for field in kind["fields"])
+        if kind["type"] == "array":
+            return can_be_measured(kind["items"]) and not _is_nested(kind["items"])
         return kind["type"] in ("int", "long", "string") and kind.get("logicalType") in (
             None,
             "date",
@@ -55,6 +71,9 @@ def parts_of(column: pl.Expr, kind: Any) -> list[Part]:
         return [Part(pl.lit(1, dtype=pl.Int64), byte), *(_unless(absent, part) for part in inner)]
     if isinstance(kind, dict) and kind["type"] == "record":
         return [part for field in kind["fields"] for part in parts_of(column.struct.field(field["name"]), field["type"])]
+    if isinstance(kind, dict) and kind["type"] == "array":
+        items, count = Items(column, kind["items"]), column.list.len().cast(pl.Int64)
+        return [Part(pl.when(count == 0).then(1).otherwise(number_size(count) + items.sizes + 1), items=items)]
     if kind == "boolean":
         return [Part(pl.lit(1, dtype=pl.Int64), column.cast(pl.Int64))]
     return [Part(_size(column, kind).cast(pl.Int64))]
@@ -67,24 +86,59 @@ def measure(parts: Sequence[Part]) -> pl.Expr:
 
 def keeps_bytes(frame: pl.DataFrame, starts: Callable[[], pl.Series], data: bytes, parts: Sequence[Part]) -> bool:
     """Says whether each byte that a part names stands where it must; row `i` was decoded from `data` at `starts()[i]`."""
-    if all(part.byte is None for part in parts):
+    if all(part.byte is None and part.items is None for part in parts):
         return True
     there = pl.Series(pa.Array.from_buffers(pa.uint8(), len(data), [None, pa.py_buffer(data)]))
+    named = {f"{index}": part for index, part in enumerate(parts) if part.byte is not None}
     sizes = frame.select(part.size.alias(f"{index}") for index, part in enumerate(parts))
+    wanted = frame.select(part.byte.cast(pl.Int64).alias(name) for name, part in named.items() if part.byte is not None)
     at = starts()
     for index, part in enumerate(parts):
-        if part.byte is not None:
-            wanted = frame.select(part.byte.cast(pl.Int64).alias("byte"))["byte"]
-            is_there = wanted.is_not_null()
-            if not (there.gather(at.filter(is_there)).cast(pl.Int64) == wanted.filter(is_there)).all():
-                return False
+        if part.byte is not None and not _stand(wanted[f"{index}"], there, at):
+            return False
+        if part.items is not None and not _keep_items(frame, part.items, there, at):
+            return False
         at = at + sizes[f"{index}"]
     return True
 
 
+def _stand(wanted: pl.Series, there: pl.Series, at: pl.Series) -> bool:
+    """Says whether each wanted byte is there; where none is wanted, none is looked at."""
+    if wanted.null_count():
+        is_wanted = wanted.is_not_null()
+        wanted, at = wanted.filter(is_wanted), at.filter(is_wanted)
+    return bool((there.gather(at).cast(pl.Int64) == wanted).all())
+
+
+def _keep_items(frame: pl.DataFrame, items: Items, there: pl.Series, at: pl.Series) -> bool:
+    """Says the same of the items of arrays that start at `at`: the first comes after their number."""
+    parts = parts_of(pl.col("item"), items.kind)
+    if all(part.byte is None for part in parts):
+        return True
+    arrays = frame.select(items.column.alias("item"), at.alias("at"), items.sizes.alias("size"))
+    arrays = arrays.filter(pl.col("item").list.len() > 0)
+    first = pl.col("at") + number_size(pl.col("item").list.len().cast(pl.Int64))
+    before = pl.col("size").cum_sum() - pl.col("size")  # the bytes of the items of all arrays before this one
+    flat = arrays.select("item", (first - before).alias("shift")).explode("item")
+    size = _measure_each(pl.col("item"), items.kind)
+    start = flat.select(size.cum_sum() - size + pl.col("shift")).to_series()
+    return keeps_bytes(flat, lambda: start, there.to_arrow().buffers()[1], parts)
+
+
+def _is_nested(kind: Any) -> bool:
+    if isinstance(kind, list):
+        return any(map(_is_nested, kind))
+    return isinstance(kind, dict) and kind["type"] in ("record", "array")
+
+
+def _measure_each(column: pl.Expr, kind: Any) -> pl.Expr:
+    """Gives back the bytes of each value's shortest encoding, also where all need the same."""
+    return measure(parts_of(column, kind)) + column.is_null().cast(pl.Int64) * 0
+
+
 def _unless(absent: pl.Expr, part: Part) -> Part:
     byte = None if part.byte is None else pl.when(absent).then(None).otherwise(part.byte)
-    return Part(pl.when(absent).then(0).otherwise(part.size), byte)
+    return Part(pl.when(absent).then(0).otherwise(part.size), byte, part.items)
 
 
 def _size(column: pl.Expr, kind: Any) -> pl.Expr:

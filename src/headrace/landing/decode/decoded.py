@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Protocol
 
 import pyarrow as pa
 
 from headrace.landing.records import RecordBatch
+from headrace.spec.types import Column
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """Row `i` of `columns` came from message `rows[i]`; `bad` maps the other messages to why they were refused."""
+    """Row `i` of `columns` came from message `rows[i]`; `bad` maps the other messages to why they were refused.
+
+    `refused` are the reasons for which all messages of a schema were.
+    """
 
     columns: Mapping[str, pa.Array]
     rows: Sequence[int]
     bad: Mapping[int, str]
     extras: Mapping[str, int] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+    def without(self, late: Mapping[int, str]) -> Decoded:
+        """Gives back the rest, where some of the rows turned out to be bad: `late` has the reasons by row."""
+        if not late:
+            return self
+        keep = [index not in late for index in range(len(self.rows))]
+        mask = pa.array(keep)
+        return replace(
+            self,
+            columns={name: array.filter(mask) for name, array in self.columns.items()},
+            rows=list(compress(self.rows, keep)),
+            bad={**self.bad, **{self.rows[index]: reason for index, reason in late.items()}},
+        )
+
+
+class GrowthError(Exception):
+    """Messages have columns that their table lacks, or wider ones: `columns` are those of each schema that has."""
+
+    def __init__(self, columns: tuple[tuple[Column, ...], ...]) -> None:
+        super().__init__(columns)
+        self.columns = columns
 
 
 @dataclass(frozen=True)

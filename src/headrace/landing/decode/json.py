@@ -9,7 +9,6 @@ from __future__ import annotations
 import decimal
 from collections import Counter
 from collections.abc import Sequence
-from itertools import compress
 from operator import attrgetter
 from typing import Annotated, Any, Optional, Union
 
@@ -78,12 +77,7 @@ class JsonDecoder:
         transposed = zip(*map(self._values, objects), strict=True)
         for column, column_values in zip(self._columns, transposed, strict=True):
             columns[column.name] = self._array(column, column_values, path=column.name, bad=late)
-        if not late:
-            return Decoded(columns, rows, bad, names)
-        keep = [index not in late for index in range(len(rows))]
-        mask = pa.array(keep)
-        bad.update({rows[index]: reason for index, reason in late.items()})
-        return Decoded({name: array.filter(mask) for name, array in columns.items()}, list(compress(rows, keep)), bad, names)
+        return Decoded(columns, rows, bad, names).without(late)
 
     def decode_block(self, batches: Sequence[RecordBatch]) -> None:
         """A record's value is not a row yet, so there is nothing to be gained."""

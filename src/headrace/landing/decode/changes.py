@@ -1,0 +1,168 @@
+"""Debezium's changes become Arrow columns, whichever schema each was written with.
+
+A message says itself what it is: 0 as its first byte is Avro with the id of its schema in a registry, `{` is JSON that has its
+schema with it, and no value is a tombstone. Messages of one schema are decoded together, and the rows put back into the order
+in which they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+
+from headrace.landing.decode.decoded import Decoded, GrowthError
+from headrace.landing.decode.registry import Registry, UnknownSchemaError
+from headrace.landing.decode.writers import BadSchemaError, Writer, avro_writer, json_writer
+from headrace.landing.records import RecordBatch
+from headrace.spec.columns import COORDINATES
+from headrace.spec.types import Column
+from headrace.tables.widening import compare_columns
+
+_PREFIX = 5  # a zero and the schema's id
+_OWN = frozenset(column.name for column in COORDINATES)
+
+
+class _Wrapped(msgspec.Struct):
+    """JSON as Connect writes it; without a schema it can't be told what the payload is."""
+
+    schema: msgspec.Raw
+    payload: msgspec.Raw
+
+
+_WRAPPED = msgspec.json.Decoder(_Wrapped)
+
+
+class _Known(NamedTuple):
+    """A schema as this table sees it: what it can't hold has a reason, and `lacking` are columns that it has yet to get."""
+
+    writer: Writer | None
+    reason: str = ""
+    lacking: tuple[Column, ...] = ()
+
+
+class ChangesDecoder:
+    """Decodes a topic of changes into the columns that the table has; those that it lacks are a GrowthError."""
+
+    def __init__(self, *, schema: pa.Schema, registry: Registry) -> None:
+        self._schema = schema
+        self._table = pyarrow_to_schema(schema)
+        self._registry = registry
+        self._names = [name for name in schema.names if name not in _OWN]
+        self._known: dict[bytes, _Known] = {}
+
+    def decode(self, values: list[bytes | None]) -> Decoded:
+        bad: dict[int, str] = {}
+        tombstones: list[int] = []
+        groups: dict[bytes, tuple[list[int], list[bytes]]] = {}
+        for index, value in enumerate(values):
+            if value is None:
+                tombstones.append(index)
+                continue
+            try:
+                key, body = _split(value)
+            except _BadMessageError as error:
+                bad[index] = str(error)
+                continue
+            if body == b"null" and key[:1] == b"{":
+                tombstones.append(index)
+                continue
+            rows, bodies = groups.setdefault(key, ([], []))
+            rows.append(index)
+            bodies.append(body)
+        known = {key: self._find(key) for key in groups}
+        lacking = tuple(each.lacking for each in known.values() if each.lacking)
+        if lacking:
+            raise GrowthError(lacking)
+        parts: list[tuple[Sequence[int], Decoded]] = []
+        for key, (rows, bodies) in groups.items():
+            writer, reason, _ = known[key]
+            if writer is None:
+                bad.update(dict.fromkeys(rows, reason))
+                continue
+            decoded = writer.decode(bodies)
+            bad.update({rows[row]: why for row, why in decoded.bad.items()})
+            if decoded.rows:
+                parts.append(([rows[row] for row in decoded.rows], decoded))
+        refused = tuple(each.reason for each in known.values() if each.reason)
+        return self._in_order(parts, tombstones, bad, refused=refused)
+
+    def decode_block(self, batches: Sequence[RecordBatch]) -> None:
+        """A topic may have several schemas, and tombstones have no value."""
+
+    def _in_order(
+        self,
+        parts: list[tuple[Sequence[int], Decoded]],
+        tombstones: list[int],
+        bad: dict[int, str],
+        *,
+        refused: tuple[str, ...],
+    ) -> Decoded:
+        """Gives back the rows of all parts in the order of their messages, with tombstones between them as nulls."""
+        if tombstones:
+            parts = [*parts, (tombstones, Decoded({}, tombstones, {}))]
+        if not parts:
+            return Decoded({}, [], bad, refused=refused)
+        rows = [row for part, _ in parts for row in part]
+        columns = {name: pa.concat_arrays([self._column(name, part) for _, part in parts]) for name in self._names}
+        if len(parts) > 1:
+            order = sorted(range(len(rows)), key=rows.__getitem__)
+            taken = pa.table(columns).take(pa.array(order, pa.int64()))
+            columns = {name: taken[name].combine_chunks() for name in self._names}
+            rows.sort()
+        return Decoded(columns, rows, bad, refused=refused)
+
+    def _column(self, name: str, part: Decoded) -> pa.Array:
+        """Gives back a column of a part; one that its schema has not, such as one that was dropped, is null."""
+        found = part.columns.get(name)
+        return pa.nulls(len(part.rows), self._schema.field(name).type) if found is None else found
+
+    def _find(self, key: bytes) -> _Known:
+        """Gives back what is known of a schema: by its id, or by its own text."""
+        if key in self._known:
+            return self._known[key]
+        is_json = key[:1] == b"{"
+        name = "its schema" if is_json else f"schema {int.from_bytes(key[1:], 'big')}"
+        try:
+            text = "" if is_json else self._registry.schema(int.from_bytes(key[1:], "big"))
+        except UnknownSchemaError as error:
+            return _Known(None, f"unknown schema: {error}")  # not kept: the registry may come to know it
+        try:
+            writer = json_writer(key, schema=self._schema) if is_json else avro_writer(text, schema=self._schema)
+        except BadSchemaError as error:
+            self._known[key] = _Known(None, f"schema does not fit: of {name}, {error}")
+            return self._known[key]
+        widening = compare_columns(self._table, writer.columns)
+        if widening.problems:
+            self._known[key] = _Known(None, f"schema does not fit: of {name}, {'; '.join(widening.problems[:3])}")
+        else:
+            self._known[key] = _Known(writer, lacking=writer.columns if widening.grows else ())
+        return self._known[key]
+
+
+class _BadMessageError(Exception):
+    pass
+
+
+def _split(value: bytes) -> tuple[bytes, bytes]:
+    """Gives back what names a message's schema, its prefix or the schema itself, and the rest of the message."""
+    first = value[:1]
+    if first == b"\x00":
+        if len(value) < _PREFIX:
+            raise _BadMessageError("truncated Avro: the message ends before the id of its schema")
+        return value[:_PREFIX], value[_PREFIX:]
+    if first != b"{":
+        raise _BadMessageError("neither Avro with a schema's id nor JSON" if value else "empty value")
+    try:
+        wrapped = _WRAPPED.decode(value)
+    except msgspec.ValidationError as error:
+        raise _BadMessageError("wrong type: JSON without its schema, as with schemas.enable=false") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _BadMessageError(f"malformed JSON: {error}") from error
+    schema = bytes(wrapped.schema)
+    if schema[:1] != b"{":
+        raise _BadMessageError("wrong type: JSON without its schema, as with schemas.enable=false")
+    return schema, bytes(wrapped.payload)

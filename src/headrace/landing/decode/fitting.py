@@ -1,0 +1,107 @@
+"""What a message held becomes what its table's columns hold, exactly, or is refused with the place where it does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.landing.decode.arrays import in_calendar, plain
+
+_BYTES = 16
+_NOTHING = pa.scalar(b"", pa.large_binary())
+_ZEROS, _ONES = (
+    pa.array([sign * (_BYTES - size) for size in range(_BYTES + 1)], pa.large_binary()) for sign in (b"\x00", b"\xff")
+)
+"""What stands before a whole number of so many bytes, to make it one of sixteen."""
+
+_REFUSED = (pa.ArrowException, OverflowError, ValueError)
+
+
+def encoded_type(wanted: pa.DataType) -> pa.DataType:
+    """Gives back the type that values of a column are read as before they are fitted: decimals are bytes, ints are longs."""
+    if pa.types.is_decimal(wanted):
+        return pa.large_binary()
+    if pa.types.is_int32(wanted):
+        return pa.int64()
+    if pa.types.is_struct(wanted):
+        return pa.struct([field.with_type(encoded_type(field.type)) for field in wanted])
+    if pa.types.is_large_list(wanted):
+        return pa.large_list(wanted.value_field.with_type(encoded_type(wanted.value_type)))
+    if pa.types.is_map(wanted):
+        return pa.map_(wanted.key_field, wanted.item_field.with_type(encoded_type(wanted.item_type)))
+    return wanted
+
+
+def fit(array: pa.Array, wanted: pa.DataType, *, path: str) -> pa.Array:
+    """Gives back the array in the table's type; a value that does not fit raises a ValueError that names its place.
+
+    Fields of structs are found by their names; one that the array lacks is null.
+    """
+    if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
+        found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+        children = [
+            fit(found[field.name], field.type, path=f"{path}.{field.name}")
+            if field.name in found
+            else pa.nulls(len(array), field.type)
+            for field in wanted
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+    if pa.types.is_large_list(wanted) and pa.types.is_large_list(array.type):
+        values = fit(array.values, wanted.value_type, path=path)
+        return pa.LargeListArray.from_arrays(array.offsets, values, type=wanted, mask=array.is_null())
+    if pa.types.is_map(wanted) and pa.types.is_map(array.type):
+        items = fit(array.items, wanted.item_type, path=path)
+        return pa.MapArray.from_arrays(array.offsets, array.keys, items, type=wanted, mask=array.is_null())
+    try:
+        if pa.types.is_decimal(wanted) and pa.types.is_large_binary(array.type):
+            return decimals_of(array, wanted)
+        if pa.types.is_date(wanted) and pa.types.is_integer(array.type):
+            array = array.cast(pa.int32())
+        array = array.cast(wanted)
+        return in_calendar(array) if pa.types.is_temporal(wanted) else array
+    except _REFUSED as error:
+        raise ValueError(f"not a value of {wanted} - at `{path}`") from error
+
+
+def fit_each(array: pa.Array, wanted: pa.DataType, *, path: str) -> tuple[pa.Array, dict[int, str]]:
+    """Gives back the array in the table's type, null where a value does not fit, and why by its position.
+
+    What fails is halved until the bad values are alone.
+    """
+    try:
+        return fit(array, wanted, path=path), {}
+    except ValueError as error:
+        if len(array) == 1:
+            return pa.nulls(1, wanted), {0: f"overflow: {error}"}
+    middle = len(array) // 2
+    left, bad = fit_each(pa.concat_arrays([array.slice(0, middle)]), wanted, path=path)
+    right, more = fit_each(pa.concat_arrays([array.slice(middle)]), wanted, path=path)
+    return pa.concat_arrays([left, right]), {**bad, **{middle + index: why for index, why in more.items()}}
+
+
+def fit_values(values: Sequence[object], wanted: pa.DataType, *, path: str) -> tuple[pa.Array, dict[int, str]]:
+    """Gives back Python values in the table's type, null where one does not fit, and why by its position."""
+    refused: list[int] = []
+    array, bad = fit_each(plain(encoded_type(wanted))(values, refused), wanted, path=path)
+    return array, {**dict.fromkeys(refused, f"overflow: not a value of {wanted} - at `{path}`"), **bad}
+
+
+def decimals_of(array: pa.LargeBinaryArray, wanted: pa.Decimal128Type) -> pa.Decimal128Array:
+    """Gives back the decimals whose unscaled values are big-endian in `array`; one with too many digits raises."""
+    sizes = pc.binary_length(array)
+    bounds = pc.min_max(sizes)
+    if not bounds["min"].is_valid:
+        return pa.nulls(len(array), wanted)
+    if not 1 <= bounds["min"].as_py() <= bounds["max"].as_py() <= _BYTES:
+        raise ValueError("a decimal of no bytes, or of more than 16")
+    is_negative = pc.greater_equal(pc.binary_slice(array, 0, 1), pa.scalar(b"\x80", pa.large_binary()))
+    signs = pc.if_else(is_negative, _ONES.take(sizes), _ZEROS.take(sizes))
+    whole = pc.fill_null(pc.binary_join_element_wise(signs, array, _NOTHING), bytes(_BYTES))
+    # Arrow has them little-endian: with all bytes in the opposite order each value is right, and the last comes first.
+    opposite = bytes(memoryview(whole.buffers()[2])[: len(array) * _BYTES])[::-1]
+    found = pa.Array.from_buffers(wanted, len(array), [None, pa.py_buffer(opposite)])
+    found = found.take(pa.array(range(len(array) - 1, -1, -1), pa.int64()))
+    found.validate(full=True)
+    return found if array.null_count == 0 else pc.if_else(array.is_valid(), found, pa.scalar(None, wanted))

@@ -1,0 +1,139 @@
+"""Schemas that changes were written with: what columns they have, and how messages of each are decoded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from headrace.errors import SpecError
+from headrace.landing.decode.avro import AvroDecoder
+from headrace.landing.decode.decoded import Decoded
+from headrace.landing.decode.fitting import fit_each
+from headrace.landing.decode.json import JsonDecoder
+from headrace.spec.avro import LOGICAL, parse_avro
+from headrace.spec.columns import EXTRA
+from headrace.spec.connect import ConnectSchemaError, connect_columns
+from headrace.spec.envelopes import all_optional
+from headrace.spec.problems import Place, Problems
+from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Primitive, Struct
+from headrace.tables.schema import iceberg_schema
+
+_AS_READ = {Primitive("date"): Primitive("int")}
+_ROWS = 1_000  # few enough to stay in the processor's cache
+
+
+class BadSchemaError(Exception):
+    """A schema that can't be a table's; the message says why."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One schema: its columns, all optional, and what makes of its messages rows of a table that has a place for them."""
+
+    columns: tuple[Column, ...]
+    decode: Callable[[list[bytes]], Decoded]
+
+
+def avro_writer(text: str, *, schema: pa.Schema) -> Writer:
+    """Gives back the writer of an Avro schema; its messages come without the registry's prefix."""
+    try:
+        written = _holdable(json.loads(text))
+        problems = Problems()
+        columns = parse_avro(json.dumps(written), place=Place("", ""), problems=problems)
+    except (SpecError, ValueError) as error:
+        raise BadSchemaError(error.what if isinstance(error, SpecError) else str(error)) from error
+    if problems.errors:
+        raise BadSchemaError(problems.errors[0].what)
+    return Writer(all_optional(columns), _Later(lambda: AvroDecoder(json.dumps(written), schema=schema)).decode)
+
+
+def json_writer(text: bytes, *, schema: pa.Schema) -> Writer:
+    """Gives back the writer of a schema that came with its message; its messages are payloads alone."""
+    try:
+        columns = connect_columns(json.loads(text))
+    except (ConnectSchemaError, ValueError, RecursionError) as error:
+        raise BadSchemaError(str(error)) from error
+    return Writer(all_optional(columns), _Later(lambda: _PayloadDecoder(columns, schema=schema)).decode)
+
+
+class _Later:
+    """Makes a decoder when it is first needed: its table may have no place for its columns."""
+
+    def __init__(self, make: Callable[[], AvroDecoder | _PayloadDecoder]) -> None:
+        self._make = make
+        self._made: AvroDecoder | _PayloadDecoder | None = None
+
+    def decode(self, values: list[bytes]) -> Decoded:
+        self._made = self._made or self._make()
+        return self._made.decode(list(values))
+
+
+class _PayloadDecoder:
+    """Decodes payloads of one schema into the types of the table."""
+
+    def __init__(self, columns: tuple[Column, ...], *, schema: pa.Schema) -> None:
+        read = tuple(replace(column, type=_as_read(column.type)) for column in columns)
+        self._json = JsonDecoder(read, schema=schema_to_pyarrow(iceberg_schema(read)), epoch_unit="ms")
+        self._names = [column.name for column in columns]
+        self._schema = schema
+
+    def decode(self, values: list[bytes | None]) -> Decoded:
+        parts = [self._decode_some(values[at : at + _ROWS]) for at in range(0, len(values), _ROWS)]
+        kept = [(at * _ROWS, part) for at, part in enumerate(parts) if part.rows]
+        return Decoded(
+            {name: pa.concat_arrays([part.columns[name] for _, part in kept]) for name in self._names} if kept else {},
+            [first + row for first, part in kept for row in part.rows],
+            {at * _ROWS + row: why for at, part in enumerate(parts) for row, why in part.bad.items()},
+        )
+
+    def _decode_some(self, values: list[bytes | None]) -> Decoded:
+        read = self._json.decode(values)
+        if not read.rows:
+            return read
+        columns: dict[str, pa.Array] = {}
+        late: dict[int, str] = {}
+        for name in self._names:
+            columns[name], refused = fit_each(read.columns[name], self._schema.field(name).type, path=name)
+            late.update(refused)
+        unnamed = read.columns[EXTRA.name]
+        for index in range(len(read.rows)) if unnamed.null_count < len(unnamed) else ():
+            if unnamed[index].is_valid:
+                late[index] = f"wrong type: its own schema does not name {', '.join(json.loads(unnamed[index].as_py()))}"
+        return Decoded(columns, read.rows, read.bad).without(late)
+
+
+def _as_read(kind: ColumnType) -> ColumnType:
+    """Gives back the type as JSON has it: decimals are bytes, and dates are days."""
+    if isinstance(kind, Decimal):
+        return Primitive("binary")
+    if isinstance(kind, Struct):
+        return Struct(tuple(replace(column, type=_as_read(column.type)) for column in kind.columns))
+    if isinstance(kind, Array):
+        return Array(_as_read(kind.element))
+    if isinstance(kind, Map):
+        return Map(_as_read(kind.value))
+    return _AS_READ.get(kind, kind)
+
+
+def _holdable(kind: Any) -> Any:
+    """Gives back the schema without logical types that no column has, such as a time of day: they stay the plain type."""
+    if isinstance(kind, list):
+        return [_holdable(branch) for branch in kind]
+    if not isinstance(kind, dict):
+        return kind
+    logical = kind.get("logicalType", "decimal")
+    drop = logical != "decimal" and (str(kind.get("type")), logical) not in LOGICAL
+    return {
+        key: [{**field, "type": _holdable(field["type"])} for field in value]
+        if key == "fields"
+        else _holdable(value)
+        if key in ("type", "items", "values")
+        else value
+        for key, value in kind.items()
+        if not (drop and key == "logicalType")
+    }
