@@ -126,11 +126,14 @@ def _show_streams(console: Console, streams: Sequence[StreamStatus]) -> None:
 
 def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
     watched = any(each.late_rows is not None for each in tables)
-    more = ("watermark", "late rows") if watched else ()
-    table = _table("table", "kind", *_TABLE, "last build", "failing in it", *more, numbers=(*_TABLE, "late rows"))
+    carried = any(each.unknown_rows is not None for each in tables)
+    more = (*(("watermark", "late rows") if watched else ()), *(("unknown values in",) if carried else ()))
+    numbers = (*_TABLE, "late rows", "unknown values in")
+    table = _table("table", "kind", *_TABLE, "last build", "failing in it", *more, numbers=numbers)
     for each in tables:
         late = "" if each.late_rows is None else f"{each.late_rows:,}"
         shown = (_moment(each.watermark) if each.watermark else "", late) if watched else ()
+        unknown = "" if each.unknown_rows is None else f"{each.unknown_rows:,}"
         failing = f"{len(each.failing)} of {each.expectations} expectations" if each.failing else ""
         table.add_row(
             each.table,
@@ -145,6 +148,7 @@ def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
             _moment(each.last_build),
             failing,
             *shown,
+            *((unknown,) if carried else ()),
         )
     console.print(table)
 

@@ -96,9 +96,9 @@ def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProjec
         files[f"{PLUGIN}.py"] = _PLUGIN_FILE.read_text(encoding="utf-8")
         files["macros/generate_schema_name.sql"] = _SCHEMA_MACRO
     notes = [
-        f"{each.table}: SQL can't tell entities; it is a source, which Headrace builds"
+        f"{each.table}: SQL can't tell {beyond}; it is a source, which Headrace builds"
         for each in pipeline.tables
-        if each.kind == "entities"
+        if (beyond := _beyond_sql(each))
     ]
     for table in models:
         files[f"models/{table.layer}/{project.names[table.table]}.sql"] = project.model(table)
@@ -134,7 +134,14 @@ def write_project(project: DbtProject, folder: Path) -> None:
 
 
 def _is_model(table: LayerTable) -> bool:
-    return isinstance(table.source, Query) and table.kind != "entities"
+    return isinstance(table.source, Query) and not _beyond_sql(table)
+
+
+def _beyond_sql(table: LayerTable) -> str | None:
+    """Gives back what a build of the table does that a model doesn't."""
+    if table.kind == "entities":
+        return "entities"
+    return "truncates and unchanged values" if table.apply_as_truncates or table.unchanged else None
 
 
 class _Project:
@@ -144,7 +151,7 @@ class _Project:
         self._dialect: Dialect = dialect
         self.names = _model_names(models)
         made = {each.table for each in models}
-        # raw tables, and those that Python or the matching of entities makes
+        # raw tables, and those that no model makes
         self._sources = dict.fromkeys(read for each in models for read in each.inputs if read not in made)
 
     def settings(self) -> dict[str, object]:

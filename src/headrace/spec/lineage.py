@@ -219,10 +219,12 @@ def _trace_table(table: LayerTable, *, known: dict[TableName, Sequence[str]]) ->
         each.name: ColumnLineage(each.name, tuple(Field(of, name) for of, name in each.sources), each.expressions)
         for each in found
     }
-    if table.kind == "history" and table.sequence_by in made:
-        sequence = made[table.sequence_by].sources
+    if table.kind == "history" and table.versioned_by in made:
+        sequence = made[table.versioned_by].sources
         for name, note in zip(HISTORY_COLUMNS, ("begins", "ends; null while it is current", "is current"), strict=True):
-            when = f"whether the version {note}" if name == "is_current" else f"when the version {note}, by {table.sequence_by}"
+            when = (
+                f"whether the version {note}" if name == "is_current" else f"when the version {note}, by {table.versioned_by}"
+            )
             made[name] = ColumnLineage(name, sequence, note=f"Headrace: {when}")
     if table.kind == "entities":
         made |= _entity_lineage(table, made)
