@@ -1,9 +1,9 @@
 """Rows that a layer table no longer shows: as they were before a build replaced or deleted them.
 
-They are kept in `metadata.removed_<namespace>_<table>` for those who read the table, who have to build what came of the old row
-anew; and those that an event deleted, so that an older event which comes late does not bring them back. Truncates are
-kept for the same reason. All are written before the build commits. A build that dies in between leaves rows there that are
-still in the table: its readers then rebuild something that did not change, and nothing worse.
+They are kept in `metadata.removed_<namespace>_<table>` (a nested namespace with `__` for its dot) for those who read the table,
+who have to build what came of the old row anew; and those that an event deleted, so that an older event which comes late does
+not bring them back. Truncates are kept for the same reason. All are written before the build commits. A build that dies in
+between leaves rows there that are still in the table: its readers then rebuild something that did not change, and nothing worse.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OWN = (
 
 
 def removed_name(name: TableName) -> TableName:
-    return TableName(METADATA, f"removed_{name.namespace}_{name.name}")
+    return TableName(METADATA, f"removed_{name.flat_namespace}_{name.name}")
 
 
 def write_removed(

@@ -114,6 +114,13 @@ def choose_tables(pipeline: Pipeline, name: str | None) -> tuple[LayerTable, ...
     if not found:
         hint = suggest(name, [str(each) for each in by_name], plural="Tables")
         raise SpecError(f'there is no table "{name}"', where=f"pipeline {pipeline.name}", next_step=hint)
+    found = [each for each in found if str(each.table) == name] or found
+    if len(found) > 1:
+        raise SpecError(
+            f'several tables are called "{name}": {", ".join(str(each.table) for each in found)}',
+            where=f"pipeline {pipeline.name}",
+            next_step=f"Write the namespace too: {found[0].table}",
+        )
     wanted = {found[0].table}
     for each in reversed(pipeline.tables):
         if each.table in wanted:

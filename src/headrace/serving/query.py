@@ -17,7 +17,8 @@ from sqlglot.errors import SqlglotError
 from headrace.errors import QueryError
 from headrace.serving.query_errors import EXAMPLE, explain
 from headrace.spec.problems import suggest
-from headrace.tables.duck import open_duckdb, quote_text
+from headrace.tables.catalog import list_tables
+from headrace.tables.duck import open_duckdb, quote_name, quote_text
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Bound:
 
 
 def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None) -> pa.Table:
-    """Gives back the result of one SELECT. A table is named `namespace.table`; nothing in the lake can be changed."""
+    """Gives back the result of one SELECT. A table is named with its namespaces; nothing in the lake can be changed."""
     with open_duckdb() as connection:
         quoted = _quote_default(sql)
         known = list_tables(catalog)
@@ -66,11 +67,6 @@ def _run(connection: duckdb.DuckDBPyConnection, sql: str, bound: Bound | None) -
         return pa.Table.from_batches(batches, reader.schema).slice(0, bound.rows)
     finally:
         clock.cancel()
-
-
-def list_tables(catalog: Catalog) -> tuple[str, ...]:
-    """Gives back the names of all tables of the lake."""
-    return tuple(sorted(".".join(table) for namespace in catalog.list_namespaces() for table in catalog.list_tables(namespace)))
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, sql: str, quoted: str, known: Sequence[str]) -> exp.Expr:
@@ -121,24 +117,33 @@ def _make_views(
 ) -> list[str]:
     """Makes a view of each table that the query names; gives back the folders that they live in.
 
-    Names come from the catalog, never from the query.
+    Names come from the catalog, never from the query. DuckDB reads three words as database, schema and table, so a namespace
+    that others are in is a database in memory; tables that are in that namespace itself are in its main schema, which DuckDB
+    finds by two words.
     """
     folders: list[str] = []
+    named: dict[str, tuple[str, ...]] = {}
     ctes = {cte.alias for cte in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
         if not table.name or (not table.db and table.name in ctes) or isinstance(table.this, exp.Func):
             continue
-        name = f"{table.db}.{table.name}" if table.db else table.name
+        name = ".".join(each.name for each in table.parts)
         if table.db == "information_schema":
             continue
         if name not in known:
             raise QueryError(f'there is no table "{name}"', where="query", next_step=_which_tables(name, known))
-        namespace, short = name.split(".")
-        loaded = catalog.load_table((namespace, short))
+        named[name] = tuple(name.split("."))
+    nested = {parts[0] for parts in named.values() if len(parts) == 3}
+    for outer in nested:
+        connection.execute(f"ATTACH ':memory:' AS {quote_name(outer)}")
+    for name, parts in named.items():
+        loaded = catalog.load_table(name)
         folders += [loaded.location(), loaded.properties.get("write.data.path", loaded.location())]
+        view = ".".join(map(quote_name, parts))
+        if parts[0] not in nested or len(parts) == 3:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {view.rpartition('.')[0]}")
         location = quote_text(loaded.metadata_location)
-        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{namespace}"')
-        connection.execute(f"""CREATE OR REPLACE VIEW "{namespace}"."{short}" AS SELECT * FROM iceberg_scan({location})""")
+        connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM iceberg_scan({location})")
     return folders
 
 
@@ -155,5 +160,5 @@ def _which_tables(name: str, known: Sequence[str]) -> str:
     """Gives back what to ask instead of a table that there is not."""
     if not known:
         return "The lake has no tables yet: a pipeline makes them when it lands, as headrace demo lineage does."
-    same = [each for each in known if each.partition(".")[2] == name]
+    same = [each for each in known if each.endswith(f".{name}")]
     return f'Did you mean "{same[0]}"?' if same else suggest(name, known, plural="Tables")

@@ -68,6 +68,12 @@ def _check_owner(table: LayerTable, *, raw: Mapping[TableName, Stream], tables: 
             at="",
             fix="Rename the file, or the stream's table",
         )
+    names = [*raw, *(each.table for each in tables)]
+    inside = next((each for each in names if each.namespace == str(table.table)), None)
+    around = next((each for each in names if str(each) == table.table.namespace), None)
+    if inside or around:
+        what = f"{table.table} is also the namespace of {inside}" if inside else f"its namespace {around} is also a table"
+        raise table.error(what, at="", fix="Give one of them another name")
     others = [each for each in tables if each.table == table.table and each.path != table.path]
     if others:
         raise table.error(

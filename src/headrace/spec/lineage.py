@@ -135,19 +135,19 @@ class Lineage:
         The namespace may be left out where one table has the name. What there is not, is a SpecError that says what there is.
         """
         parts = name.split(".")
-        for length in (2, 1):
-            tables = [each for each in self.tables if str(each.table).split(".")[2 - length :] == parts[:length]]
-            if len(tables) == 1 and len(parts) == length:
-                return tables[0].table
-            if len(tables) == 1 and len(parts) == length + 1:
-                return self._find_column(tables[0], parts[-1])
-            if len(tables) > 1 and length == 1:
+        for length in (len(parts), len(parts) - 1):
+            start = ".".join(parts[:length])
+            tables = [each for each in self.tables if start and f".{each.table}".endswith(f".{start}")]
+            tables = [each for each in tables if str(each.table) == start] or tables
+            if len(tables) > 1:
                 raise self._error(
-                    f'several tables are called "{parts[0]}": {_listed(each.table for each in tables)}',
+                    f'several tables are called "{start}": {_listed(each.table for each in tables)}',
                     f"Write the namespace too: headrace lineage {self.pipeline} {tables[0].table}",
                 )
+            if tables:
+                return tables[0].table if length == len(parts) else self._find_column(tables[0], parts[-1])
         known = [str(each.table) for each in self.tables]
-        hint = suggest(".".join(parts[:2]), known, plural="Tables")
+        hint = suggest(".".join(parts[: max(2, len(parts) - 1)]), known, plural="Tables")
         everything = "" if hint.startswith("Tables") else f" Tables are: {_listed(known)}."
         raise self._error(f'there is no table "{name}"', f"{hint}{everything}")
 

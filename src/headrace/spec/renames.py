@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from headrace.spec.document import Value
+from headrace.spec.names import namespace_of
 from headrace.spec.python_names import change_texts
 from headrace.spec.variables import PATTERN
 
@@ -88,7 +89,7 @@ def find_renames(
     topics: dict[str, str] = {}
     others: dict[str, str] = {}
     rules: tuple[tuple[str, Callable[[str], str], dict[str, str]], ...] = (
-        ("table", lambda table: _rename_prefix(table, old, new, signs=".", otherwise=f"{new}_"), tables),
+        ("table", lambda table: _rename_namespace(table, old, new), tables),
         ("topic", lambda topic: _rename_prefix(topic, old, new, signs=".-_", otherwise=f"{new}-"), topics),
         ("output", lambda path: f"{path.rstrip('/')}-{new}", others),
         ("commit_log", lambda path: f"{path.rstrip('/')}-{new}", others),
@@ -105,11 +106,13 @@ def find_renames(
     layers: dict[str, str] = {}
     namespaces = list(_scalars(document, "namespace"))
     for node in namespaces:
-        others[node.value] = _rename_prefix(node.value, old, new, signs=".", otherwise=f"{new}_")
+        others[node.value] = _rename_namespace(f"{node.value}.", old, new).rstrip(".")
         edits.append((node, others[node.value]))
     for path in table_files:
         if namespaces:
-            before, after = namespaces[0].value, edits[-1][1]
+            before, after = (
+                namespace_of(path.parent.name, written=each) for each in (namespaces[0].value, others[namespaces[0].value])
+            )
         else:
             before = path.parent.name
             after = layers.setdefault(before, f"{new}_{before}")
@@ -167,6 +170,14 @@ def _rename_prefix(name: str, old: str, new: str, *, signs: str, otherwise: str)
     if name == old or (name.startswith(old) and name[len(old)] in signs):
         return new + name[len(old) :]
     return otherwise + name
+
+
+def _rename_namespace(table: str, old: str, new: str) -> str:
+    """Gives back the table with `new` in the place of a namespace that is `old`, else with another first namespace."""
+    *namespaces, name = table.split(".")
+    if old in namespaces:
+        return ".".join((*(new if each == old else each for each in namespaces), name))
+    return f"{new}_{table}"
 
 
 def _replace_words(text: str, names: Mapping[str, str]) -> str:
