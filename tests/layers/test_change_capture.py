@@ -193,7 +193,7 @@ def test_what_no_event_tells_is_null_and_counted_until_one_does(spark: SparkSess
     pond.build()
     assert bodies(pond) == {1: "long", 2: "short"}
     assert unknown(pond, "current") == unknown(pond, "history") == 1
-    pond.land([Change("d", 15, 1, 1), Change("c", 5, 0, 2, "a", "b", 2)])
+    pond.land([Change("d", 15, 1, 1, "x"), Change("c", 5, 0, 2, "a", "b", 2)])
     pond.build()
     assert bodies(pond) == {1: None, 2: "short"}
     assert unknown(pond, "current") == 1
