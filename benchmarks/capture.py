@@ -16,6 +16,7 @@ from subprocess import Popen
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
+from headrace.runs.source_database import source_database
 from pyiceberg.catalog import Catalog
 
 from benchmarks.bench import Bench
@@ -23,7 +24,6 @@ from benchmarks.builds_seen import BuildsSeen, watch_builds
 from benchmarks.commands import headrace, wait_for
 from benchmarks.meter import measure
 from benchmarks.shop_load import TABLES, Transaction, change_rows
-from headrace.runs.source_database import source_database
 from headrace.settings import load_settings
 from headrace.spec import load_pipeline
 from headrace.tables.catalog import open_catalog
