@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from subprocess import Popen
+from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
-from headrace.runs.source_database import source_database
 from pyiceberg.catalog import Catalog
 
 from benchmarks.bench import Bench
@@ -24,6 +24,8 @@ from benchmarks.builds_seen import BuildsSeen, watch_builds
 from benchmarks.commands import headrace, wait_for
 from benchmarks.meter import measure
 from benchmarks.shop_load import TABLES, Transaction, change_rows
+from headrace.services.postgres import postgres
+from headrace.services.source_database import ready_database
 from headrace.settings import load_settings
 from headrace.spec import load_pipeline
 from headrace.tables.catalog import open_catalog
@@ -69,12 +71,13 @@ def measure_capture(bench: Bench) -> list[Captured]:
     catalog = open_catalog(settings)
     pipeline = load_pipeline("storefront", environ={}, folder=folder)
     database = Path(settings.catalog_uri.removeprefix("sqlite:///"))
+    assert pipeline.capture is not None
     watched = [name for way in _WAYS.values() for name in way[:-1]]
     with (
-        source_database(settings, pipeline, report=bench.say) as dsn,
+        postgres(settings, report=bench.say),
         watch_builds(database, watched) as seen,
         headrace(bench, folder, "run", "storefront") as application,
-        psycopg.connect(dsn, autocommit=True) as connection,
+        psycopg.connect(ready_database(settings, pipeline.capture, report=bench.say).dsn, autocommit=True) as connection,
     ):
         customer = int((connection.execute(_CUSTOMER).fetchone() or (0,))[0])
         list(change_rows(connection, changes=10 * _SMALL, customer=customer, at_once=_SMALL, rate=RATE))
@@ -135,7 +138,7 @@ def _ages(catalog: Catalog, seen: BuildsSeen, done: Sequence[Transaction]) -> di
     return ages
 
 
-def _moments_of(catalog: Catalog, raw: str, *, since: float) -> dict[str, list[float]]:
+def _moments_of(catalog: Catalog, raw: str, *, since: float) -> dict[str, list[Any]]:
     """Gives back when each change that was committed from a moment on was, when Kafka got it, and its checkpoint."""
     scan = catalog.load_table(raw).scan(
         row_filter="op is not null", selected_fields=("source", "kafka_timestamp", "checkpoint_id")
