@@ -159,11 +159,16 @@ def commits(
     show_commits(out, commits_of(settings_here(), load(pipeline), checkpoint_id=checkpoint), as_json=as_json)
 
 
-def verify(pipeline: PipelineName, as_json: AsJson = False) -> None:
-    """Hold the lake against the topic, offset by offset.
+def verify(
+    pipeline: PipelineName,
+    as_json: AsJson = False,
+    wait: Annotated[float, typer.Option(min=1, help="seconds to wait for the lake to have what Postgres has")] = 300.0,
+) -> None:
+    """Hold the lake against the topic, offset by offset, and against the Postgres that it captures, row by row.
 
-    The exit code is 1 if anything is missing or doubled.
+    The exit code is 1 if anything is missing, doubled or different.
     """
+    from headrace.runs.comparing import compare_captured
     from headrace.runs.inspection import need_landed
     from headrace.runs.inspection import verify as verify_pipeline
     from headrace.services.kafka import kafka
@@ -171,8 +176,10 @@ def verify(pipeline: PipelineName, as_json: AsJson = False) -> None:
 
     settings, loaded = settings_here(), load(pipeline)
     need_landed(settings, loaded)
-    with kafka(settings, report=quiet if as_json else say) as servers:
+    report = quiet if as_json else say
+    with kafka(settings, report=report) as servers:
+        compared = compare_captured(settings, loaded, bootstrap_servers=servers, report=report, seconds=wait)
         found = verify_pipeline(settings, loaded, bootstrap_servers=servers)
-    show_verified(out, found, as_json=as_json)
-    if not all(stream.holds for stream in found):
+    show_verified(out, found, compared, as_json=as_json)
+    if not (all(stream.holds for stream in found) and all(table.holds for table in compared)):
         raise typer.Exit(1)

@@ -87,7 +87,7 @@ function expectations(table) {
 }
 
 /** A name without the namespace that it shares with the table. */
-const nearby = (name, table) => name.replace(`${table.name.split(".")[0]}.`, "");
+const nearby = (name, table) => name.replace(`${table.name.slice(0, table.name.lastIndexOf("."))}.`, "");
 
 const schema = (table) =>
   grid(["column", "type", "made of", "how"], table.columns.map((each) => make("tr", {}, make("td", {}, each.name), make("td", { class: "dim" }, `${each.type}${each.required ? ", required" : ""}`), make("td", { class: "wrap" }, each.from.map((name) => nearby(name, table)).join(", ")), make("td", { class: "wrap dim code" }, each.how))));
