@@ -65,6 +65,7 @@ def test_a_newcomer_runs_it_from_top_to_bottom(tmp_path: Path, monkeypatch: pyte
     assert any("Plotly.newPlot" in str(each["data"]["text/html"]) for each in pictures)
 
 
+@pytest.mark.services
 def test_without_a_storefront_it_says_what_to_run_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CellExecutionError) as refused:
         run(tmp_path / ".headrace", monkeypatch)

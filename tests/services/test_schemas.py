@@ -16,7 +16,7 @@ def test_a_schema_is_asked_for_once() -> None:
         registry = Registry(f"{played.url}/")
         assert [registry.schema(7) for _ in range(3)] == [AVRO] * 3
         for _ in range(2):
-            with pytest.raises(NotFoundError, match="the registry has no schemas/ids/8"):
+            with pytest.raises(NotFoundError, match="the registry has no schema 8"):
                 registry.schema(8)
     assert [path for path, _ in played.asked] == ["/schemas/ids/7", "/schemas/ids/8"]
 

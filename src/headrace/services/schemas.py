@@ -78,7 +78,10 @@ class Registry:
             return tuple(self._versions[subject, number] for number in numbers)
 
     def _ask_for(self, schema_id: int) -> str:
-        found = self._get(f"schemas/ids/{schema_id}")
+        try:
+            found = self._get(f"schemas/ids/{schema_id}")
+        except NotFoundError:
+            raise NotFoundError(f"the registry has no schema {schema_id}", where=self._url) from None
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
             raise self._unavailable(f"it gave no schema for {schema_id}")
         if found.get("schemaType", "AVRO") != "AVRO":
@@ -86,6 +89,10 @@ class Registry:
         return str(found["schema"])
 
     def _get(self, path: str) -> Any:
+        if not self._url:
+            raise UnavailableError(
+                "messages name schemas of a registry, and none is set", where="registry.url", next_step="Set registry.url."
+            )
         if self._away and time.monotonic() < self._away[0]:
             raise self._unavailable(self._away[1])
         try:
