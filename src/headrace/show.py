@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.landing.history import LoggedFile
     from headrace.landing.verify import Verified
     from headrace.layers.plan import TablePlan
+    from headrace.runs.comparing import Compared
     from headrace.runs.demo import Results
     from headrace.runs.doctor import Finding, SettingOrigin
     from headrace.runs.quality import ExpectationReport
@@ -139,9 +140,10 @@ def show_demo(console: Console, results: Results, *, settings: Settings, pipelin
     console.print(f"Next: {more}   headrace serve   headrace run {pipeline.name}", highlight=False)
 
 
-def show_verified(console: Console, verified: Sequence[Verified], *, as_json: bool) -> None:
+def show_verified(console: Console, verified: Sequence[Verified], compared: Sequence[Compared] = (), *, as_json: bool) -> None:
     if as_json:
-        print_json([dataclasses.asdict(one) | {"holds": one.holds} for one in verified])
+        found: list[Verified | Compared] = [*verified, *compared]
+        print_json([dataclasses.asdict(one) | {"holds": one.holds} for one in found])
         return
     table = Table()
     table.add_column("stream")
@@ -156,6 +158,31 @@ def show_verified(console: Console, verified: Sequence[Verified], *, as_json: bo
             console.print(f"{one.label}: {one.erased:,} messages are of people who were erased from the lake", highlight=False)
         for example in one.examples:
             console.print(example, highlight=False, markup=False, soft_wrap=True)
+    if compared:
+        _show_compared(console, compared)
+
+
+def _show_compared(console: Console, compared: Sequence[Compared]) -> None:
+    table = Table()
+    for column in ("in Postgres", "in the lake"):
+        table.add_column(column)
+    for column in ("rows", "different", "moving"):
+        table.add_column(column, justify="right")
+    for one in compared:
+        table.add_row(one.source, one.table, f"{one.rows:,}", f"{one.different:,}", f"{one.moving:,}")
+    console.print(table)
+    for one in compared:
+        moving = f"{one.source}: {one.moving:,} rows changed whenever they were looked at. Stop what changes them first"
+        columns = ", ".join(f"{name} in {count:,} rows" for name, count in one.columns)
+        lines = (
+            *(f"{one.source}: {example}" for example in one.examples),
+            *([f"{one.source}: different are {columns}"] if columns else []),
+            *([moving] if one.moving else []),
+            *one.notes,
+            *([one.next_step] if one.next_step else []),
+        )
+        for line in lines:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_commits(console: Console, files: Sequence[LoggedFile], *, as_json: bool) -> None:

@@ -69,7 +69,7 @@ def raw_lines(lake: Lake, stream: Stream, *, topic: str) -> list[str]:
 def layer_lines(lake: Lake, table: LayerTable) -> list[str]:
     """Gives back the rows of a layer table by its keys, without the builds that wrote them."""
     rows = [{name: value for name, value in row.items() if name != BUILD_ID} for row in lake.rows(str(table.table))]
-    by = [*table.keys, *([table.sequence_by] if table.sequence_by else [])]
+    by = [*table.keys, *table.sequence_by]
     return lines_of(sorted(rows, key=lambda row: ([(row[name] is not None, row[name]) for name in by], str(row))))
 
 

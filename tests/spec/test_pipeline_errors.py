@@ -228,7 +228,7 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "charges",
         10,
         '"charges" is not a table',
-        "Write namespace.table, each of lower-case letters, digits and _, with a letter first",
+        "Write namespace.table, or two namespaces and a table, each of lower-case letters, digits and _, with a letter first",
     ),
     "reserved namespace": (
         "raw.charges",

@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, refuse_both, say, settings_here
+from headrace.errors import SettingsError
 
 
 def query(
@@ -45,6 +46,47 @@ def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
 
     loaded = load(pipeline)
     show_quality(out, report_quality(settings_here(), loaded), pipeline=loaded, as_json=as_json)
+
+
+def topics(
+    name: Annotated[Optional[str], typer.Argument(metavar="TOPIC", help="all, if left out")] = None,
+    last: Annotated[int, typer.Option(min=0, max=1000, help="how many messages of TOPIC")] = 5,
+    partition: Annotated[Optional[int], typer.Option(min=0, help="messages of this partition alone")] = None,
+    offset: Annotated[
+        Optional[int], typer.Option(min=0, help="messages from this offset of the partition on; the newest, if left out")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show topics: offsets, lag, schemas, and messages decoded.
+
+    It reads what is committed, joins no group and starts no broker.
+    """
+    if name is None and (partition, offset) != (None, None):
+        raise SettingsError("--partition and --offset are of one topic", next_step="Name it: headrace topics TOPIC")
+    from headrace.runs.topics import look_once
+    from headrace.runs.watching import load_pipelines
+    from headrace.serving.topics import Wanted
+    from headrace.show_topics import show_topic, show_topics
+
+    settings = settings_here()
+    found = look_once(settings, load_pipelines([], environ=os.environ, folder=settings.folder)[0])
+    if name is None:
+        show_topics(out, found.all(), as_json=as_json)
+        return
+    messages = found.messages(name, Wanted(last, partition, offset)) if last else ()
+    show_topic(out, found.one(name), found.schemas(name), messages, as_json=as_json)
+
+
+def notebook(
+    name: Annotated[str, typer.Argument(metavar="NOTEBOOK", help="a notebook that comes with Headrace")] = "storefront",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="the port to listen on; the next that is free")] = 8888,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="only say the address")] = False,
+) -> None:
+    """Open a notebook on the lake in JupyterLab, as a copy of your own."""
+    from headrace.runs.notebook import open_notebook
+
+    opens_browser = not no_browser
+    open_notebook(settings_here(), name, port=port, opens_browser=opens_browser, environ=os.environ, report=say)
 
 
 def lineage(
@@ -117,11 +159,16 @@ def commits(
     show_commits(out, commits_of(settings_here(), load(pipeline), checkpoint_id=checkpoint), as_json=as_json)
 
 
-def verify(pipeline: PipelineName, as_json: AsJson = False) -> None:
-    """Hold the lake against the topic, offset by offset.
+def verify(
+    pipeline: PipelineName,
+    as_json: AsJson = False,
+    wait: Annotated[float, typer.Option(min=1, help="seconds to wait for the lake to have what Postgres has")] = 300.0,
+) -> None:
+    """Hold the lake against the topic, offset by offset, and against the Postgres that it captures, row by row.
 
-    The exit code is 1 if anything is missing or doubled.
+    The exit code is 1 if anything is missing, doubled or different.
     """
+    from headrace.runs.comparing import compare_captured
     from headrace.runs.inspection import need_landed
     from headrace.runs.inspection import verify as verify_pipeline
     from headrace.services.kafka import kafka
@@ -129,8 +176,10 @@ def verify(pipeline: PipelineName, as_json: AsJson = False) -> None:
 
     settings, loaded = settings_here(), load(pipeline)
     need_landed(settings, loaded)
-    with kafka(settings, report=quiet if as_json else say) as servers:
+    report = quiet if as_json else say
+    with kafka(settings, report=report) as servers:
+        compared = compare_captured(settings, loaded, bootstrap_servers=servers, report=report, seconds=wait)
         found = verify_pipeline(settings, loaded, bootstrap_servers=servers)
-    show_verified(out, found, as_json=as_json)
-    if not all(stream.holds for stream in found):
+    show_verified(out, found, compared, as_json=as_json)
+    if not (all(stream.holds for stream in found) and all(table.holds for table in compared)):
         raise typer.Exit(1)

@@ -29,6 +29,7 @@ def demo(
     from headrace.runs.live import land_and_build
     from headrace.runs.publishing import publishing
     from headrace.runs.receiving import receiving, secrets_to_play_with
+    from headrace.runs.seeding import fill_source, seeding, traffic
     from headrace.show import show_demo
 
     settings, loaded = settings_here(), load(pipeline)
@@ -38,7 +39,10 @@ def demo(
         landing_session(settings, loaded, report=board.report) as session,
         receiving(settings, loaded, report=board.report),
         publishing(settings, loaded, report=board.report, published=board.published) as publisher,
+        seeding(settings, loaded, report=board.report) as source,
     ):
+        if source is not None:
+            fill_source(source, session, report=board.report)
         land_events(session, count=events, landed=board.landed, report=board.report)
         build_tables(session, built=board.built, report=board.report)
         if publisher is not None:
@@ -48,6 +52,7 @@ def demo(
             return
         with (
             generators(session),
+            traffic(source),
             live_board(out, title=f"{loaded.name}, live") as live,
             stop_on_signals() as stop,
         ):
@@ -108,6 +113,19 @@ def receive(
     from headrace.runs.receiving import receive as receive_events
 
     receive_events(settings_here(), load(pipeline), port=port, report=say)
+
+
+def seeder(
+    pipeline: PipelineName,
+    port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="another port than the pipeline's")] = None,
+) -> None:
+    """Fill a pipeline's source database over HTTP until Ctrl-C.
+
+    It fills tables, plays traffic and changes a schema when it is asked to: see /docs.
+    """
+    from headrace.runs.seeding import seed
+
+    seed(settings_here(), load(pipeline), port=port, report=say)
 
 
 def land(

@@ -63,6 +63,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the services, and how far each stream and each table is."""
+    from headrace.runs.capturing import read_captured
     from headrace.runs.figures import read_now
     from headrace.runs.watching import load_pipelines
     from headrace.services.status import list_services
@@ -74,6 +75,7 @@ def status(
         out,
         list_services(settings),
         read_now(settings, found, report=quiet if as_json else say),
+        captured=[each for one in found for each in read_captured(settings, one)],
         broken=broken,
         as_json=as_json,
     )

@@ -121,10 +121,7 @@ def _task_names(tables: Sequence[LayerTable]) -> dict[TableName, str]:
     """Gives back a name for each task: the table's, with its namespace where another table of the layer has it too."""
     short = [(each.layer, each.table.name) for each in tables]
     return {
-        each.table: each.table.name
-        if short.count((each.layer, each.table.name)) == 1
-        else f"{each.table.namespace}__{each.table.name}"
-        for each in tables
+        each.table: each.table.name if short.count((each.layer, each.table.name)) == 1 else each.table.flat for each in tables
     }
 
 

@@ -94,8 +94,8 @@ class _Model:
         line = table.lines.get("apply_as_deletes", 1)
         deleted = f"coalesce({self._condition(table.apply_as_deletes, line)}, false)" if table.apply_as_deletes else "false"
         marked = f"SELECT *, {deleted} AS {_DELETED}\nFROM {rows}"
-        keys = [*table.keys, *((table.sequence_by or "",) if table.kind == "history" else ())]
-        order = [self._newest(table.sequence_by or ""), f"{_DELETED} DESC", *self._rest()]
+        keys = [*table.keys, *(table.sequence_by if table.kind == "history" else ())]
+        order = [*(self._newest(each) for each in table.sequence_by), f"{_DELETED} DESC", *self._rest()]
         ranked = (
             f"SELECT *, row_number() OVER (\n  PARTITION BY {self._names(keys)}\n  ORDER BY {', '.join(order)}\n) AS {_RANK}"
             "\nFROM marked"
@@ -109,8 +109,9 @@ class _Model:
     def _versions(self) -> list[tuple[str, str]]:
         """Gives back the steps from one row of each key and moment to versions: one ends where the next begins."""
         table = self._table
-        sequence = self._name(table.sequence_by or "")
-        window = f"(PARTITION BY {self._names(table.keys)} ORDER BY {sequence} ASC NULLS FIRST)"
+        time = self._name(table.versioned_by)
+        order = ", ".join(f"{self._name(each)} ASC NULLS FIRST" for each in table.sequence_by)
+        window = f"(PARTITION BY {self._names(table.keys)} ORDER BY {order})"
         steps, source, where = [], "ranked", f"{_RANK} = 1"
         if table.untracked:
             if self._columns is None:
@@ -119,14 +120,14 @@ class _Model:
                     at="track_history_except_column_list",
                     fix="Name the query's columns in place of *",
                 )
-            untracked = {*table.untracked, *table.keys, table.sequence_by, *HISTORY_COLUMNS}
+            untracked = {*table.untracked, *table.keys, *table.sequence_by, table.versioned_by, *HISTORY_COLUMNS}
             tracked = [self._name(each) for each in self._columns if each not in untracked] + [_DELETED]
             changed = "\n    OR ".join(f"{each} IS DISTINCT FROM lag({each}) OVER {window}" for each in tracked)
             compared = f"SELECT *, (\n    {changed}\n  ) AS _changed\nFROM ranked\nWHERE {_RANK} = 1"
             steps, source, where = [("compared", compared)], "compared", f"_changed OR {_DELETED}"
         start, end, current = HISTORY_COLUMNS
         versions = (
-            f"SELECT *,\n  {sequence} AS {start},\n  lead({sequence}) OVER {window} AS {end},\n"
+            f"SELECT *,\n  {time} AS {start},\n  lead({time}) OVER {window} AS {end},\n"
             f"  lead(1) OVER {window} IS NULL AS {current}\nFROM {source}\nWHERE {where}"
         )
         own = (_DELETED, _RANK, *(("_changed",) if table.untracked else ()))
@@ -137,7 +138,7 @@ class _Model:
         """Gives back how rows of the same moment are told apart: by all their other columns."""
         if self._columns is None:
             return ["struct(marked.*) DESC" if self._dialect == "spark" else "marked DESC"]
-        return [self._newest(each) for each in self._columns if each not in (self._table.sequence_by, *HISTORY_COLUMNS)]
+        return [self._newest(each) for each in self._columns if each not in (*self._table.sequence_by, *HISTORY_COLUMNS)]
 
     def _newest(self, name: str) -> str:
         return f"{self._name(name)} DESC NULLS LAST"

@@ -35,7 +35,8 @@ class Plugin(BasePlugin):  # type: ignore[misc]
     def configure_connection(self, conn: DuckDBPyConnection) -> None:
         _load_extensions(conn)
         for name, location in _locations(self.uri, self.tables):
-            namespace, table = name.split(".")
+            *namespaces, table = name.split(".")
+            namespace = "__".join(namespaces)
             columns = [row[0] for row in conn.execute("DESCRIBE SELECT * FROM iceberg_scan(?)", [location]).fetchall()]
             shown = ", ".join(_quoted(each) for each in columns if each != _OWN)
             path = location.replace("'", "''")
@@ -59,7 +60,7 @@ def _locations(uri: str, tables: list[str]) -> Iterator[tuple[str, str]]:
     select = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=30)) as connection:
         for name in tables:
-            found = connection.execute(select, name.split(".")).fetchone()
+            found = connection.execute(select, name.rsplit(".", 1)).fetchone()
             if found:
                 yield name, found[0]
 

@@ -96,9 +96,9 @@ def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProjec
         files[f"{PLUGIN}.py"] = _PLUGIN_FILE.read_text(encoding="utf-8")
         files["macros/generate_schema_name.sql"] = _SCHEMA_MACRO
     notes = [
-        f"{each.table}: SQL can't tell entities; it is a source, which Headrace builds"
+        f"{each.table}: SQL can't tell {beyond}; it is a source, which Headrace builds"
         for each in pipeline.tables
-        if each.kind == "entities"
+        if (beyond := _beyond_sql(each))
     ]
     for table in models:
         files[f"models/{table.layer}/{project.names[table.table]}.sql"] = project.model(table)
@@ -134,7 +134,14 @@ def write_project(project: DbtProject, folder: Path) -> None:
 
 
 def _is_model(table: LayerTable) -> bool:
-    return isinstance(table.source, Query) and table.kind != "entities"
+    return isinstance(table.source, Query) and not _beyond_sql(table)
+
+
+def _beyond_sql(table: LayerTable) -> str | None:
+    """Gives back what a build of the table does that a model doesn't."""
+    if table.kind == "entities":
+        return "entities"
+    return "truncates and unchanged values" if table.apply_as_truncates or table.unchanged else None
 
 
 class _Project:
@@ -144,7 +151,7 @@ class _Project:
         self._dialect: Dialect = dialect
         self.names = _model_names(models)
         made = {each.table for each in models}
-        # raw tables, and those that Python or the matching of entities makes
+        # raw tables, and those that no model makes
         self._sources = dict.fromkeys(read for each in models for read in each.inputs if read not in made)
 
     def settings(self) -> dict[str, object]:
@@ -177,12 +184,15 @@ class _Project:
             else:
                 text = f"Topic {streams[name].topic}, landed by Headrace: headrace land {self._pipeline.name}"
             found.setdefault(name.namespace, []).append({"name": name.name, "description": escape_jinja(text)})
-        return [{"name": each, "schema": each, "tables": tables} for each, tables in found.items()]
+        return [
+            {"name": _flat(each), "schema": each if self._dialect == "spark" else _flat(each), "tables": tables}
+            for each, tables in found.items()
+        ]
 
     def model(self, table: LayerTable) -> str:
         references = {name: self._reference(name) for name in table.inputs}
         query = model_sql(table, columns=self._columns(table), references=references, dialect=self._dialect)
-        config = f"{{{{ config(schema='{table.table.namespace}', alias='{table.table.name}') }}}}"
+        config = f"{{{{ config(schema='{table.table.flat_namespace}', alias='{table.table.name}') }}}}"
         return f"{{# {_WRITTEN} from {table.layer}/{table.path.name}: {table.kind}. #}}\n{config}\n{query}\n"
 
     def described(self, table: LayerTable, notes: list[str]) -> dict[str, object]:
@@ -230,7 +240,7 @@ class _Project:
 
     def _reference(self, name: TableName) -> str:
         if name in self._sources:
-            return f"{{{{ source('{name.namespace}', '{name.name}') }}}}"
+            return f"{{{{ source('{name.flat_namespace}', '{name.name}') }}}}"
         return f"{{{{ ref('{self.names[name]}') }}}}"
 
     def _columns(self, table: LayerTable) -> tuple[str, ...] | None:
@@ -241,10 +251,12 @@ class _Project:
 def _model_names(models: Sequence[LayerTable]) -> dict[TableName, str]:
     """Gives back a name for each model: the table's, with its namespace where another table has it too."""
     short = [each.table.name for each in models]
-    return {
-        each.table: each.table.name if short.count(each.table.name) == 1 else f"{each.table.namespace}__{each.table.name}"
-        for each in models
-    }
+    return {each.table: each.table.name if short.count(each.table.name) == 1 else each.table.flat for each in models}
+
+
+def _flat(namespace: str) -> str:
+    """Gives back a namespace as one word, which dbt wants in names."""
+    return TableName(namespace, "").flat_namespace
 
 
 def _slug(*parts: str) -> str:

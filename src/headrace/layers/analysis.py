@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
+    ArrayType,
     AtomicType,
     BinaryType,
     BooleanType,
@@ -20,14 +21,13 @@ from pyspark.sql.types import (
 
 from headrace.layers.source import run_source
 from headrace.layers.types import has_map, spark_schema, spec_columns
-from headrace.spec.columns import landed_columns
 from headrace.spec.fuzzy import Fuzzy
-from headrace.spec.graph import check_names
-from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable
+from headrace.spec.graph import check_names, event_conditions
+from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, LayerTable
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, entity_columns
 from headrace.spec.partitioning import transform_problem
 from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.types import Array, Column, ColumnType, Decimal, Primitive
+from headrace.spec.types import Array, Column, ColumnType, Decimal, Primitive, Struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 _SUGGESTION = re.compile(r"\s*SQLSTATE: \w+.*$")
 
 
-def analyse(spark: SparkSession, pipeline: Pipeline) -> Mapping[TableName, tuple[Column, ...]]:
+def analyse(
+    spark: SparkSession, pipeline: Pipeline, landed: Mapping[TableName, tuple[Column, ...]]
+) -> Mapping[TableName, tuple[Column, ...]]:
     """Gives back the columns of every table that the pipeline lands or builds, as their readers see them.
 
-    Every query is analysed on empty inputs, in order; the first mistake is a SpecError with file, line and column.
+    `landed` are those of the raw tables. Every query is analysed on empty inputs, in order; the first mistake is a SpecError
+    with file, line and column.
     """
-    columns: dict[TableName, tuple[Column, ...]] = {each.table: landed_columns(each) for each in pipeline.streams}
+    columns = dict(landed)
     for table in pipeline.tables:
         empty = {name: spark.createDataFrame([], spark_schema(columns[name])) for name in table.inputs}
         columns[table.table] = _analyse_table(table, run_source(spark, table, empty))
@@ -48,8 +51,22 @@ def analyse(spark: SparkSession, pipeline: Pipeline) -> Mapping[TableName, tuple
 
 
 def stored_columns(table: LayerTable, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Gives back what is stored of a table: its columns, and which build wrote each row."""
-    return (*columns, Column(BUILD_ID, Primitive("long")))
+    """Gives back what is stored of a table: its columns, where carried values are from, and which build wrote each row."""
+    carried = (Column(CARRIED, _carried_type(table, columns)),) if table.unchanged else ()
+    return (*columns, *carried, Column(BUILD_ID, Primitive("long")))
+
+
+def _carried_type(table: LayerTable, columns: Sequence[Column]) -> ColumnType:
+    types = {column.name: column.type for column in columns}
+    sequence = (Column(name, types[name]) for name in table.sequence_by)
+    return Array(Struct((Column("column", Primitive("string")), *sequence, Column("is_known", Primitive("boolean")))))
+
+
+def _check_unchanged(table: LayerTable, name: str, rows: DataFrame) -> None:
+    kind = rows.schema[name].dataType
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StringType):
+        what = f'unchanged "{name}" is of type {kind.simpleString()}, not a list of names'
+        raise table.error(what, at="unchanged", fix="Give it as array<string>")
 
 
 def _analyse_table(table: LayerTable, rows: DataFrame) -> tuple[Column, ...]:
@@ -61,9 +78,10 @@ def _analyse_table(table: LayerTable, rows: DataFrame) -> tuple[Column, ...]:
     check_names(table, rows.columns)
     for expectation in table.expectations:
         _check_condition(table, rows, f'expect "{expectation.sentence}"', expectation.that, expectation.line)
-    if table.apply_as_deletes:
-        line = table.lines.get("apply_as_deletes", 1)
-        _check_condition(table, rows, "apply_as_deletes", table.apply_as_deletes, line)
+    for key, condition in event_conditions(table).items():
+        _check_condition(table, rows, key, condition, table.lines.get(key, 1))
+    if table.unchanged:
+        _check_unchanged(table, table.unchanged, rows)
     try:
         found = spec_columns(rows.drop(*table.except_columns).schema)
     except ValueError as error:
@@ -81,7 +99,7 @@ def _analyse_table(table: LayerTable, rows: DataFrame) -> tuple[Column, ...]:
 
 
 def _history_columns(table: LayerTable, columns: Sequence[Column]) -> tuple[Column, ...]:
-    sequence = next(column.type for column in columns if column.name == table.sequence_by)
+    sequence = next(column.type for column in columns if column.name == table.versioned_by)
     start, end, current = HISTORY_COLUMNS
     return Column(start, sequence), Column(end, sequence), Column(current, Primitive("boolean"))
 

@@ -17,22 +17,25 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.errors import BuildError
 from headrace.layers.analysis import stored_columns
 from headrace.layers.arrow import to_spark
+from headrace.layers.carry import has_unknown
 from headrace.layers.entities.build import change_entities, refresh_entities
 from headrace.layers.entities.index import Stored
 from headrace.layers.entities.records import rules_of
 from headrace.layers.entities.scoring import splink_score
+from headrace.layers.events import mark_events, truncates
+from headrace.layers.keeping import keep_before, keep_removed
 from headrace.layers.lake import Lake, PlannedInputs
 from headrace.layers.lateness import measure_lateness
 from headrace.layers.merge import Merged, bounds_of, merge, read_bounds
 from headrace.layers.plan import TablePlan
-from headrace.layers.removed import DELETED, write_removed
+from headrace.layers.removed import DELETED
 from headrace.layers.types import spark_schema
 from headrace.layers.versions import NOT_UNIQUE
-from headrace.layers.work import mark_deletes, reduce_rows, whole_work, work_of
+from headrace.layers.work import reduce_rows, whole_work, work_of
 from headrace.quality.expectations import Measured, check_results, measure, rows_in
 from headrace.quality.refused import settle_refused, stage_refused
 from headrace.services.faults import reach
-from headrace.spec.layers import BUILD_ID, LayerTable
+from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
 from headrace.tables.arrow_files import stage_arrow
 from headrace.tables.build_commit import commit_build
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation
@@ -40,9 +43,10 @@ from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.spark_files import JavaObject, StagedFiles, load_java_table, plan_files, stage_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _FILES_OF_APPEND = 2
+_TRUNCATES, _UNKNOWN = "__truncates", "__unknown"
 _PROPERTIES = {"commit.retry.num-retries": "0", "write.metadata.metrics.default": "truncate(16)"}
 
 
@@ -71,6 +75,8 @@ class _Result:
     processed: int
     results: tuple[CheckedExpectation, ...]
     refused: tuple[str, ...]
+    truncates: int = 0
+    unknown: int = 0
 
 
 def build_table(lake: Lake, plan: TablePlan) -> Built:
@@ -121,6 +127,8 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         event_time_us=lateness.event_time_us,
         rows_late=lateness.rows,
         erasures=plan.entry.erasures + (1 if plan.erased else 0),
+        truncates=result.truncates + (0 if plan.action == "refresh" else plan.entry.truncates),
+        rows_unknown=result.unknown + (0 if plan.action == "refresh" else plan.entry.rows_unknown),
     )
     reach(f"{name}:staged")
     entry = commit_build(
@@ -149,16 +157,18 @@ def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     """Writes all rows anew, in the place of those that are there."""
     table = inputs.table
     measured = whole_work(inputs)
-    columns = [F.col(f"`{column.name}`") for column in inputs.lake.columns[table.table]]
+    columns = [F.col(f"`{name}`") for name in _written(inputs)]
 
     def reduced(rows: DataFrame) -> DataFrame:
-        return reduce_rows(table, mark_deletes(table, rows))
+        return reduce_rows(table, mark_events(table, rows))
 
     result = _write_measured(
         inputs, java_table, measured, lambda rows: reduced(rows).where(~F.col(DELETED)).select(*columns), build_id
     )
-    if table.apply_as_deletes:
-        _keep_removed(inputs, reduced(measured.good).where(F.col(DELETED)), build_id=build_id, generation=build_id)
+    if table.apply_as_deletes or result.truncates:
+        marked = mark_events(table, measured.good) if result.truncates else None
+        deletions = reduced(measured.good).where(F.col(DELETED))
+        keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
     old = plan_files(java_table, snapshot_id=_current(java_table))
     return replace(result, removed=tuple(task.file() for task in old.tasks.values()))
 
@@ -180,9 +190,11 @@ def _write_measured(
     build_id: int,
 ) -> _Result:
     """Stages what `shape` makes of the rows that pass, and counts the expectations in the same pass."""
-    observation = Observation()
-    observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics()))
+    observation, unknown = Observation(), Observation()
+    observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics(), _count_truncates(inputs.table)))
     rows = shape(observed.good).withColumn(BUILD_ID, F.lit(build_id).cast("long"))
+    if inputs.table.unchanged:
+        rows = rows.observe(unknown, F.count_if(has_unknown(F.col(CARRIED))).alias(_UNKNOWN))
     staged = stage_files(inputs.lake.spark, java_table, rows)
     results = measured.read_metrics(observation.get)
     check_results(inputs.table, results)
@@ -195,6 +207,8 @@ def _write_measured(
         processed=rows_in(observation.get),
         results=results,
         refused=_refuse(inputs, measured, results, build_id),
+        truncates=int(observation.get[_TRUNCATES]),
+        unknown=int(unknown.get[_UNKNOWN]) if inputs.table.unchanged else 0,
     )
 
 
@@ -204,34 +218,39 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
     work = work_of(inputs)
     with _persisted(work.measured.rows) as measured_rows:
         measured = replace(work.measured, rows=measured_rows)
-        rows = mark_deletes(table, measured.good)
+        rows = mark_events(table, measured.good)
         bounds_from = rows if work.touched is None else work.touched
-        aggregates = measured.metrics() + (bounds_of(measured_rows, table) if work.touched is None else [])
+        aggregates = [*measured.metrics(), _count_truncates(table)]
+        aggregates += bounds_of(measured_rows, table) if work.touched is None else []
         values = _first(measured_rows.agg(*aggregates))
         results, processed = measured.read_metrics(values), rows_in(values)
         check_results(table, results)
+        truncated = int(values[_TRUNCATES]) if work.touched is None else 0
+        everything = work.whole or truncated > 0
         if work.touched is not None:
             values = _first(work.touched.agg(F.count(F.lit(1)).alias("__touched"), *bounds_of(work.touched, table)))
         touched = rows.select(*(F.col(f"`{key}`") for key in table.keys)).distinct() if work.touched is None else work.touched
+        bounds = {} if everything else read_bounds(bounds_from, table, values)
         try:
             with merge(
                 lake.spark,
                 java_table,
                 table,
-                columns=[column.name for column in lake.columns[table.table]],
+                columns=_written(inputs),
                 snapshot_id=_current(java_table),
                 rows=rows,
-                touched=touched,
+                touched=None if everything else touched,
                 decide=work.decide,
-                bounds=read_bounds(bounds_from, table, values),
+                truncated=truncated > 0,
+                bounds=bounds,
                 build_id=build_id,
             ) as (merged, before):
-                _keep_before(inputs, merged, before, build_id)
+                keep_before(inputs, merged, before, build_id, marked=rows if truncated else None)
                 refused = _refuse(inputs, measured, results, build_id)
         finally:
             if work.touched is not None:
                 work.touched.unpersist()
-    return _merged_result(merged, processed, results, refused)
+    return replace(_merged_result(merged, processed, results, refused), truncates=truncated)
 
 
 def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
@@ -265,7 +284,7 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     )
     if work is not None and change.before.height:
         before = to_spark(lake.spark, change.before, spark_schema(lake.columns[table.table]))
-        _keep_before(inputs, merged, before.withColumn(DELETED, F.lit(False)), build_id)
+        keep_before(inputs, merged, before.withColumn(DELETED, F.lit(False)), build_id)
     return _merged_result(merged, processed, results, _refuse(inputs, measured, results, build_id))
 
 
@@ -281,35 +300,18 @@ def _merged_result(
         processed=processed,
         results=results,
         refused=refused,
+        unknown=merged.unknown,
     )
 
 
-def _keep_before(inputs: PlannedInputs, merged: Merged, before: DataFrame, build_id: int) -> None:
-    """Keeps the old rows for those who have to follow them, and deletions for events that come late.
-
-    Also a reader with the same key needs the old row: its query may leave the new one out.
-    """
-    table = inputs.table
-    is_followed = any(table.table in (*each.drivers, *each.rebuild_on) for each in inputs.lake.pipeline.tables)
-    if table.apply_as_deletes or (merged.gone and is_followed):
-        _keep_removed(inputs, before, build_id=build_id, generation=inputs.plan.entry.generation)
+def _count_truncates(table: LayerTable) -> Column:
+    return F.count_if(truncates(table)).alias(_TRUNCATES)
 
 
-def _keep_removed(inputs: PlannedInputs, rows: DataFrame, *, build_id: int, generation: int) -> None:
-    lake, table = inputs.lake, inputs.table
-    columns = lake.columns[table.table]
-    chosen = rows.select(*(F.col(f"`{column.name}`") for column in columns), F.col(DELETED))
-    write_removed(
-        lake.spark,
-        lake.catalog,
-        lake.settings,
-        table.table,
-        chosen,
-        columns=columns,
-        build_id=build_id,
-        generation=generation,
-    )
-    reach(f"{table.table}:kept")
+def _written(inputs: PlannedInputs) -> list[str]:
+    """Gives back the columns that a build decides: the table's own, and where carried values are from."""
+    names = [column.name for column in inputs.lake.columns[inputs.table.table]]
+    return [*names, CARRIED] if inputs.table.unchanged else names
 
 
 def _refuse(

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import AtomicType, BinaryType, BooleanType, DateType, StringType, TimestampNTZType, TimestampType
 
+from headrace.layers.carry import has_unknown
 from headrace.layers.joins import drop_matching, equal_columns, keep_matching
 from headrace.layers.removed import DELETED
 from headrace.layers.versions import comparable
-from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable
+from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
 from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
 from headrace.tables.spark_files import FILE, JavaObject, ScanFiles, StagedFiles, plan_files, read_files, stage_files
 from headrace.tables.spark_times import TIMESTAMP, TIMESTAMP_NTZ
@@ -30,13 +31,18 @@ Bounds = Mapping[str, tuple[Any, Any, bool]]
 
 @dataclass(frozen=True)
 class Merged:
-    """Files that come and go, and how many rows changed. `before` are the old rows that did, while the block runs."""
+    """Files that come and go, and how many rows changed.
+
+    `deletions` are events that deleted a key, `unknown` is how many rows more (or less) have a value that no event told.
+    """
 
     added: StagedFiles
     removed: tuple[JavaObject, ...]
     written: int
     gone: int
     read_bytes: int
+    deletions: int = 0
+    unknown: int = 0
 
 
 def bounds_of(rows: DataFrame, table: LayerTable) -> list[Column]:
@@ -69,26 +75,31 @@ def merge(
     columns: Sequence[str],
     snapshot_id: int | None,
     rows: DataFrame,
-    touched: DataFrame,
+    touched: DataFrame | None,
     decide: Any,
+    truncated: bool,
     bounds: Bounds,
     build_id: int,
 ) -> Iterator[tuple[Merged, DataFrame]]:
     """Gives the files of the merge, staged, and the old rows that changed (with `_tombstone`), while the block runs.
 
-    A row that stays as it is keeps the build that wrote it, whatever file it moves to.
+    `touched` are the keys whose rows are decided again; None stands for all. A row that stays as it is keeps the build that
+    wrote it, whatever file it moves to.
     """
     candidates = plan_files(java_table, snapshot_id=snapshot_id, where=_expression(spark, bounds))
     with read_files(spark, java_table, candidates) as all_old:
-        row_key = [*table.keys, HISTORY_COLUMNS[0]] if table.kind == "history" else list(table.keys)
-        old = keep_matching(all_old, touched, table.keys)
+        row_key = [*table.keys, *table.sequence_by] if table.kind == "history" else list(table.keys)
+        old = all_old if touched is None else keep_matching(all_old, touched, table.keys)
         old = old.select(*(F.col(f"`{name}`") for name in columns), F.col(FILE)).persist()
         known = old.drop(FILE).withColumn(DELETED, F.lit(False))
-        desired = decide(rows, known)
+        desired = decide(rows, known, truncated)
         verdicts = _compare(desired, old, row_key=row_key, columns=columns).persist()
         try:
             counts = verdicts.groupBy("file").agg(
-                F.count("new").alias("new"), F.count("old").alias("old"), F.count("deletion").alias("deletion")
+                F.count("new").alias("new"),
+                F.count("old").alias("old"),
+                F.count("deletion").alias("deletion"),
+                *(_unknown(side).alias(f"unknown_{side}") for side in ("new", "old") if table.unchanged),
             )
             found = counts.collect()
             touched_files = [row["file"] for row in found if row["file"] is not None]
@@ -99,7 +110,15 @@ def merge(
             staged = StagedFiles()
             if written or gone:
                 staged = _stage(spark, java_table, verdicts, files, row_key, columns, build_id, written)
-            merged = Merged(staged, tuple(task.file() for task in files.tasks.values()), written, gone, candidates.bytes)
+            merged = Merged(
+                staged,
+                tuple(task.file() for task in files.tasks.values()),
+                written=written,
+                gone=gone,
+                read_bytes=candidates.bytes,
+                deletions=deletions,
+                unknown=sum(row["unknown_new"] - row["unknown_old"] for row in found) if table.unchanged else 0,
+            )
             before = verdicts.where(F.col("old").isNotNull()).select("old.*").withColumn(DELETED, F.lit(False))
             if deletions:
                 before = before.unionByName(
@@ -109,6 +128,10 @@ def merge(
         finally:
             verdicts.unpersist()
             old.unpersist()
+
+
+def _unknown(side: str) -> Column:
+    return F.count_if(has_unknown(F.col(side)[CARRIED]))
 
 
 def _compare(desired: DataFrame, old: DataFrame, *, row_key: Sequence[str], columns: Sequence[str]) -> DataFrame:

@@ -48,7 +48,8 @@ class TablePlan:
     def is_small(self) -> bool:
         """Says whether few rows are read and written, as far as metadata tells."""
         changed = sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
-        by_rows = self.table.kind in ("append", "upsert", "entities") and not self.table.rebuild_on
+        table = self.table
+        by_rows = table.kind in ("append", "upsert", "history", "entities") and not table.rebuild_on and not table.untracked
         # The rows of entities are read as Arrow.
         read = self.rows if not self.table.constant and self.table.kind != "entities" else 0
         if not by_rows or self.action == "refresh":
@@ -101,13 +102,15 @@ def definition_of(table: LayerTable) -> str:
     settings = (
         table.kind,
         table.keys,
-        table.sequence_by,
+        (*table.sequence_by, None)[0] if len(table.sequence_by) < 2 else table.sequence_by,
         table.apply_as_deletes,
         table.except_columns,
         table.untracked,
         tuple(sorted((str(name), tuple(sorted(pairs.items()))) for name, pairs in table.rebuild_on.items())),
         table.window,
         *((table.matches, table.oldest_by) if table.matches else ()),
+        *((table.apply_as_truncates, table.unchanged) if table.apply_as_truncates or table.unchanged else ()),
+        *((table.valid_from,) if table.valid_from else ()),
         *((table.fuzzy, dict(LEVELS), CHANCE) if table.fuzzy else ()),
         tuple((each.that, each.otherwise) for each in table.expectations if each.otherwise in ("drop", "quarantine")),
     )

@@ -1,9 +1,9 @@
 """Rows that a layer table no longer shows: as they were before a build replaced or deleted them.
 
-They are kept in `metadata.removed_<namespace>_<table>` for those who read the table, who have to build what came of the old row
-anew; and those that an event deleted, so that an older event which comes late does not bring them back. They are written before
-the build commits. A build that dies in between leaves rows there that are still in the table: its readers then rebuild
-something that did not change, and nothing worse.
+They are kept in `metadata.removed_<namespace>_<table>` (a nested namespace with `__` for its dot) for those who read the table,
+who have to build what came of the old row anew; and those that an event deleted, so that an older event which comes late does
+not bring them back. Truncates are kept for the same reason. All are written before the build commits. A build that dies in
+between leaves rows there that are still in the table: its readers then rebuild something that did not change, and nothing worse.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.layers.types import spark_schema
+from headrace.layers.types import fit_columns, spark_schema
 from headrace.settings import Settings
 from headrace.spec.layers import BUILD_ID
 from headrace.spec.names import METADATA
@@ -31,10 +31,20 @@ if TYPE_CHECKING:
 
 GENERATION = "_generation"
 DELETED = "_tombstone"
+TRUNCATES = "_truncates"
+
+
+_IS_ROW = f"{TRUNCATES} IS NOT TRUE"
+_OWN = (
+    Column(DELETED, Primitive("boolean")),
+    Column(GENERATION, Primitive("long")),
+    Column(BUILD_ID, Primitive("long")),
+    Column(TRUNCATES, Primitive("boolean")),
+)
 
 
 def removed_name(name: TableName) -> TableName:
-    return TableName(METADATA, f"removed_{name.namespace}_{name.name}")
+    return TableName(METADATA, f"removed_{name.flat_namespace}_{name.name}")
 
 
 def write_removed(
@@ -48,10 +58,9 @@ def write_removed(
     build_id: int,
     generation: int,
 ) -> None:
-    """Keeps rows, which have the table's columns and `_tombstone`, as removed by a build."""
+    """Keeps rows, which have the table's columns, `_tombstone` and `_truncates`, as removed by a build."""
     kept = removed_name(name)
-    added = (Column(DELETED, Primitive("boolean")), Column(GENERATION, Primitive("long")), Column(BUILD_ID, Primitive("long")))
-    ensure_table(catalog, kept, columns=(*columns, *added), location=table_location(settings, kept))
+    ensure_table(catalog, kept, columns=(*columns, *_OWN), location=table_location(settings, kept))
     marked = rows.withColumn(GENERATION, F.lit(generation).cast("long")).withColumn(BUILD_ID, F.lit(build_id).cast("long"))
     staged = stage_files(spark, load_java_table(spark, kept), marked.coalesce(1))
     append_files(spark, kept, added=staged.files)
@@ -71,6 +80,7 @@ def read_removed(
     if rows is None:
         return None
     rows = rows.where(F.col(BUILD_ID).between(since.position + 1, until.position) & (F.col(GENERATION) == until.generation))
+    rows = rows.where(_IS_ROW)
     rows = rows.select(*(F.col(f"`{column.name}`") for column in columns))
     return None if rows.isEmpty() else rows
 
@@ -82,7 +92,18 @@ def read_deletes(
     rows = _read(spark, catalog, name, columns=columns)
     if rows is None:
         return None
-    rows = rows.where(F.col(DELETED) & (F.col(GENERATION) == generation))
+    rows = rows.where(F.col(DELETED) & (F.col(GENERATION) == generation) & F.expr(_IS_ROW))
+    return rows.select(*(F.col(f"`{column.name}`") for column in columns))
+
+
+def read_truncates(
+    spark: SparkSession, catalog: Catalog, name: TableName, *, generation: int, columns: tuple[Column, ...]
+) -> DataFrame | None:
+    """Gives back the truncates since the table was written anew, each once or more; None where there are none."""
+    rows = _read(spark, catalog, name, columns=columns)
+    if rows is None:
+        return None
+    rows = rows.where(F.col(TRUNCATES) & (F.col(GENERATION) == generation))
     return rows.select(*(F.col(f"`{column.name}`") for column in columns))
 
 
@@ -104,8 +125,5 @@ def _read(spark: SparkSession, catalog: Catalog, name: TableName, *, columns: tu
     if kept is None or kept.current_snapshot() is None:
         return None
     rows = spark.read.format("iceberg").load(spark_name(removed_name(name)))
-    have = set(rows.columns)
-    missing = [field for field in spark_schema(columns).fields if field.name not in have]
-    for field in missing:
-        rows = rows.withColumn(field.name, F.lit(None).cast(field.dataType))
-    return rows
+    fitted = fit_columns(rows, spark_schema((*columns, *_OWN)))
+    return rows.select(*(column.alias(name) for name, column in fitted.items()))

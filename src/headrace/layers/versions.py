@@ -12,24 +12,36 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
+from headrace.layers.events import EPOCH
 from headrace.layers.removed import DELETED
 from headrace.layers.types import has_map
-from headrace.spec.layers import HISTORY_COLUMNS
+from headrace.spec.layers import CARRIED, HISTORY_COLUMNS, LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
+
+ORDER = "__order"
+"""A column that has what `event_order` gives."""
 
 NOT_UNIQUE = "headrace: several rows have the key "
 """How the error begins that Spark raises where `one_of_keys` finds more than one."""
 
 
-def newest_of_keys(rows: DataFrame, *, keys: Sequence[str], sequence_by: str) -> DataFrame:
+def newest_of_keys(rows: DataFrame, *, keys: Sequence[str], sequence_by: Sequence[str], order: str | None = None) -> DataFrame:
     """Gives back the newest row of each key.
 
-    A deletion wins over another row of the same sequence; a sequence that is null is older than any other.
+    A deletion wins over another row of the same sequence; a sequence that is null is older than any other. `order` is the
+    column that says which is newer, where it was decided before.
     """
-    order = _order(rows, first=[sequence_by, DELETED])
-    return _by_key(rows, keys).agg(F.max_by(_all_of(rows), order).alias("row")).select("row.*")
+    newest = F.col(order) if order else event_order(rows, sequence_by=sequence_by)
+    return _by_key(rows, keys).agg(F.max_by(_all_of(rows), newest).alias("row")).select("row.*")
+
+
+def event_order(rows: DataFrame, *, sequence_by: Sequence[str]) -> Column:
+    """Gives back what puts rows of a key in order: their sequence, deletions last, and then all columns."""
+    first = [*sequence_by, DELETED]
+    rest = [name for name in rows.columns if name not in first]
+    return F.struct(*(comparable(rows, name).alias(f"_{index}") for index, name in enumerate((*first, *rest))))
 
 
 def one_of_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
@@ -42,27 +54,30 @@ def one_of_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     return counted.where(F.when(F.col("count") == 1, F.lit(True)).otherwise(refuse)).select("row.*")
 
 
-def history_of_keys(rows: DataFrame, *, keys: Sequence[str], sequence_by: str, untracked: Sequence[str] = ()) -> DataFrame:
+def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
     """Gives back the versions of every key: each row with `valid_from`, `valid_to` and `is_current`.
 
-    A version ends where the next begins. A row that differs from the one before it in untracked columns alone begins none. A
-    deletion ends a version and begins none, but stays as a row with `_tombstone`, so that the caller can keep it.
+    Rows are of one sequence each. A version ends where the next begins, or with the truncate after it. A row that differs from
+    the one before it in untracked columns alone begins none. A deletion ends a version and begins none, but stays as a row with
+    `_tombstone`, so that the caller can keep it.
     """
-    distinct = newest_of_keys(rows, keys=[*keys, sequence_by], sequence_by=sequence_by)
-    window = Window.partitionBy(*(F.col(f"`{key}`") for key in keys)).orderBy(F.col(f"`{sequence_by}`").asc_nulls_first())
-    if untracked:
-        left_out = {*untracked, sequence_by}
-        tracked = F.struct(
-            *(comparable(distinct, name) for name in distinct.columns if name not in left_out and name not in keys)
-        )
-        distinct = distinct.withColumn("__same", tracked.eqNullSafe(F.lag(tracked).over(window)))
-        distinct = distinct.where(~F.col("__same") | F.col(DELETED)).drop("__same")
+    epoch = F.col(EPOCH)
+    window = Window.partitionBy(*(F.col(f"`{key}`") for key in table.keys), epoch["at"]).orderBy(
+        *(F.col(f"`{name}`").asc_nulls_first() for name in table.sequence_by)
+    )
+    if table.untracked:
+        left_out = {*table.keys, *table.sequence_by, table.versioned_by, *table.untracked, EPOCH, ORDER, CARRIED}
+        tracked = F.struct(*(comparable(rows, name) for name in rows.columns if name not in left_out))
+        rows = rows.withColumn("__same", tracked.eqNullSafe(F.lag(tracked).over(window)))
+        rows = rows.where(~F.col("__same") | F.col(DELETED)).drop("__same")
     start, end, current = HISTORY_COLUMNS
-    following = F.lead(F.col(f"`{sequence_by}`")).over(window)
-    return (
-        distinct.withColumn(start, F.col(f"`{sequence_by}`"))
-        .withColumn(end, following)
-        .withColumn(current, F.lead(F.lit(1)).over(window).isNull() & ~F.col(DELETED))
+    time, is_last = F.col(f"`{table.versioned_by}`"), F.lead(F.lit(1)).over(window).isNull()
+    return rows.withColumns(
+        {
+            start: time,
+            end: F.when(is_last, epoch["time"]).otherwise(F.lead(time).over(window)),
+            current: is_last & epoch.isNull() & ~F.col(DELETED),
+        }
     )
 
 
@@ -78,8 +93,3 @@ def _by_key(rows: DataFrame, keys: Sequence[str]) -> GroupedData:
 
 def _all_of(rows: DataFrame) -> Column:
     return F.struct(*(F.col(f"`{name}`") for name in rows.columns))
-
-
-def _order(rows: DataFrame, *, first: Sequence[str]) -> Column:
-    rest = [name for name in rows.columns if name not in first]
-    return F.struct(*(comparable(rows, name).alias(f"_{index}") for index, name in enumerate((*first, *rest))))

@@ -36,9 +36,16 @@ def mirror_watermarks(
 ) -> None:
     """Puts a pipeline's watermarks in the place of those that are there: a row for each table and each of its inputs.
 
+    `pipeline_name` is the pipeline's and the table's, with its namespace where the pipeline has several of that name.
     `last_sync_timestamp` is when the newest snapshot that was read was committed.
     """
-    rows = [row for name, entry in entries.items() if entry.build_id for row in _rows(catalog, pipeline, name, entry)]
+    short = [each.table.name for each in pipeline.tables]
+    rows = [
+        row
+        for name, entry in entries.items()
+        if entry.build_id
+        for row in _rows(catalog, f"{pipeline.name}.{name.name if short.count(name.name) < 2 else name}", entry)
+    ]
 
     def commit() -> Table:
         table = ensure_table(catalog, WATERMARKS, columns=COLUMNS, location=table_location(settings, WATERMARKS))
@@ -52,17 +59,16 @@ def mirror_watermarks(
         commit_once(commit, find=lambda: None, where=str(WATERMARKS))
 
 
-def _rows(catalog: Catalog, pipeline: Pipeline, name: TableName, entry: BuildLedger) -> Sequence[dict[str, object]]:
+def _rows(catalog: Catalog, name: str, entry: BuildLedger) -> Sequence[dict[str, object]]:
     found = []
     for source, state in entry.reads.items():
-        namespace, _, table_name = source.partition(".")
-        table = load_table(catalog, TableName(namespace, table_name))
+        table = load_table(catalog, TableName.parse(source))
         snapshot = table.snapshot_by_id(state.snapshot_id) if table and state.snapshot_id else None
         read_at = snapshot.timestamp_ms * 1000 if snapshot else entry.built_at_us
         found.append(
             {
                 "source_table": source,
-                "pipeline_name": f"{pipeline.name}.{name.name}",
+                "pipeline_name": name,
                 "last_sync_timestamp": _moment(read_at),
                 "records_processed": entry.rows_processed,
                 "updated_at": _moment(entry.built_at_us),

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.layers.carry import carry_values, events_of_rows
+from headrace.layers.events import EPOCH, expectations_of, split_truncates, truncate_columns, truncates, with_epochs
 from headrace.layers.features import touched_windows
 from headrace.layers.joins import drop_matching, keep_matching
 from headrace.layers.lake import PlannedInputs
 from headrace.layers.pruning import same_key, with_keys_near
-from headrace.layers.removed import DELETED, read_deletes
-from headrace.layers.versions import history_of_keys, newest_of_keys, one_of_keys
+from headrace.layers.removed import DELETED, read_deletes, read_truncates
+from headrace.layers.versions import ORDER, history_of_keys, newest_of_keys, one_of_keys
 from headrace.quality.expectations import Measured, measure
 from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
 from headrace.spec.pipeline import TableName
@@ -22,20 +24,23 @@ from headrace.spec.pipeline import TableName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Decide = Callable[["DataFrame", "DataFrame"], "DataFrame"]
+Decide = Callable[["DataFrame", "DataFrame", bool], "DataFrame"]
 
 
 @dataclass(frozen=True)
 class Work:
     """Measured rows, the keys that are touched, and how rows and the old ones of these keys become the new ones.
 
-    `touched` has the keys and the constant columns; None stands for those of the rows themselves. `decide` takes the rows that
-    passed and the table's old rows, both with `_tombstone`, and gives back the rows that the touched keys shall have.
+    `touched` has the keys and the constant columns; None stands for those of the rows themselves, and for all keys of the table
+    where the rows are of all keys (`whole`) or a truncate is among them. `decide` takes the rows that passed, as `mark_events`
+    leaves them, the table's old rows with `_tombstone`, and whether a truncate is among the rows, and gives back the rows that
+    the touched keys shall have.
     """
 
     measured: Measured
     touched: DataFrame | None
     decide: Decide
+    whole: bool = False
 
 
 def work_of(inputs: PlannedInputs) -> Work:
@@ -53,7 +58,7 @@ def work_of(inputs: PlannedInputs) -> Work:
         changed[name] = reduce(lambda a, b: a.unionByName(b), parts) if parts else inputs.whole(name).limit(0)
     only_new = not before and not looked_up
     if only_new and table.kind in ("upsert", "history", "entities") and not table.untracked:
-        rows = measure(inputs.run(changed), table.expectations)
+        rows = measure(inputs.run(changed), expectations_of(table))
         return Work(rows, None, _merger(inputs))
     return _recompute(inputs, changed, before)
 
@@ -61,47 +66,79 @@ def work_of(inputs: PlannedInputs) -> Work:
 def whole_work(inputs: PlannedInputs) -> Measured:
     """Gives back all rows that the table's file makes of its inputs as they are."""
     rows = inputs.run({name: inputs.whole(name) for name in inputs.table.drivers})
-    return measure(rows, inputs.table.expectations)
+    return measure(rows, expectations_of(inputs.table))
 
 
-def reduce_rows(table: LayerTable, rows: DataFrame) -> DataFrame:
-    """Gives back what the table holds of rows with `_tombstone`: the newest of a key, its history, or the rows as they are."""
+def reduce_rows(table: LayerTable, marked: DataFrame) -> DataFrame:
+    """Gives back what the table holds of all events that there are, as `mark_events` leaves them."""
+    events, found = split_truncates(table, marked)
+    return _settle(table, events, () if found is None else (found,))
+
+
+def _settle(table: LayerTable, events: DataFrame, found: Sequence[DataFrame]) -> DataFrame:
+    """Gives back the newest row of a key, its history, or the rows as they are. `found` are truncates.
+
+    What a truncate took away is not among the newest rows, not even as a deletion.
+    """
+    if not table.sequence_by:
+        return one_of_keys(events, keys=table.keys) if table.keys else events
     if table.kind == "history":
-        return history_of_keys(rows, keys=table.keys, sequence_by=table.sequence_by or "", untracked=table.untracked)
-    if table.sequence_by:
-        return newest_of_keys(rows, keys=table.keys, sequence_by=table.sequence_by)
-    return one_of_keys(rows, keys=table.keys) if table.keys else rows
-
-
-def mark_deletes(table: LayerTable, rows: DataFrame) -> DataFrame:
-    """Gives back the rows with `_tombstone`, without the columns that the table leaves out."""
-    deleted = F.coalesce(F.expr(table.apply_as_deletes), F.lit(False)) if table.apply_as_deletes else F.lit(False)
-    return rows.withColumn(DELETED, deleted).drop(*table.except_columns)
+        events = newest_of_keys(events, keys=[*table.keys, *table.sequence_by], sequence_by=table.sequence_by)
+        events = with_epochs(table, events, found)
+        events = carry_values(table, events) if table.unchanged else events
+        return history_of_keys(events, table=table)
+    if found:
+        events = with_epochs(table, events, found)
+    if table.unchanged:
+        events = carry_values(table, events)
+        newest = newest_of_keys(events, keys=table.keys, sequence_by=table.sequence_by, order=ORDER)
+    else:
+        newest = newest_of_keys(events, keys=table.keys, sequence_by=table.sequence_by)
+    return newest.where(F.col(EPOCH).isNull()) if found else newest
 
 
 def _merger(inputs: PlannedInputs) -> Decide:
     """Gives back how new events meet the rows that are there: as if all had come at once."""
     table, lake = inputs.table, inputs.lake
+    generation = inputs.plan.entry.generation
+    columns = tuple(each for each in lake.columns[table.table] if each.name not in HISTORY_COLUMNS)
 
-    def decide(rows: DataFrame, old: DataFrame) -> DataFrame:
-        events = rows.unionByName(old.drop(*HISTORY_COLUMNS) if table.kind == "history" else old)
+    def decide(rows: DataFrame, old: DataFrame, truncated: bool) -> DataFrame:
+        rows, found = split_truncates(table, rows)
+        old = old.drop(*HISTORY_COLUMNS) if table.kind == "history" else old
+        events = rows.unionByName(events_of_rows(table, old) if table.unchanged else old)
         if table.apply_as_deletes:
-            columns = tuple(each for each in lake.columns[table.table] if each.name not in HISTORY_COLUMNS)
-            deletes = read_deletes(
-                lake.spark, lake.catalog, table.table, generation=inputs.plan.entry.generation, columns=columns
-            )
+            deletes = read_deletes(lake.spark, lake.catalog, table.table, generation=generation, columns=columns)
             if deletes is not None:
-                mine = keep_matching(deletes, rows, table.keys)
-                events = events.unionByName(mine.withColumn(DELETED, F.lit(True)))
-        return reduce_rows(table, events)
+                mine = keep_matching(deletes, events if truncated else rows, table.keys)
+                events = events.unionByName(mine.withColumn(DELETED, F.lit(True)), allowMissingColumns=True)
+        return _settle(table, events, _all_truncates(inputs, found if truncated else None))
 
     return decide
 
 
+def _all_truncates(inputs: PlannedInputs, found: DataFrame | None) -> tuple[DataFrame, ...]:
+    """Gives back the truncates that came with this build, and those that earlier ones kept."""
+    table, lake, entry = inputs.table, inputs.lake, inputs.plan.entry
+    kept = None
+    if entry.truncates:
+        columns = tuple(each for each in lake.columns[table.table] if each.name in truncate_columns(table))
+        kept = read_truncates(lake.spark, lake.catalog, table.table, generation=entry.generation, columns=columns)
+    return tuple(each for each in (found, kept) if each is not None)
+
+
 def _recompute(inputs: PlannedInputs, changed: Mapping[TableName, DataFrame], before: Mapping[TableName, DataFrame]) -> Work:
-    """Gives back the work of building all rows of the touched keys again, from the inputs as they are."""
+    """Gives back the work of building all rows of the touched keys again, from the inputs as they are; a truncate touches
+    all."""
     table = inputs.table
     now = inputs.run(changed)
+    if table.apply_as_truncates and not now.where(truncates(table)).isEmpty():
+        return Work(whole_work(inputs), None, lambda rows, *_: reduce_rows(table, rows), whole=True)
+
+    def decide(rows: DataFrame, *_: object) -> DataFrame:
+        events, _found = split_truncates(table, rows)
+        return _settle(table, events, _all_truncates(inputs, None))
+
     parts = [now]
     if before:
         parts.append(inputs.run({name: before.get(name, inputs.whole(name).limit(0)) for name in table.drivers}))
@@ -111,7 +148,7 @@ def _recompute(inputs: PlannedInputs, changed: Mapping[TableName, DataFrame], be
     else:
         near = {name: with_keys_near(inputs.whole(name), table, touched) for name in table.drivers}
         rows = keep_matching(inputs.run(near), touched, table.keys)
-    return Work(measure(rows, table.expectations), touched, lambda rows, old: reduce_rows(table, rows))
+    return Work(measure(rows, expectations_of(table)), touched, decide)
 
 
 def _features(inputs: PlannedInputs) -> Work:
@@ -128,7 +165,7 @@ def _features(inputs: PlannedInputs) -> Work:
     if changes.before is not None:
         parts.append(inputs.run({driver: changes.before}))
     touched = _keys_of(table, parts).persist()
-    return Work(measure(rows, table.expectations), touched, lambda rows, old: reduce_rows(table, rows))
+    return Work(measure(rows, table.expectations), touched, lambda rows, *_: reduce_rows(table, rows))
 
 
 def _touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[DataFrame]]:

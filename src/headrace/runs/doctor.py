@@ -19,7 +19,7 @@ from headrace.services.postgres import running_postgres, without_password
 from headrace.services.registry import running_registry
 from headrace.services.web import without_secrets
 from headrace.settings import KNOWN, Settings
-from headrace.tables.catalog import catalog_exists, open_catalog
+from headrace.tables.catalog import catalog_exists, list_namespaces, open_catalog
 from headrace.words import count_of
 
 _FREE_BYTES = 2 * 1024**3
@@ -117,7 +117,7 @@ def _look_at_catalog(settings: Settings) -> Finding:
     if not catalog_exists(settings):
         return Finding("catalog", "ok", "does not exist yet; the first landing makes it")
     try:
-        namespaces = open_catalog(settings).list_namespaces()
+        namespaces = list(list_namespaces(open_catalog(settings)))
     except HeadraceError as error:
         return Finding("catalog", "broken", f"{error.what}. Check catalog.uri.")
     except Exception as error:

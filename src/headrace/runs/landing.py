@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import LandingError, RetryableError
 from headrace.landing.lander import Batch, Lander
+from headrace.runs.capturing import capturing
 from headrace.runs.lock import pipeline_lock
 from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home
@@ -51,6 +52,7 @@ def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, t
     with (
         pipeline_lock(settings, pipeline.name, take_over=take_over),
         kafka(settings, report=report) as servers,
+        capturing(settings, pipeline, report=report),
         spark_session(settings, report=report) as spark,
     ):
         lander = Lander(

@@ -131,17 +131,17 @@ def set_rights(server: Server, password: str) -> None:
     _run(server, "postgres", "--single", "-D", server.data_argument, "postgres", folder=server.data, told=told)
 
 
-def choose_password(folder: Path, given: str | None) -> str:
-    """Gives back the password that the environment gives, else the home's own, made once and readable for its owner alone."""
+def choose_password(folder: Path, given: str | None, *, name: str = ROLE, variable: str = POSTGRES_PASSWORD) -> str:
+    """Gives back a role's password: the environment's, else the home's own, made once and readable for its owner alone."""
     if given is not None:
         if not given.isprintable():
             raise SettingsError(
                 "the password for Postgres has a character in it that can't be printed",
-                where=f"environment ({POSTGRES_PASSWORD})",
+                where=f"environment ({variable})",
                 next_step="Choose another password, or unset it: then one is made up.",
             )
         return given
-    path = folder / "password"
+    path = folder / ("password" if name == ROLE else f"password-{name}")
     try:
         return path.read_text(encoding="ascii").strip()
     except FileNotFoundError:

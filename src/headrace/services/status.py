@@ -23,6 +23,8 @@ GENERATOR = "generate-"
 """How the names of generators in the background begin; their pipeline and stream follow."""
 RECEIVER = "receive-"
 """How the names of servers that take events over HTTP begin; their pipeline follows."""
+SEEDER = "seed-"
+"""How the names of servers that fill a source database begin; their pipeline follows."""
 SPARK = "spark"
 LOGS = (*NAMES, SPARK)
 _BLOCK = 64 * 1024
@@ -44,9 +46,10 @@ class ServiceStatus:
 
 def list_services(settings: Settings) -> tuple[ServiceStatus, ...]:
     """Gives back every server that Headrace can start in this home, also those that don't run, and what was started of
-    generators and receivers."""
-    receivers = sorted(path.stem for path in (settings.home / "services").glob(f"{RECEIVER}*.json"))
-    return tuple(_look_at(settings.home, name) for name in (*NAMES, *receivers, *list_background(settings)))
+    generators, receivers and seeders."""
+    folder = settings.home / "services"
+    servers = sorted(path.stem for prefix in (RECEIVER, SEEDER) for path in folder.glob(f"{prefix}*.json"))
+    return tuple(_look_at(settings.home, name) for name in (*NAMES, *servers, *list_background(settings)))
 
 
 def list_background(settings: Settings) -> tuple[str, ...]:
@@ -56,7 +59,7 @@ def list_background(settings: Settings) -> tuple[str, ...]:
 
 def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     """Gives back the last lines of a log, the oldest first."""
-    others = (path.stem for prefix in (GENERATOR, RECEIVER) for path in settings.logs.glob(f"{prefix}*.log"))
+    others = (path.stem for prefix in (GENERATOR, RECEIVER, SEEDER) for path in settings.logs.glob(f"{prefix}*.log"))
     known = (*LOGS, *sorted(others))
     if name not in known:
         raise SettingsError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from threading import Timer
 
 import duckdb
-import duckdb_extension_avro
-import duckdb_extension_iceberg
 import pyarrow as pa
 import sqlglot
 from pyiceberg.catalog import Catalog
@@ -21,6 +17,8 @@ from sqlglot.errors import SqlglotError
 from headrace.errors import QueryError
 from headrace.serving.query_errors import EXAMPLE, explain
 from headrace.spec.problems import suggest
+from headrace.tables.catalog import list_tables
+from headrace.tables.duck import open_duckdb, quote_name, quote_text
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,13 @@ class Bound:
 
 
 def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None) -> pa.Table:
-    """Gives back the result of one SELECT. A table is named `namespace.table`; nothing in the lake can be changed."""
-    with _connection() as connection:
+    """Gives back the result of one SELECT. A table is named with its namespaces; nothing in the lake can be changed."""
+    with open_duckdb() as connection:
         quoted = _quote_default(sql)
         known = list_tables(catalog)
         statement = _parse(connection, sql, quoted, known)
         if bound:
-            connection.execute(f"SET memory_limit = {_quoted(bound.memory)}")
+            connection.execute(f"SET memory_limit = {quote_text(bound.memory)}")
         _fence_in(connection, _make_views(connection, catalog, statement, known))
         try:
             return _run(connection, quoted, bound)
@@ -69,11 +67,6 @@ def _run(connection: duckdb.DuckDBPyConnection, sql: str, bound: Bound | None) -
         return pa.Table.from_batches(batches, reader.schema).slice(0, bound.rows)
     finally:
         clock.cancel()
-
-
-def list_tables(catalog: Catalog) -> tuple[str, ...]:
-    """Gives back the names of all tables of the lake."""
-    return tuple(sorted(".".join(table) for namespace in catalog.list_namespaces() for table in catalog.list_tables(namespace)))
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, sql: str, quoted: str, known: Sequence[str]) -> exp.Expr:
@@ -124,56 +117,48 @@ def _make_views(
 ) -> list[str]:
     """Makes a view of each table that the query names; gives back the folders that they live in.
 
-    Names come from the catalog, never from the query.
+    Names come from the catalog, never from the query. DuckDB reads three words as database, schema and table, so a namespace
+    that others are in is a database in memory; tables that are in that namespace itself are in its main schema, which DuckDB
+    finds by two words.
     """
     folders: list[str] = []
+    named: dict[str, tuple[str, ...]] = {}
     ctes = {cte.alias for cte in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
         if not table.name or (not table.db and table.name in ctes) or isinstance(table.this, exp.Func):
             continue
-        name = f"{table.db}.{table.name}" if table.db else table.name
+        name = ".".join(each.name for each in table.parts)
         if table.db == "information_schema":
             continue
         if name not in known:
             raise QueryError(f'there is no table "{name}"', where="query", next_step=_which_tables(name, known))
-        namespace, short = name.split(".")
-        loaded = catalog.load_table((namespace, short))
+        named[name] = tuple(name.split("."))
+    nested = {parts[0] for parts in named.values() if len(parts) == 3}
+    for outer in nested:
+        connection.execute(f"ATTACH ':memory:' AS {quote_name(outer)}")
+    for name, parts in named.items():
+        loaded = catalog.load_table(name)
         folders += [loaded.location(), loaded.properties.get("write.data.path", loaded.location())]
-        location = _quoted(loaded.metadata_location)
-        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{namespace}"')
-        connection.execute(f"""CREATE OR REPLACE VIEW "{namespace}"."{short}" AS SELECT * FROM iceberg_scan({location})""")
+        view = ".".join(map(quote_name, parts))
+        if parts[0] not in nested or len(parts) == 3:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {view.rpartition('.')[0]}")
+        location = quote_text(loaded.metadata_location)
+        connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM iceberg_scan({location})")
     return folders
 
 
 def _fence_in(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
     """Lets the query read these folders and nothing else of the machine or the network."""
     plain = [folder.removeprefix("file://") for folder in folders]
-    allowed = ", ".join(_quoted(folder) for folder in (*folders, *plain))
+    allowed = ", ".join(quote_text(folder) for folder in (*folders, *plain))
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-@contextmanager
-def _connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    try:
-        for package in (duckdb_extension_avro, duckdb_extension_iceberg):
-            extension = next(Path(package.__file__).parent.glob("extensions/*/*.duckdb_extension"))
-            connection.execute(f"LOAD '{extension}'")
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
-    finally:
-        connection.close()
 
 
 def _which_tables(name: str, known: Sequence[str]) -> str:
     """Gives back what to ask instead of a table that there is not."""
     if not known:
         return "The lake has no tables yet: a pipeline makes them when it lands, as headrace demo lineage does."
-    same = [each for each in known if each.partition(".")[2] == name]
+    same = [each for each in known if each.endswith(f".{name}")]
     return f'Did you mean "{same[0]}"?' if same else suggest(name, known, plural="Tables")

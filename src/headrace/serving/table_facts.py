@@ -36,7 +36,7 @@ def describe_table(shown: ShownTable, table: Table | None) -> dict[str, object]:
         "about": layer.about if layer else f"The events of topic {stream.topic}, as they came." if stream else "",
         "file": shown.traced.file,
         "keys": list(layer.keys) if layer else [],
-        "sequence_by": layer.sequence_by if layer else None,
+        "sequence_by": ", ".join(layer.sequence_by) or None if layer else None,
         "partition_by": [str(each) for each in partition_by],
         "columns": _columns(shown, table),
         "snapshots": [_snapshot(each) for each in _newest(table)],

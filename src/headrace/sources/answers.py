@@ -1,12 +1,15 @@
-"""What a server that takes events answers: a JSON object, and when it refuses, why and what to do."""
+"""What a pipeline's own server answers: a JSON object, and when it refuses, why and what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
-from fastapi import Response
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 
 RETRY_SECONDS = 1
 
@@ -32,3 +35,38 @@ def refuse_for_now(what: str) -> Response:
     """Gives back the response to a request that may be taken when it is sent again."""
     message = f"{what}: send it again in {RETRY_SECONDS} second"
     return refuse(message, 503, headers={"Retry-After": str(RETRY_SECONDS)})
+
+
+def add_refusals(app: FastAPI) -> None:
+    """Has an application refuse in these words what it can't take, does not have, or fails at."""
+    app.add_exception_handler(RequestValidationError, _refuse)
+    app.add_exception_handler(HTTPException, _explain)
+    app.add_exception_handler(Exception, _fail)
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return refuse("; ".join(_describe(each) for each in error.errors()), 422)
+
+
+def _describe(problem: Mapping[str, Any]) -> str:
+    """Gives back one problem of a request: which part of it, what is wrong, what to do."""
+    name = ".".join(str(part) for part in problem["loc"][1:]) or str(problem["loc"][0])
+    if problem["type"] == "missing":
+        return f"{name} is missing: add it to the request"
+    return f"{name}: {str(problem['msg']).removeprefix('Value error, ')}"
+
+
+async def _explain(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        message = f"there is nothing at {request.url.path}: see /openapi.json for what is"
+    elif error.status_code == 405:
+        message = f"{request.method} does not work here: see /openapi.json for what does"
+    else:
+        message = str(error.detail)
+    return refuse(message, error.status_code, headers=error.headers)
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    return refuse("the server failed: its log says why. Nothing was acknowledged", 500)

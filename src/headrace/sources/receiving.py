@@ -13,13 +13,11 @@ from datetime import datetime, timezone
 from typing import Any, Literal, get_type_hints
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
-from starlette.exceptions import HTTPException
 
 from headrace.errors import SpecError
 from headrace.sources.acknowledged import WAIT_SECONDS, AcknowledgedProducer, EventProducer, NotAcknowledgedError
-from headrace.sources.answers import Refusal, answer, refuse, refuse_for_now
+from headrace.sources.answers import Refusal, add_refusals, answer, refuse, refuse_for_now
 from headrace.sources.encode import encoder_of
 from headrace.sources.webhooks import STANDARD, Intake, Limits, Lock
 from headrace.spec.modules import load_module
@@ -102,9 +100,7 @@ def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[st
             return refuse_for_now("Kafka does not answer")
         return answer({"status": "ready", "webhooks": {path: "off" if lock.is_off else "on" for path, lock in locks.items()}})
 
-    app.add_exception_handler(RequestValidationError, _refuse)
-    app.add_exception_handler(HTTPException, _explain)
-    app.add_exception_handler(Exception, _fail)
+    add_refusals(app)
     return app
 
 
@@ -172,31 +168,3 @@ def _described(webhook: Webhook) -> dict[str, Any]:
     payload: dict[str, Any] = {"type": "object"}
     schema = {"anyOf": [payload, {"type": "array", "items": payload}]} if webhook.batches else payload
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-async def _refuse(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return refuse("; ".join(_describe(each) for each in error.errors()), 422)
-
-
-def _describe(problem: Mapping[str, Any]) -> str:
-    """Gives back one problem of a request: which part of it, what is wrong, what to do."""
-    name = ".".join(str(part) for part in problem["loc"][1:]) or str(problem["loc"][0])
-    if problem["type"] == "missing":
-        return f"{name} is missing: add it to the request"
-    return f"{name}: {str(problem['msg']).removeprefix('Value error, ')}"
-
-
-async def _explain(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == 404:
-        message = f"there is nothing at {request.url.path}: see /openapi.json for what is"
-    elif error.status_code == 405:
-        message = f"{request.method} does not work here: see /openapi.json for what does"
-    else:
-        message = str(error.detail)
-    return refuse(message, error.status_code, headers=error.headers)
-
-
-async def _fail(request: Request, error: Exception) -> Response:
-    return refuse("the server failed: its log says why. Nothing was acknowledged", 500)

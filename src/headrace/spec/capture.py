@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -16,11 +17,13 @@ from headrace.spec.names import read_identifier
 from headrace.spec.pipeline import Capture, CaptureFormat, Seeder
 from headrace.spec.problems import Place, Problems
 from headrace.spec.table_files import OTHER_FOLDERS
-from headrace.spec.variables import PATTERN
+from headrace.spec.variables import PATTERN, VariableError, fill_variables
 
 KEYS = ("database", "url", "migrations", "connectors", "format", "seeder", "stage")
 FORMATS: tuple[CaptureFormat, ...] = get_args(CaptureFormat)
 TEMPLATE = ".template.json"
+VARIABLES = ("PIPELINE", "TABLES", *(f"DATABASE_{part}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD")))
+"""What Headrace itself fills in for a connector; all else comes from the environment."""
 MIGRATION = re.compile(r"V\d+(?:[._]\d+){1,2}__\w+\.sql")
 _URL = re.compile(r"postgres(ql)?://[^/]*/?[^/?]*(\?.*)?", re.DOTALL)
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=[^&]", re.IGNORECASE)
@@ -94,20 +97,29 @@ def _find_connectors(section: Section, *, files: Files, problems: Problems) -> P
     if not templates:
         raise value.error(f'"{value.text()}" has no *{TEMPLATE}', fix=f"Write one, such as postgres-source{TEMPLATE}")
     for path in templates:
-        problems.attempt(_check_template, path, place=files.place(path, argument=value.place.argument))
+        place = files.place(path, argument=value.place.argument)
+        problems.attempt(read_template, path, place=place, environ=value.environ)
     return folder
 
 
-def _check_template(path: Path, *, place: Place) -> None:
-    """Checks that a template is JSON of the form that Connect takes, before its variables are filled in."""
+def read_template(path: Path, *, place: Place, environ: Mapping[str, str]) -> Mapping[str, object]:
+    """Gives back a connector's name and config as the template has them; every variable in it can be filled in."""
+    text = read_text(path, place=place)
     try:
-        document = json.loads(read_text(path, place=place))
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         raise place.error(f"not valid JSON: {error.msg}", line=error.lineno, fix="Fix the line") from None
     name = document.get("name") if isinstance(document, dict) else None
     config = document.get("config") if isinstance(document, dict) else None
     if not isinstance(name, str) or not isinstance(config, dict):
         raise place.error("a connector has a name and a config", line=1, fix='Write {"name": "…", "config": {…}}')
+    filled = {**environ, **dict.fromkeys(VARIABLES, "")}
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            fill_variables(line, filled)
+        except VariableError as error:
+            raise place.error(error.what, line=number, fix=error.fix) from None
+    return {"name": name, "config": config}
 
 
 def _read_format(section: Section) -> CaptureFormat:

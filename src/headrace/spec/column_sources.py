@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.spec.pipeline import TableName
-from headrace.spec.queries import DIALECT, ParsedQuery, columns_of, qualify_query
+from headrace.spec.queries import DIALECT, ParsedQuery, columns_of, qualify_query, split_namespaces, table_of
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -102,7 +102,7 @@ class _Tracer:
         source = scope.sources[name] if scope is not None else None
         found = _Found()
         if isinstance(source, exp.Table):
-            table = self._tables.get(f"{source.db}.{source.name}".lower())
+            table = self._tables.get(str(table_of(source)).lower())
             if table is not None:
                 spelled = self._spelled.get(table, {})
                 found.sources[(table, spelled.get(column.name.lower(), column.name))] = None
@@ -125,7 +125,7 @@ class _Tracer:
         unknown = [
             name
             for name, (_, source) in scope.selected_sources.items()
-            if isinstance(source, exp.Table) and self._tables.get(f"{source.db}.{source.name}".lower()) not in self._spelled
+            if isinstance(source, exp.Table) and self._tables.get(str(table_of(source)).lower()) not in self._spelled
         ]
         return unknown[0] if len(unknown) == 1 else ""
 
@@ -161,4 +161,4 @@ def _text(scope: Scope, expression: exp.Expr) -> str:
     if len(scope.selected_sources) == 1:
         for each in shown.find_all(exp.Column):
             each.set("table", None)
-    return shown.sql(dialect=DIALECT, comments=False)
+    return split_namespaces(shown).sql(dialect=DIALECT, comments=False)

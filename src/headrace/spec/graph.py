@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.spec.columns import landed_columns
-from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable, Query
+from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, LayerTable, Query
 from headrace.spec.matching import ENTITY_COLUMNS, entity_columns
 from headrace.spec.pipeline import Stream, TableName
 from headrace.spec.problems import Problems, suggest
@@ -42,9 +42,8 @@ def order_tables(tables: Sequence[LayerTable], *, streams: Sequence[Stream], pro
             columns[table.table] = readable_columns(table, found)
         for expectation in table.expectations:
             problems.attempt(_check_condition, table, f"expect: {expectation.sentence}", expectation.that, expectation.line)
-        if table.apply_as_deletes:
-            line = table.lines.get("apply_as_deletes", 1)
-            problems.attempt(_check_condition, table, "apply_as_deletes", table.apply_as_deletes, line)
+        for key, condition in event_conditions(table).items():
+            problems.attempt(_check_condition, table, key, condition, table.lines.get(key, 1))
     return ordered
 
 
@@ -56,6 +55,12 @@ def readable_columns(table: LayerTable, columns: Sequence[str]) -> tuple[str, ..
     return (*kept, *HISTORY_COLUMNS) if table.kind == "history" else kept
 
 
+def event_conditions(table: LayerTable) -> dict[str, str]:
+    """Gives back the conditions that say what a row does to others, by their setting."""
+    found = {"apply_as_deletes": table.apply_as_deletes, "apply_as_truncates": table.apply_as_truncates}
+    return {key: condition for key, condition in found.items() if condition}
+
+
 def _check_owner(table: LayerTable, *, raw: Mapping[TableName, Stream], tables: Sequence[LayerTable]) -> None:
     if table.table in raw:
         raise table.error(
@@ -63,6 +68,12 @@ def _check_owner(table: LayerTable, *, raw: Mapping[TableName, Stream], tables: 
             at="",
             fix="Rename the file, or the stream's table",
         )
+    names = [*raw, *(each.table for each in tables)]
+    inside = next((each for each in names if each.namespace == str(table.table)), None)
+    around = next((each for each in names if str(each) == table.table.namespace), None)
+    if inside or around:
+        what = f"{table.table} is also the namespace of {inside}" if inside else f"its namespace {around} is also a table"
+        raise table.error(what, at="", fix="Give one of them another name")
     others = [each for each in tables if each.table == table.table and each.path != table.path]
     if others:
         raise table.error(
@@ -151,9 +162,9 @@ def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> None:
     check_names(table, columns)
     for expectation in table.expectations:
         _check_condition_names(table, f'expect "{expectation.sentence}":', expectation.that, columns, line=expectation.line)
-    if table.apply_as_deletes:
-        _check_condition_names(table, "apply_as_deletes:", table.apply_as_deletes, columns, line="apply_as_deletes")
-    own: tuple[str, ...] = (BUILD_ID,)
+    for key, condition in event_conditions(table).items():
+        _check_condition_names(table, f"{key}:", condition, columns, line=key)
+    own: tuple[str, ...] = (BUILD_ID, CARRIED) if table.unchanged else (BUILD_ID,)
     if table.kind == "history":
         own += HISTORY_COLUMNS
     if table.kind == "entities":
@@ -188,7 +199,9 @@ def _named_columns(table: LayerTable) -> dict[str, tuple[str, ...]]:
     """Gives back the columns that settings name, by the setting."""
     return {
         "keys": table.keys,
-        "sequence_by": (table.sequence_by,) if table.sequence_by else (),
+        "sequence_by": table.sequence_by,
+        "unchanged": (table.unchanged,) if table.unchanged else (),
+        "valid_from": (table.valid_from,) if table.valid_from else (),
         "constant": table.constant,
         "except_column_list": table.except_columns,
         "track_history_except_column_list": table.untracked,

@@ -22,6 +22,9 @@ BUILD_ID = "_build_id"
 
 HISTORY_COLUMNS = ("valid_from", "valid_to", "is_current")
 
+CARRIED = "_carried"
+"""The column of a table with `unchanged` that says, for values which the row's own event did not tell, which event did."""
+
 
 @dataclass(frozen=True)
 class Expectation:
@@ -82,7 +85,9 @@ class TableSettings:
 
     `rebuild_on` says for a lookup which of its columns are which columns of the driver: when its rows change, the driver's
     rows with the same values are built again. `constant` columns never change for a key. `untracked` columns make no new
-    version in a history. `watermark` says from when on a row counts as late: late rows are counted, and change what they must.
+    version in a history, whose versions begin at `valid_from`. A row for which `apply_as_truncates` holds says that all rows
+    before it are gone. `unchanged` is the column that names those whose value an event could not tell. `watermark` says from
+    when on a row counts as late: late rows are counted, and change what they must.
     `matches` are the values by which records are of one entity, `oldest_by` says which of its records is the oldest,
     `fuzzy` when records that only look alike are of one, too.
     `lines` are the lines of the settings.
@@ -91,8 +96,11 @@ class TableSettings:
     kind: Kind = "append"
     about: str = ""
     keys: tuple[str, ...] = ()
-    sequence_by: str | None = None
+    sequence_by: tuple[str, ...] = ()
     apply_as_deletes: str | None = None
+    apply_as_truncates: str | None = None
+    unchanged: str | None = None
+    valid_from: str | None = None
     except_columns: tuple[str, ...] = ()
     untracked: tuple[str, ...] = ()
     partition_by: tuple[Transform, ...] = ()
@@ -118,6 +126,11 @@ class LayerTable(TableSettings):
     source: Query | Function
     drivers: tuple[TableName, ...]
     lookups: tuple[TableName, ...] = ()
+
+    @property
+    def versioned_by(self) -> str:
+        """The column that `valid_from` of a history is taken from."""
+        return self.valid_from or self.sequence_by[0]
 
     @property
     def inputs(self) -> tuple[TableName, ...]:

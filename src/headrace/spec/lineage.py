@@ -135,19 +135,19 @@ class Lineage:
         The namespace may be left out where one table has the name. What there is not, is a SpecError that says what there is.
         """
         parts = name.split(".")
-        for length in (2, 1):
-            tables = [each for each in self.tables if str(each.table).split(".")[2 - length :] == parts[:length]]
-            if len(tables) == 1 and len(parts) == length:
-                return tables[0].table
-            if len(tables) == 1 and len(parts) == length + 1:
-                return self._find_column(tables[0], parts[-1])
-            if len(tables) > 1 and length == 1:
+        for length in (len(parts), len(parts) - 1):
+            start = ".".join(parts[:length])
+            tables = [each for each in self.tables if start and f".{each.table}".endswith(f".{start}")]
+            tables = [each for each in tables if str(each.table) == start] or tables
+            if len(tables) > 1:
                 raise self._error(
-                    f'several tables are called "{parts[0]}": {_listed(each.table for each in tables)}',
+                    f'several tables are called "{start}": {_listed(each.table for each in tables)}',
                     f"Write the namespace too: headrace lineage {self.pipeline} {tables[0].table}",
                 )
+            if tables:
+                return tables[0].table if length == len(parts) else self._find_column(tables[0], parts[-1])
         known = [str(each.table) for each in self.tables]
-        hint = suggest(".".join(parts[:2]), known, plural="Tables")
+        hint = suggest(".".join(parts[: max(2, len(parts) - 1)]), known, plural="Tables")
         everything = "" if hint.startswith("Tables") else f" Tables are: {_listed(known)}."
         raise self._error(f'there is no table "{name}"', f"{hint}{everything}")
 
@@ -219,10 +219,12 @@ def _trace_table(table: LayerTable, *, known: dict[TableName, Sequence[str]]) ->
         each.name: ColumnLineage(each.name, tuple(Field(of, name) for of, name in each.sources), each.expressions)
         for each in found
     }
-    if table.kind == "history" and table.sequence_by in made:
-        sequence = made[table.sequence_by].sources
+    if table.kind == "history" and table.versioned_by in made:
+        sequence = made[table.versioned_by].sources
         for name, note in zip(HISTORY_COLUMNS, ("begins", "ends; null while it is current", "is current"), strict=True):
-            when = f"whether the version {note}" if name == "is_current" else f"when the version {note}, by {table.sequence_by}"
+            when = (
+                f"whether the version {note}" if name == "is_current" else f"when the version {note}, by {table.versioned_by}"
+            )
             made[name] = ColumnLineage(name, sequence, note=f"Headrace: {when}")
     if table.kind == "entities":
         made |= _entity_lineage(table, made)

@@ -14,7 +14,7 @@ from headrace.spec.folders import FILE, absolute, find_pipeline
 from headrace.spec.graph import order_tables
 from headrace.spec.http import KEY as SOURCES
 from headrace.spec.http import check_ways, read_http
-from headrace.spec.names import METADATA, read_identifier
+from headrace.spec.names import METADATA, read_identifier, read_namespace
 from headrace.spec.own_queries import read_queries
 from headrace.spec.people import read_people
 from headrace.spec.pipeline import Pipeline, Stream
@@ -104,10 +104,7 @@ def _read_namespace(section: Section) -> str | None:
     value = section.find("namespace")
     if value is None:
         return None
-    name = read_identifier(value)
-    if name == METADATA:
-        raise value.error(f'"{METADATA}" is the namespace of Headrace\'s own tables', fix="Choose another namespace")
-    return name
+    return read_namespace(value)
 
 
 def _read_sources(section: Section, *, problems: Problems) -> Mapping[str, Value]:

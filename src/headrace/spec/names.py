@@ -10,6 +10,8 @@ from headrace.spec.pipeline import TableName
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 IDENTIFIER_RULE = "lower-case letters, digits and _, with a letter first"
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+LAYER = "{layer}"
+"""What stands for a layer's name in the namespace of a pipeline's tables."""
 METADATA = "metadata"
 """The namespace of Headrace's own tables, such as metadata.quarantine."""
 
@@ -30,7 +32,7 @@ def read_identifier(value: Value) -> str:
 def read_table_name(value: Value) -> TableName:
     """Gives back the table that a text such as `lineage.events` names; Headrace's own are refused."""
     name = parse_table_name(value.text(), value)
-    if name.namespace == METADATA:
+    if name.parts[0] == METADATA:
         raise value.error(f'the namespace "{METADATA}" holds Headrace\'s own tables', fix="Choose another namespace")
     return name
 
@@ -38,9 +40,31 @@ def read_table_name(value: Value) -> TableName:
 def parse_table_name(written: str, value: Value) -> TableName:
     """Gives back the table that `written` names, which stands at `value`."""
     parts = written.split(".")
-    if len(parts) != 2 or not all(map(is_identifier, parts)):
-        raise value.error(f'"{written}" is not a table', fix=f"Write namespace.table, each of {IDENTIFIER_RULE}")
-    return TableName(*parts)
+    if len(parts) not in (2, 3) or not all(map(is_identifier, parts)):
+        raise value.error(
+            f'"{written}" is not a table',
+            fix=f"Write namespace.table, or two namespaces and a table, each of {IDENTIFIER_RULE}",
+        )
+    return TableName.parse(written)
+
+
+def read_namespace(value: Value) -> str:
+    """Gives back the namespace of a pipeline's layer tables, such as `mine` or `{layer}.mine`; Headrace's own is refused."""
+    written = value.text()
+    parts = written.replace(LAYER, "layer").split(".")
+    if len(parts) > 2 or not all(map(is_identifier, parts)):
+        raise value.error(
+            f'"{written}" can\'t be a namespace',
+            fix=f'Write one word, or two with a dot between them, such as "{LAYER}.mine", each of {IDENTIFIER_RULE}',
+        )
+    if written.split(".")[0] == METADATA:
+        raise value.error(f'"{METADATA}" is the namespace of Headrace\'s own tables', fix="Choose another namespace")
+    return written
+
+
+def namespace_of(layer: str, *, written: str | None) -> str:
+    """Gives back the namespace of a layer's tables: what the pipeline has `written`, or else the layer's name."""
+    return layer if written is None else written.replace(LAYER, layer)
 
 
 def read_topic(value: Value) -> str:

@@ -59,4 +59,4 @@ def _tables_of(tree: exp.Expr) -> Iterator[str]:
     local = {each.alias for each in tree.find_all(exp.CTE)}
     for node in tree.find_all(exp.Table):
         if node.name and not isinstance(node.this, exp.Func) and (node.db or node.name not in local):
-            yield f"{node.db}.{node.name}" if node.db else node.name
+            yield ".".join(each.name for each in node.parts)

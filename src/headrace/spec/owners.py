@@ -10,6 +10,7 @@ from headrace.spec.document import Section, read_document
 from headrace.spec.files import Files
 from headrace.spec.folders import FILE, absolute, list_pipelines
 from headrace.spec.loader import KEYS_OF_PLACES, written_by
+from headrace.spec.names import namespace_of
 from headrace.spec.pipeline import Pipeline
 from headrace.spec.problems import Problems
 from headrace.spec.table_files import list_table_files
@@ -69,7 +70,7 @@ def _list_written(path: Path, *, environ: Mapping[str, str], folder: Path) -> It
                 yield key, written.rstrip("/")
     namespace = _read_text(section, "namespace", problems=problems)
     for file in list_table_files(path):
-        yield "table", f"{namespace or file.parent.name}.{file.stem}"
+        yield "table", f"{namespace_of(file.parent.name, written=namespace)}.{file.stem}"
 
 
 def _read_text(section: Section | None, key: str, *, problems: Problems) -> str | None:

@@ -23,11 +23,34 @@ TransformName = Literal["identity", "years", "months", "days", "hours", "bucket"
 
 @dataclass(frozen=True)
 class TableName:
+    """A table and its namespace, which is one word, or two where one namespace is in another: `raw`, `stage.storefront`."""
+
     namespace: str
     name: str
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The words of the name, each of which is an identifier of its own in SQL."""
+        return (*self.namespace.split("."), self.name)
+
+    @property
+    def flat_namespace(self) -> str:
+        """The namespace where one word is needed: `stage__storefront`."""
+        return self.namespace.replace(".", "__")
+
+    @property
+    def flat(self) -> str:
+        """The name where one word is needed: `stage__storefront__orders`."""
+        return "__".join(self.parts)
+
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}"
+
+    @classmethod
+    def parse(cls, written: str) -> TableName:
+        """Gives back the table of a name that was checked before, such as one that the catalog has."""
+        namespace, _, name = written.rpartition(".")
+        return cls(namespace, name)
 
 
 @dataclass(frozen=True)

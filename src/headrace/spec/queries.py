@@ -113,12 +113,12 @@ def qualify_query(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str
 
     tables: dict[str, dict[str, dict[str, str]]] = {}
     for table, columns in known.items():
-        tables.setdefault(table.namespace, {})[table.name] = dict.fromkeys(columns, "string")
+        tables.setdefault(table.namespace, {})[table.name] = dict.fromkeys(columns, "string")  # see _join_namespaces
     schema: dict[str, object] = dict(tables)
     spelled = {name.lower(): name for columns in known.values() for name in columns}
     spelled |= {each.name.lower(): each.name for each in parsed.tree.find_all(exp.Identifier)}
     qualified = qualify(
-        parsed.tree.copy(),
+        _join_namespaces(parsed.tree.copy()),
         schema=schema,
         dialect=DIALECT,
         identify=False,
@@ -130,6 +130,37 @@ def qualify_query(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str
     if not isinstance(qualified, exp.Query):
         raise TypeError("a query stays a query")
     return qualified
+
+
+def table_of(node: exp.Table) -> TableName:
+    """Gives back the table that a query names with its namespace; also one whose namespaces were joined to one word."""
+    return TableName(".".join(each for each in (node.catalog, node.db) if each), node.name)
+
+
+def _join_namespaces(tree: exp.Query) -> exp.Query:
+    """Gives back the query with nested namespaces as one word in quotes: sqlglot wants all tables equally deep."""
+    from sqlglot import exp
+
+    nested = {(node.catalog, node.db, node.name) for node in tree.find_all(exp.Table) if node.catalog}
+    for node in tree.find_all(exp.Table, exp.Column):
+        outer, inner = node.text("catalog"), node.text("db")
+        named = node.name if isinstance(node, exp.Table) else node.text("table")
+        if (outer, inner, named) in nested:  # else it is a field of a struct in a struct
+            node.set("db", exp.to_identifier(f"{outer}.{inner}", quoted=True))
+            node.set("catalog", None)
+    return tree
+
+
+def split_namespaces(tree: exp.Expr) -> exp.Expr:
+    """Gives back SQL as people write it, after namespaces were joined to one word."""
+    from sqlglot import exp
+
+    for node in tree.find_all(exp.Table, exp.Column):
+        outer, dot, inner = node.text("db").partition(".")
+        if dot:
+            node.set("catalog", exp.to_identifier(outer))
+            node.set("db", exp.to_identifier(inner))
+    return tree
 
 
 def columns_of(query: exp.Query) -> tuple[str, ...] | None:
@@ -164,18 +195,19 @@ def _references(tree: exp.Query, text: str, *, place: Place) -> Iterator[Referen
     for node in tree.find_all(exp.Table):
         if not node.db and node.name in local:
             continue
-        meta = node.this.meta
+        deep = node.this.find(exp.Identifier) if isinstance(node.this, exp.Dot) else None  # more than three words
+        meta = (deep or node.this).meta
         if "start" not in meta:
             continue  # a function that gives back a table
-        if not node.db or node.catalog:
+        if not node.db or deep:
             raise place.error(
                 f'"{node.sql(dialect=DIALECT, comments=False)}" is not namespace.table',
                 line=meta["line"],
                 column=meta["col"],
-                fix="Name an input by its namespace and its table",
+                fix="Name an input by its namespace, which is one word or two, and its table",
             )
-        start = node.args["db"].meta["start"]
-        yield Reference(TableName(node.db, node.name), start, meta["end"] + 1, meta["line"])
+        start = (node.args.get("catalog") or node.args["db"]).meta["start"]
+        yield Reference(table_of(node), start, meta["end"] + 1, meta["line"])
 
 
 def _drivers(query: exp.Expr, visible: Mapping[str, exp.Expr] | None = None) -> Iterator[TableName]:
@@ -196,6 +228,6 @@ def _drivers(query: exp.Expr, visible: Mapping[str, exp.Expr] | None = None) -> 
             inner = names[source.name]
             yield from _drivers(inner, {name: tree for name, tree in names.items() if name != source.name})
         elif isinstance(source, exp.Table):
-            yield TableName(source.db, source.name)
+            yield table_of(source)
         elif source is not None:
             yield from _drivers(source, names)

@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from headrace.spec.document import Value
+from headrace.spec.names import namespace_of
 from headrace.spec.python_names import change_texts
 from headrace.spec.variables import PATTERN
 
@@ -23,6 +24,9 @@ PROPERTIES = re.compile(r"(?:[&!]\S+\s+)*")
 
 READS = re.compile(r"(\b(?:FROM|JOIN)\s+)(\w+)(?![\w.])", re.IGNORECASE)
 """A table without a namespace, which SQL reads: one of Postgres."""
+
+PORTS = (("http", "port"), ("postgres", "seeder", "port"))
+"""Where a pipeline's sources name the port that they prefer."""
 
 TOPIC = re.compile(r'("kafka_topic"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The topic of an expected row."""
@@ -79,16 +83,21 @@ def find_renames(
     document: Value, *, old: str, new: str, table_files: Sequence[Path] = (), ports: Collection[int] = ()
 ) -> Renames:
     """Gives back what to rename: the name, each stream's table, topic, places for files and their variables, the layers,
-    the tables of Postgres, the tables that queries and `people` name, and the port, which becomes the next not among `ports`.
+    the tables of Postgres, the tables that queries and `people` name, the database that is captured, and each port, which
+    becomes the next not among `ports`.
 
     Layer tables move with their namespace; where that is their folder's name, the folder gets another.
     """
+
+    def rename_database(name: str) -> str:
+        return name if "://" in name else _rename_prefix(name, old, new, signs="_", otherwise=f"{new}_")
+
     edits: list[tuple[yaml.ScalarNode, str]] = []
     tables: dict[str, str] = {}
     topics: dict[str, str] = {}
     others: dict[str, str] = {}
     rules: tuple[tuple[str, Callable[[str], str], dict[str, str]], ...] = (
-        ("table", lambda table: _rename_prefix(table, old, new, signs=".", otherwise=f"{new}_"), tables),
+        ("table", lambda table: _rename_namespace(table, old, new), tables),
         ("topic", lambda topic: _rename_prefix(topic, old, new, signs=".-_", otherwise=f"{new}-"), topics),
         ("output", lambda path: f"{path.rstrip('/')}-{new}", others),
         ("commit_log", lambda path: f"{path.rstrip('/')}-{new}", others),
@@ -100,16 +109,22 @@ def find_renames(
             for node in _scalars(stream, key):
                 edits.append((node, _rename(node.value, rule, names=names, variables=others, old=old, new=new)))
         others[f"{old}.{stream.key}"] = f"{new}.{stream.key}"
-    for node in _scalars(document, "sources", "http", "port"):
-        edits.append((node, _rename(node.value, _next_port(ports), names=others, variables=others, old=old, new=new)))
+    for keys in PORTS:
+        for node in _scalars(document, "sources", *keys):
+            edits.append((node, _rename(node.value, _next_port(ports), names=others, variables=others, old=old, new=new)))
+    for key in ("database", "url"):
+        for node in _scalars(document, "sources", "postgres", key):
+            edits.append((node, _rename(node.value, rename_database, names=others, variables=others, old=old, new=new)))
     layers: dict[str, str] = {}
     namespaces = list(_scalars(document, "namespace"))
     for node in namespaces:
-        others[node.value] = _rename_prefix(node.value, old, new, signs=".", otherwise=f"{new}_")
+        others[node.value] = _rename_namespace(f"{node.value}.", old, new).rstrip(".")
         edits.append((node, others[node.value]))
     for path in table_files:
         if namespaces:
-            before, after = namespaces[0].value, edits[-1][1]
+            before, after = (
+                namespace_of(path.parent.name, written=each) for each in (namespaces[0].value, others[namespaces[0].value])
+            )
         else:
             before = path.parent.name
             after = layers.setdefault(before, f"{new}_{before}")
@@ -167,6 +182,14 @@ def _rename_prefix(name: str, old: str, new: str, *, signs: str, otherwise: str)
     if name == old or (name.startswith(old) and name[len(old)] in signs):
         return new + name[len(old) :]
     return otherwise + name
+
+
+def _rename_namespace(table: str, old: str, new: str) -> str:
+    """Gives back the table with `new` in the place of a namespace that is `old`, else with another first namespace."""
+    *namespaces, name = table.split(".")
+    if old in namespaces:
+        return ".".join((*(new if each == old else each for each in namespaces), name))
+    return f"{new}_{table}"
 
 
 def _replace_words(text: str, names: Mapping[str, str]) -> str:

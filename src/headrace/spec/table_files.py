@@ -12,7 +12,7 @@ from headrace.spec.document import Value, parse_document, read_text
 from headrace.spec.files import Files
 from headrace.spec.functions import SESSION, mark_of, parse_functions
 from headrace.spec.layers import Function, LayerTable, Query, TableSettings
-from headrace.spec.names import IDENTIFIER_RULE, is_identifier
+from headrace.spec.names import IDENTIFIER_RULE, is_identifier, namespace_of
 from headrace.spec.pipeline import Stream, TableName
 from headrace.spec.problems import Place, Problems, suggest
 from headrace.spec.queries import parse_query
@@ -33,17 +33,36 @@ def read_tables(
 ) -> tuple[LayerTable, ...]:
     """Gives back the tables of all layers, folder by folder; mistakes are kept as problems.
 
-    A table's namespace is its folder's name unless the pipeline names one for all of them.
+    A table's namespace is its folder's name unless the pipeline names one for all of them, in which that name may stand.
     """
     paths = tuple(list_table_files(files.pipeline_folder))
-    names = {path: TableName(namespace or path.parent.name, path.stem) for path in paths}
-    by_name = {each.name: each for each in (*(stream.table for stream in streams), *names.values())}
+    names = {path: TableName(namespace_of(path.parent.name, written=namespace), path.stem) for path in paths}
+    by_name = _by_parameter([stream.table for stream in streams], tuple(dict.fromkeys(names.values())))
     tables: list[LayerTable] = []
     for path, name in names.items():
         place = files.place(path, argument=argument)
         read = problems.attempt(_read_file, path, name, place=place, by_name=by_name, environ=environ, problems=problems)
         tables.extend(read or ())
     return tuple(tables)
+
+
+def _by_parameter(landed: Sequence[TableName], built: Sequence[TableName]) -> dict[str, tuple[TableName, ...]]:
+    """Gives back the tables that a parameter of a Python table can mean: `orders`, or `stage__orders` for stage.shop.orders.
+
+    A table that is built is meant before one of the same name that is landed.
+    """
+    found: dict[str, tuple[TableName, ...]] = {}
+    for tables in (landed, built):
+        level: dict[str, tuple[TableName, ...]] = {}
+        for each in tables:
+            for parameter in (each.name, _long_parameter(each)):
+                level[parameter] = (*level.get(parameter, ()), each)
+        found |= level
+    return found
+
+
+def _long_parameter(table: TableName) -> str:
+    return f"{table.parts[0]}__{table.name}"
 
 
 def list_table_files(folder: Path) -> Iterator[Path]:
@@ -59,7 +78,7 @@ def _read_file(
     name: TableName,
     *,
     place: Place,
-    by_name: Mapping[str, TableName],
+    by_name: Mapping[str, tuple[TableName, ...]],
     environ: Mapping[str, str],
     problems: Problems,
 ) -> list[LayerTable]:
@@ -103,7 +122,7 @@ def _read_functions(
     text: str,
     *,
     place: Place,
-    by_name: Mapping[str, TableName],
+    by_name: Mapping[str, tuple[TableName, ...]],
     environ: Mapping[str, str],
     problems: Problems,
 ) -> Iterator[LayerTable]:
@@ -114,9 +133,10 @@ def _read_functions(
         settings = read_settings(function.settings, problems=problems)
         parameters = []
         for parameter in function.parameters:
-            if parameter != SESSION and parameter not in by_name:
-                problems.attempt(_refuse_input, parameter, function.line, place=place, known=list(by_name))
-            parameters.append((parameter, None if parameter == SESSION else by_name.get(parameter)))
+            meant = () if parameter == SESSION else tuple(each for each in by_name.get(parameter, ()) if each != name)
+            if parameter != SESSION and len(meant) != 1:
+                problems.attempt(_refuse_input, parameter, function.line, place=place, meant=meant, by_name=by_name)
+            parameters.append((parameter, meant[0] if meant else None))
         if settings is None:
             continue
         inputs = tuple(each for _, each in parameters if each is not None)
@@ -139,11 +159,26 @@ def _refuse_name(function: str, table: str, line: int, *, place: Place) -> None:
     )
 
 
-def _refuse_input(parameter: str, line: int, *, place: Place, known: Sequence[str]) -> None:
+def _refuse_input(
+    parameter: str,
+    line: int,
+    *,
+    place: Place,
+    meant: Sequence[TableName],
+    by_name: Mapping[str, tuple[TableName, ...]],
+) -> None:
+    if meant:
+        raise place.error(
+            f'parameter "{parameter}" can be {" or ".join(map(str, meant))}',
+            line=line,
+            fix=f"Name it after the layer too, such as {_long_parameter(meant[-1])}",
+        )
+    known = [name for name, tables in by_name.items() if len(tables) == 1]
+    shortest = [name for name in known if by_name[name][0].name == name or len(by_name[by_name[name][0].name]) > 1]
     raise place.error(
         f'parameter "{parameter}" is no table of this pipeline',
         line=line,
-        fix=f"{suggest(parameter, known, plural='Tables')} Fix the name",
+        fix=f"{suggest(parameter, shortest, plural='Tables')} Fix the name",
     )
 
 

@@ -23,6 +23,9 @@ KEYS = (
     "keys",
     "sequence_by",
     "apply_as_deletes",
+    "apply_as_truncates",
+    "unchanged",
+    "valid_from",
     "except_column_list",
     "stored_as_scd_type",
     "track_history_except_column_list",
@@ -54,8 +57,11 @@ def read_settings(value: Value, *, problems: Problems) -> TableSettings | None:
         kind=kind or "append",
         about=attempt(reader.about) or "",
         keys=attempt(reader.names, "keys") or (),
-        sequence_by=attempt(reader.text, "sequence_by"),
+        sequence_by=attempt(reader.names, "sequence_by") or (),
         apply_as_deletes=attempt(reader.text, "apply_as_deletes"),
+        apply_as_truncates=attempt(reader.text, "apply_as_truncates"),
+        unchanged=attempt(reader.text, "unchanged"),
+        valid_from=attempt(reader.text, "valid_from"),
         except_columns=attempt(reader.names, "except_column_list") or (),
         untracked=attempt(reader.names, "track_history_except_column_list") or (),
         partition_by=attempt(reader.partition_by) or (),
@@ -109,7 +115,7 @@ class _SettingsReader:
         value = self.section.find(key)
         if value is None:
             return ()
-        return (value.text(),) if value.is_text() else tuple(item.text() for item in value.items())
+        return (value.text().strip(),) if value.is_text() else tuple(item.text() for item in value.items())
 
     def partition_by(self) -> tuple[Transform, ...]:
         value = self.section.find("partition_by")
@@ -190,10 +196,24 @@ class _SettingsReader:
             for key, is_set in (
                 ("sequence_by", settings.sequence_by),
                 ("apply_as_deletes", settings.apply_as_deletes),
+                ("apply_as_truncates", settings.apply_as_truncates),
+                ("unchanged", settings.unchanged),
                 ("except_column_list", settings.except_columns),
             ):
                 if is_set:
                     raise self._error(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+        if kind == "history" and len(settings.sequence_by) > 1 and not settings.valid_from:
+            raise self._error(
+                "sequence_by",
+                "of several columns of sequence_by none is the time of a version",
+                fix="Add valid_from: with the column that says when a version begins",
+            )
+        if settings.valid_from and kind != "history":
+            raise self._error(
+                "valid_from",
+                f"valid_from does nothing in a table of kind {kind}",
+                fix="Leave it out, or add stored_as_scd_type: 2",
+            )
         if settings.untracked and kind != "history":
             raise self._error(
                 "track_history_except_column_list",
@@ -214,6 +234,8 @@ class _SettingsReader:
             )
         for key, written in (
             ("apply_as_deletes", settings.apply_as_deletes),
+            ("apply_as_truncates", settings.apply_as_truncates),
+            ("unchanged", settings.unchanged),
             ("constant", settings.constant),
             ("partition_by", settings.partition_by),
         ):
@@ -226,7 +248,7 @@ class _SettingsReader:
             raise self._error(
                 "rebuild_on", f"a table of kind {kind} can't rebuild single rows", fix="Give it keys, or leave out rebuild_on"
             )
-        for column in (*settings.keys, settings.sequence_by, settings.oldest_by):
+        for column in (*settings.keys, *settings.sequence_by, settings.valid_from, settings.oldest_by):
             if column in settings.except_columns:
                 raise self._error(
                     "except_column_list", f'"{column}" is needed to tell rows apart', fix="Take it out of except_column_list"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
@@ -14,7 +14,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
-from headrace.errors import UnavailableError
+from headrace.errors import SpecError, UnavailableError
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column
@@ -88,7 +88,7 @@ def _make_catalog(uri: str, warehouse: str) -> SqlCatalog:
 
 
 def table_location(settings: Settings, name: TableName) -> str:
-    return f"{settings.warehouse.rstrip('/')}/{name.namespace}/{name.name}"
+    return "/".join((settings.warehouse.rstrip("/"), *name.parts))
 
 
 def ensure_table(
@@ -113,6 +113,7 @@ def ensure_table(
     try:
         table = catalog.load_table(str(name))
     except NoSuchTableError:
+        _check_place(catalog, name)
         try:
             return catalog.create_table(
                 str(name),
@@ -124,6 +125,32 @@ def ensure_table(
         except TableAlreadyExistsError:
             table = catalog.load_table(str(name))
     return widen_table(table, columns)
+
+
+def _check_place(catalog: Catalog, name: TableName) -> None:
+    """Raises a SpecError where a table would be in the folder of another one, or have another one in its own."""
+    taken = f"{name} is a namespace" if catalog.namespace_exists(str(name)) else None
+    if "." in name.namespace and load_table(catalog, TableName.parse(name.namespace)):
+        taken = f"{name.namespace} is a table"
+    if taken:
+        raise SpecError(
+            f"{taken} already, and nothing can be both",
+            where=str(name),
+            next_step="Give the table, or its namespace, another name.",
+        )
+
+
+def list_namespaces(catalog: Catalog, inside: Identifier = ()) -> Iterator[Identifier]:
+    """Gives back all namespaces, each before those that are in it: a catalog lists one level at a time."""
+    for each in sorted(catalog.list_namespaces(inside)):
+        yield each
+        yield from list_namespaces(catalog, each)
+
+
+def list_tables(catalog: Catalog) -> tuple[str, ...]:
+    """Gives back the names of all tables of the lake."""
+    found = (".".join(table) for each in list_namespaces(catalog) for table in catalog.list_tables(each))
+    return tuple(sorted(found))
 
 
 def load_table(catalog: Catalog, name: TableName) -> Table | None:

@@ -56,7 +56,7 @@ def catalog_conf(settings: Settings) -> Mapping[str, str]:
 
 def spark_name(name: TableName) -> str:
     """Gives back the table's name in Spark SQL."""
-    return f"{CATALOG_NAME}.`{name.namespace}`.`{name.name}`"
+    return ".".join((CATALOG_NAME, *(f"`{part}`" for part in name.parts)))
 
 
 def _jdbc_uri(uri: str) -> str:

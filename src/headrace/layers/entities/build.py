@@ -39,7 +39,7 @@ class EntityRows:
 
 def refresh_entities(table: LayerTable, *, rows: pl.DataFrame, stored: Stored, rules: Rules, build_id: int) -> EntityRows:
     """Gives back all rows of the table, made of all rows of its query. Ids that are there stay."""
-    records = newest(normalised(table, rows), keys=table.keys, sequence_by=table.sequence_by or "")
+    records = newest(normalised(table, rows), keys=table.keys, sequence_by=table.sequence_by)
     resolved = resolve_records(records, stored.ids(rules), rules)
     resolved = resolved.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
     return EntityRows(
@@ -63,7 +63,7 @@ def change_entities(
         there = index.join(meets, on=keys, how="semi", nulls_equal=True)
         old = stored.whole(there[FILE_NUMBER].unique().to_list())
         new = pl.concat([new, old.join(meets, on=keys, how="semi", nulls_equal=True).select(new.columns)])
-    new = newest(new, keys=keys, sequence_by=table.sequence_by or "")
+    new = newest(new, keys=keys, sequence_by=table.sequence_by)
     change = resolve_change(index, new, meets, rules)
     wanted = new.join(change.new, on=keys, how="left", nulls_equal=True)
     return _rewrite(wanted, keys=keys, touched=meets, change=change, stored=stored, build_id=build_id)

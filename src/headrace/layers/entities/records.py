@@ -14,7 +14,7 @@ from headrace.spec.matching import ENTITY_ID, PREVIOUS
 
 
 def rules_of(table: LayerTable, *, score: Score | None) -> Rules:
-    return Rules(table.keys, table.oldest_by or table.sequence_by or "", table.matches, table.fuzzy, score)
+    return Rules(table.keys, table.oldest_by or table.sequence_by[0], table.matches, table.fuzzy, score)
 
 
 def normalised(table: LayerTable, rows: pl.DataFrame) -> pl.DataFrame:
@@ -22,7 +22,7 @@ def normalised(table: LayerTable, rows: pl.DataFrame) -> pl.DataFrame:
     return normalise(rows, table.matches).drop(*table.except_columns)
 
 
-def newest(records: pl.DataFrame, *, keys: Sequence[str], sequence_by: str) -> pl.DataFrame:
+def newest(records: pl.DataFrame, *, keys: Sequence[str], sequence_by: Sequence[str]) -> pl.DataFrame:
     """Gives back the newest record of each key; where two are of one sequence, all their columns decide, so in any order alike.
 
     A sequence that is null is older than any other.
@@ -31,7 +31,7 @@ def newest(records: pl.DataFrame, *, keys: Sequence[str], sequence_by: str) -> p
     alone, others = records.filter(~several), records.filter(several)
     if others.is_empty():
         return records
-    columns = [sequence_by, *(name for name in records.columns if name != sequence_by)]
+    columns = [*sequence_by, *(name for name in records.columns if name not in sequence_by)]
     order = others.select(_comparable(others[name]).alias(name) for name in columns).select(pl.arg_sort_by(columns)).to_series()
     decided = others[order.to_list()].unique(keys, keep="last", maintain_order=True)
     return pl.concat([alone, decided])

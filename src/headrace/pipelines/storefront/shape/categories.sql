@@ -1,0 +1,12 @@
+/*
+about: The shop's categories as they stand.
+keys: [id]
+sequence_by: [_lsn, kafka_offset]
+apply_as_deletes: _op = 'd'
+apply_as_truncates: _op = 't' OR _snapshot IN ('last', 'last_in_data_collection')
+unchanged: _unchanged
+except_column_list: [_op, _snapshot, _unchanged, _tx_id, _tx_order, kafka_partition, event_date, event_date_source]
+expect:
+  the path ends with the category: element_at(path, -1) = id
+*/
+SELECT * FROM stage.storefront.categories

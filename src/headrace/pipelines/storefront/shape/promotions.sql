@@ -1,0 +1,12 @@
+/*
+about: Promotions as they stand. Their key is a code that people change; at the end of a season all go at once.
+keys: [code]
+sequence_by: [_lsn, kafka_offset]
+apply_as_deletes: _op = 'd'
+apply_as_truncates: _op = 't' OR _snapshot IN ('last', 'last_in_data_collection')
+unchanged: _unchanged
+except_column_list: [_op, _snapshot, _unchanged, _tx_id, _tx_order, kafka_partition, event_date, event_date_source]
+expect:
+  a discount is a percentage: percent_off BETWEEN 0 AND 100
+*/
+SELECT * FROM stage.storefront.promotions
