@@ -139,6 +139,8 @@ class Capturing:
         if database is None:
             raise UnavailableError("Postgres does not run", where=self.pipeline.name, next_step="Run: headrace up postgres")
         url = find_registry(self.settings) if self.capture.format == "avro" else None
+        if url is None and self.capture.format == "avro":  # else its messages would become JSON
+            raise UnavailableError("no registry runs", where=self.pipeline.name, next_step="Run: headrace up registry")
         password = self._password(database)
         around = Surroundings(database, password, url, os.environ)
         return database, fill_templates(self.pipeline, self.capture, around)
@@ -148,7 +150,8 @@ class Capturing:
         if self.settings.connect_url is not None:
             return database.password
         path = secret_path(self.settings, self.pipeline.name)
-        written = "password=" + "".join(f"\\u{ord(sign):04x}" for sign in database.password) + "\n"
+        units = database.password.encode("utf-16-be").hex()
+        written = "password=" + "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)) + "\n"
         if not path.exists() or path.read_text(encoding="ascii") != written:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             fresh = path.with_suffix(f".{os.getpid()}")
@@ -278,8 +281,9 @@ def _keep(session: Capturing, stop: Event) -> None:
         try:
             session.look_after()
             wait, told = _LOOK_SECONDS, ""
-        except HeadraceError as error:
+        except (HeadraceError, OSError) as error:
             wait = min(_LONGEST_WAIT_SECONDS, wait * 2)
-            if error.what != told:
-                session.report(f"{error.what if isinstance(error, RetryableError) else error}; trying again")
-            told = error.what
+            says = error.what if isinstance(error, RetryableError) else str(error)
+            if says != told:
+                session.report(f"{says}; trying again")
+            told = says
