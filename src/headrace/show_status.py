@@ -15,6 +15,7 @@ from headrace.words import count_of
 
 if TYPE_CHECKING:
     from headrace.errors import HeadraceError
+    from headrace.runs.capturing import Captured
     from headrace.services.status import ServiceStatus
     from headrace.serving.figures import PipelineStatus, PublishedStatus, StreamStatus, TableStatus
 
@@ -27,6 +28,7 @@ def show_status(
     services: Sequence[ServiceStatus],
     pipelines: Sequence[PipelineStatus],
     *,
+    captured: Sequence[Captured] = (),
     broken: Mapping[str, HeadraceError],
     as_json: bool,
 ) -> None:
@@ -42,6 +44,7 @@ def show_status(
                     {**dataclasses.asdict(table), "state": table.state} for each in pipelines for table in each.published
                 ],
                 "tables": [{**dataclasses.asdict(each), "bad_rows": each.bad_rows, "state": each.state} for each in tables],
+                "connectors": [dataclasses.asdict(each) for each in captured],
                 "broken": [
                     {"name": name, "what": error.what, "where": error.where, "next_step": error.next_step}
                     for name, error in broken.items()
@@ -50,6 +53,8 @@ def show_status(
         )
         return
     _show_services(console, services)
+    if captured:
+        show_captured(console, captured, as_json=False, brief=True)
     _show_streams(console, streams)
     if tables:
         _show_layer_tables(console, tables)
@@ -61,6 +66,36 @@ def show_status(
     for name, error in broken.items():
         console.print(f"\n{name} can't be loaded", style="bold", highlight=False, markup=False)
         console.print(str(error), highlight=False, markup=False, soft_wrap=True)
+
+
+def show_captured(console: Console, captured: Sequence[Captured], *, as_json: bool, brief: bool) -> None:
+    """Prints the connectors and how far their slots are behind; unless it is to be brief, also why one failed."""
+    if as_json:
+        print_json([dataclasses.asdict(each) for each in captured])
+        return
+    table = _table("connector", "pipeline", "state", "tasks", "slot", "slot's lag", numbers=("slot's lag",))
+    for each in captured:
+        tasks = ", ".join(task.state for task in each.status.tasks)
+        name = "none" if each.slot is None else f"{each.slot.name}{'' if each.slot.active else ', not read'}"
+        table.add_row(each.status.name, each.pipeline, each.status.state, tasks, name, _lag(each))
+    console.print(table)
+    for each in captured:
+        for problem in () if brief else each.status.problems:
+            console.print(f"{each.status.name} failed: {problem}", highlight=False, markup=False, soft_wrap=True)
+        if each.slot is not None and each.slot.wal_status == "lost":
+            console.print(
+                f"{each.slot.name}: Postgres no longer has all that this slot has to read."
+                f" Run: headrace connectors reset {each.pipeline}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
+
+
+def _lag(captured: Captured) -> str:
+    if captured.slot is None or captured.slot.lag_bytes is None:
+        return ""
+    return f"{captured.slot.lag_bytes:,} bytes"
 
 
 def _show_services(console: Console, services: Sequence[ServiceStatus]) -> None:
@@ -91,11 +126,14 @@ def _show_streams(console: Console, streams: Sequence[StreamStatus]) -> None:
 
 def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
     watched = any(each.late_rows is not None for each in tables)
-    more = ("watermark", "late rows") if watched else ()
-    table = _table("table", "kind", *_TABLE, "last build", "failing in it", *more, numbers=(*_TABLE, "late rows"))
+    carried = any(each.unknown_rows is not None for each in tables)
+    more = (*(("watermark", "late rows") if watched else ()), *(("unknown values in",) if carried else ()))
+    numbers = (*_TABLE, "late rows", "unknown values in")
+    table = _table("table", "kind", *_TABLE, "last build", "failing in it", *more, numbers=numbers)
     for each in tables:
         late = "" if each.late_rows is None else f"{each.late_rows:,}"
         shown = (_moment(each.watermark) if each.watermark else "", late) if watched else ()
+        unknown = "" if each.unknown_rows is None else f"{each.unknown_rows:,}"
         failing = f"{len(each.failing)} of {each.expectations} expectations" if each.failing else ""
         table.add_row(
             each.table,
@@ -110,6 +148,7 @@ def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
             _moment(each.last_build),
             failing,
             *shown,
+            *((unknown,) if carried else ()),
         )
     console.print(table)
 

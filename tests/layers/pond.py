@@ -21,10 +21,12 @@ from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.columns import landed_columns
 from headrace.spec.layers import BUILD_ID
+from headrace.spec.types import Column
 from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.ledger import Ledger, read_ledger
+from headrace.tables.widening import widen_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,15 +181,13 @@ class Sent(Protocol):
 class Pond:
     """A lake with the tables above, or those that a test names (file: text)."""
 
-    def __init__(
-        self, folder: Path, spark: SparkSession, tables: Mapping[str, str] | None = None, *, schema: str = SCHEMA
-    ) -> None:
+    def __init__(self, folder: Path, spark: SparkSession, tables: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self._spark = spark
         home = folder / "pipelines/pond"
         for name, text in {
             "pipeline.yml": PIPELINE,
-            "schemas/event.sql": schema,
+            "schemas/event.sql": SCHEMA,
             **(TABLES if tables is None else tables),
         }.items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -207,6 +207,10 @@ class Pond:
             location=table_location(self.settings, stream.table),
         )
         self.lake: Lake = open_lake(self.settings, self.pipeline, self._spark)
+
+    def widen(self, columns: tuple[Column, ...]) -> None:
+        """Gives the raw table a place for more, as landing does when a schema has grown."""
+        self._raw = widen_table(self._raw, columns)
 
     def land(self, events: Sequence[Sent]) -> None:
         """Appends events to the raw table as one checkpoint."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,9 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from headrace.spec.types import Column, Primitive, Struct
 from headrace.tables.build_ledger import read_build
-from tests.layers.pond import START, Pond, assert_same
+from tests.layers.pond import PIPELINE, START, Pond, assert_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +38,7 @@ except_column_list: [op, snapshot, untold]
 QUERY = "SELECT id, name, body, size, lsn, nr, at, op, snapshot, untold FROM pond.events"
 HISTORY = f"{SETTINGS}stored_as_scd_type: 2\nvalid_from: at\n"
 TABLES = {
+    "schemas/event.sql": SCHEMA,
     "a/current.sql": f"/*\n{SETTINGS}expect:\n  a name: {{that: name IS NOT NULL, otherwise: drop}}\n*/\n{QUERY}",
     "a/history.sql": f"/*\n{HISTORY}*/\n{QUERY}",
     "b/names.sql": "/*\nkeys: [name]\n*/\nSELECT name, count(*) AS n, sum(size) AS size FROM pond.current GROUP BY name",
@@ -166,7 +169,7 @@ def test_any_order_and_any_cut_give_the_database(
     changes = changes_of(random, 40)
     sent = [*changes, *random.sample(changes, 4)]
     random.shuffle(sent)
-    pond = Pond(tmp_path_factory.mktemp("pond"), spark, TABLES, schema=SCHEMA)
+    pond = Pond(tmp_path_factory.mktemp("pond"), spark, TABLES)
     for part in (sent[:15], sent[15:30], sent[30:]):
         pond.land(part)
         pond.build()
@@ -176,3 +179,103 @@ def test_any_order_and_any_cut_give_the_database(
     assert entry.rows_unknown == 0
     pond.build(full_refresh=True)
     assert_same(found, rows_of(pond))
+
+
+def test_what_no_event_tells_is_null_and_counted_until_one_does(spark: SparkSession, tmp_path: Path) -> None:
+    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in ("schemas/event.sql", "a/current.sql", "a/history.sql")})
+    late = Change("c", 10, 1, 1, "x", "long", 1)
+    cut = Change("u", 20, 2, 1, "y", untold=("body", "size"))
+    pond.land([cut, Change("u", 21, 2, 2, "z", "short", untold=("size",))])
+    pond.build()
+    assert unknown(pond, "current") == unknown(pond, "history") == 2
+    assert bodies(pond) == {1: None, 2: "short"}
+    pond.land([late])
+    pond.build()
+    assert bodies(pond) == {1: "long", 2: "short"}
+    assert unknown(pond, "current") == unknown(pond, "history") == 1
+    pond.land([Change("d", 15, 1, 1, "x"), Change("c", 5, 0, 2, "a", "b", 2)])
+    pond.build()
+    assert bodies(pond) == {1: None, 2: "short"}
+    assert unknown(pond, "current") == 1
+    pond.land([Change("c", 12, 1, 1, "x", "too early", 1)])
+    pond.build()
+    assert bodies(pond) == {1: None, 2: "short"}
+
+
+def test_a_new_snapshot_takes_away_what_it_does_not_have(spark: SparkSession, tmp_path: Path) -> None:
+    """The events of a snapshot have one sequence, and come in any order; older ones that come later are gone as well."""
+    tracked = TABLES["a/history.sql"].replace("valid_from: at", "valid_from: at\ntrack_history_except_column_list: [size]")
+    pond = Pond(tmp_path, spark, {**TABLES, "a/tracked.sql": tracked})
+    pond.land([Change("c", 10, 1, 1, "x"), Change("c", 11, 1, 2, "x"), Change("u", 12, 2, 2, "x", size=4)])
+    pond.build()
+    taken = [Change("r", 50, 5, number, "y", snapshot=mark) for number, mark in ((2, "last"), (3, "true"))]
+    pond.land(taken[:1])
+    pond.build()
+    pond.land([*taken[1:], Change("c", 40, 4, 4, "z")])
+    outcomes = {each.table.table.name: each.plan.action for each in pond.build() if each.plan}
+    assert outcomes["current"] == outcomes["tracked"] == "increment"
+    found = pond.all_rows()
+    assert rows_of(pond)["current"] == shown(told(each) for each in taken)
+    tracked_rows = pond.catalog.load_table("pond.tracked").scan().to_arrow().to_pylist()
+    ends = sorted((row["id"], row["lsn"], row["valid_to"], row["is_current"]) for row in tracked_rows)
+    at = taken[0].at
+    assert ends == [(1, 10, at, False), (2, 11, at, False), (2, 50, None, True), (3, 50, None, True), (4, 40, at, False)]
+    pond.build(full_refresh=True)
+    assert_same(found, pond.all_rows())
+
+
+ENVELOPE = """{"type": "record", "name": "Envelope", "fields": [
+  {"name": "before", "type": ["null", {"type": "record", "name": "Value", "fields": [
+    {"name": "id", "type": "long"}, {"name": "size", "type": ["null", "int"]}]}]},
+  {"name": "after", "type": ["null", "Value"]},
+  {"name": "source", "type": {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"]}]}},
+  {"name": "op", "type": "string"}]}"""
+GROWING = {
+    "pipeline.yml": PIPELINE.replace("format: json, schema: schemas/event.sql", "format: debezium, schema: schemas/event.avsc"),
+    "schemas/event.avsc": ENVELOPE,
+    "a/stage.sql": "SELECT after.*, op AS _op, source.lsn AS _lsn, kafka_offset FROM pond.events",
+    "b/current.sql": "/*\nkeys: [id]\nsequence_by: [_lsn, kafka_offset]\napply_as_deletes: _op = 'd'\n"
+    "except_column_list: [_op]\n*/\nSELECT * FROM pond.stage",
+    "b/versions.sql": "/*\nkeys: [id]\nsequence_by: _lsn\nstored_as_scd_type: 2\n*/\nSELECT * FROM pond.stage",
+    "c/all.sql": "/*\nkeys: [id]\nsequence_by: _lsn\n*/\nSELECT * FROM pond.current",
+}
+
+
+@dataclass(frozen=True)
+class Envelope:
+    lsn: int
+    after: dict[str, Any]
+
+    def row(self) -> dict[str, Any]:
+        return {"before": None, "after": self.after, "source": {"lsn": self.lsn}, "op": "u"}
+
+
+def test_a_column_that_comes_is_followed_without_building_anew(spark: SparkSession, tmp_path: Path) -> None:
+    pond = Pond(tmp_path, spark, GROWING)
+    pond.land([Envelope(1, {"id": 1, "size": 5}), Envelope(2, {"id": 2, "size": 6})])
+    pond.build()
+    wider = Struct((Column("id", Primitive("long")), Column("size", Primitive("long")), Column("email", Primitive("string"))))
+    pond.widen((Column("after", wider),))
+    pond.land([Envelope(3, {"id": 2, "size": 2**40, "email": "a@b.c"})])
+    pond.build()
+    for name in ("stage", "current", "versions", "all"):
+        table = pond.catalog.load_table(f"pond.{name}")
+        emails = {(row["_lsn"], row["size"], row["email"]) for row in table.scan().to_arrow().to_pylist()}
+        assert {(3, 2**40, "a@b.c"), (1, 5, None)} <= emails, name
+        assert read_build(table).generation == 1, name
+    found = pond.all_rows()
+    pond.build(full_refresh=True)
+    assert_same(found, pond.all_rows())
+
+
+def unknown(pond: Pond, name: str) -> int:
+    return read_build(pond.catalog.load_table(f"pond.{name}")).rows_unknown
+
+
+def bodies(pond: Pond) -> dict[int, str | None]:
+    """Gives back the bodies of the rows; the newest versions of the history have to have the same."""
+    rows = pond.catalog.load_table("pond.current").scan().to_arrow().to_pylist()
+    versions = pond.catalog.load_table("pond.history").scan(row_filter="is_current = true").to_arrow().to_pylist()
+    found = {row["id"]: row["body"] for row in rows}
+    assert {row["id"]: row["body"] for row in versions} == found
+    return found

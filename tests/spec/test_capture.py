@@ -8,6 +8,7 @@ import pytest
 
 from headrace.spec import Check, check_pipeline
 from headrace.spec.pipeline import Capture, Seeder
+from headrace.spec.scaffold import copy_pipeline
 from tests.folders import write_files
 
 FILES = {
@@ -72,6 +73,8 @@ MISTAKES: dict[str, tuple[str, str, str, str, str, str]] = {
     "seeder's port": (YAML, ", port: 8000", "", f"{YAML}:10", 'has no "port"', "Add a line such as port: 8000"),
     "stage": (YAML, "stage_tables.yaml", "stage.yaml", f"{YAML}:11", 'no file "stage.yaml"', "Create it"),
     "template": (TEMPLATE, '"source-mine",', '"source-mine"', f"{TEMPLATE}:3", "not valid JSON", "Fix the line"),
+    "unknown variable": (TEMPLATE, "DATABASE_HOST", "DATABSE", f"{TEMPLATE}:3", "variable DATABSE is not set", "Set DATABSE"),
+    "not a variable": (TEMPLATE, "DATABASE_HOST", "a b", f"{TEMPLATE}:3", '"${a b}" is not a variable', "Write ${NAME}"),
     "template's form": (TEMPLATE, '"name"', '"names"', f"{TEMPLATE}:1", "a connector has a name", 'Write {"name"'),
 }
 
@@ -125,6 +128,16 @@ def test_mistakes(folder: Path, name: str) -> None:
     assert errors[0].next_step.startswith(fix), errors[0]
     assert errors[0].next_step.endswith("then run: headrace check mine")
     assert "hidden" not in str(errors[0])
+
+
+def test_a_copy_has_a_database_and_a_port_of_its_own(folder: Path) -> None:
+    copied = copy_pipeline("mine", target_name="other", folder=folder.parents[1])
+    text = (copied / YAML).read_text(encoding="utf-8")
+    found = check_pipeline("other", environ={}, folder=folder.parents[1]).pipeline
+    assert found is not None
+    assert found.capture is not None
+    assert (found.capture.database, found.capture.seeder) == ("other_shop", Seeder(copied / "sources/seeder.py", 8001))
+    assert "url: ${OTHER_URL:-}" in text
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def serve(
         str, typer.Option(help="the address to listen on; any but this machine's own needs HEADRACE_TOKEN")
     ] = "127.0.0.1",
 ) -> None:
-    """Show pipelines and tables in a browser, live: the control room."""
+    """Show pipelines, live, in a browser: the control room."""
     from headrace.runs.serving import serve as serve_pages
 
     serve_pages(settings_here(), pipelines or [], host=host, port=port, environ=os.environ, report=say)
@@ -152,7 +152,7 @@ def commits(
     checkpoint: Annotated[Optional[int], typer.Option(min=1, help="only this checkpoint")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the commit log's data files: committed or orphan, offsets."""
+    """List the commit log's files: committed or orphan, offsets."""
     from headrace.runs.inspection import commits_of
     from headrace.show import show_commits
 
@@ -168,10 +168,9 @@ def verify(
 
     The exit code is 1 if anything is missing, doubled or different.
     """
-    from headrace.runs.comparing import Compared, compare
+    from headrace.runs.comparing import compare_captured
     from headrace.runs.inspection import need_landed
     from headrace.runs.inspection import verify as verify_pipeline
-    from headrace.runs.source_database import source_database
     from headrace.services.kafka import kafka
     from headrace.show import show_verified
 
@@ -179,11 +178,8 @@ def verify(
     need_landed(settings, loaded)
     report = quiet if as_json else say
     with kafka(settings, report=report) as servers:
-        compared: tuple[Compared, ...] = ()
-        if loaded.capture is not None:
-            with source_database(settings, loaded, report=report) as dsn:
-                compared = compare(settings, loaded, dsn=dsn, bootstrap_servers=servers, report=report, seconds=wait)
+        compared = compare_captured(settings, loaded, bootstrap_servers=servers, report=report, seconds=wait)
         found = verify_pipeline(settings, loaded, bootstrap_servers=servers)
     show_verified(out, found, compared, as_json=as_json)
-    if not all(each.holds for each in (*found, *compared)):
+    if not (all(stream.holds for stream in found) and all(table.holds for table in compared)):
         raise typer.Exit(1)

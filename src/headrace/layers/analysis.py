@@ -21,7 +21,6 @@ from pyspark.sql.types import (
 
 from headrace.layers.source import run_source
 from headrace.layers.types import has_map, spark_schema, spec_columns
-from headrace.spec.columns import landed_columns
 from headrace.spec.fuzzy import Fuzzy
 from headrace.spec.graph import check_names, event_conditions
 from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, LayerTable
@@ -37,12 +36,15 @@ if TYPE_CHECKING:
 _SUGGESTION = re.compile(r"\s*SQLSTATE: \w+.*$")
 
 
-def analyse(spark: SparkSession, pipeline: Pipeline) -> Mapping[TableName, tuple[Column, ...]]:
+def analyse(
+    spark: SparkSession, pipeline: Pipeline, landed: Mapping[TableName, tuple[Column, ...]]
+) -> Mapping[TableName, tuple[Column, ...]]:
     """Gives back the columns of every table that the pipeline lands or builds, as their readers see them.
 
-    Every query is analysed on empty inputs, in order; the first mistake is a SpecError with file, line and column.
+    `landed` are those of the raw tables. Every query is analysed on empty inputs, in order; the first mistake is a SpecError
+    with file, line and column.
     """
-    columns: dict[TableName, tuple[Column, ...]] = {each.table: landed_columns(each) for each in pipeline.streams}
+    columns = dict(landed)
     for table in pipeline.tables:
         empty = {name: spark.createDataFrame([], spark_schema(columns[name])) for name in table.inputs}
         columns[table.table] = _analyse_table(table, run_source(spark, follow_columns(table, columns), empty))

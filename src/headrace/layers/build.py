@@ -22,12 +22,13 @@ from headrace.layers.entities.build import change_entities, refresh_entities
 from headrace.layers.entities.index import Stored
 from headrace.layers.entities.records import rules_of
 from headrace.layers.entities.scoring import splink_score
-from headrace.layers.events import mark_events, split_truncates, truncates
+from headrace.layers.events import mark_events, truncates
+from headrace.layers.keeping import keep_before, keep_removed
 from headrace.layers.lake import Lake, PlannedInputs
 from headrace.layers.lateness import measure_lateness
 from headrace.layers.merge import Merged, bounds_of, merge, read_bounds
 from headrace.layers.plan import TablePlan
-from headrace.layers.removed import DELETED, TRUNCATES, write_removed
+from headrace.layers.removed import DELETED
 from headrace.layers.types import spark_schema
 from headrace.layers.versions import NOT_UNIQUE
 from headrace.layers.work import reduce_rows, whole_work, work_of
@@ -165,10 +166,9 @@ def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
         inputs, java_table, measured, lambda rows: reduced(rows).where(~F.col(DELETED)).select(*columns), build_id
     )
     if table.apply_as_deletes or result.truncates:
-        kept = _removable(inputs, reduced(measured.good).where(F.col(DELETED)))
-        if result.truncates:
-            kept = kept.unionByName(_truncates_in(inputs, mark_events(table, measured.good)))
-        _keep_removed(inputs, kept, build_id=build_id, generation=build_id)
+        marked = mark_events(table, measured.good) if result.truncates else None
+        deletions = reduced(measured.good).where(F.col(DELETED))
+        keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
     old = plan_files(java_table, snapshot_id=_current(java_table))
     return replace(result, removed=tuple(task.file() for task in old.tasks.values()))
 
@@ -245,7 +245,7 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
                 bounds=bounds,
                 build_id=build_id,
             ) as (merged, before):
-                _keep_before(inputs, merged, before, build_id, marked=rows if truncated else None)
+                keep_before(inputs, merged, before, build_id, marked=rows if truncated else None)
                 refused = _refuse(inputs, measured, results, build_id)
         finally:
             if work.touched is not None:
@@ -284,7 +284,7 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     )
     if work is not None and change.before.height:
         before = to_spark(lake.spark, change.before, spark_schema(lake.columns[table.table]))
-        _keep_before(inputs, merged, before.withColumn(DELETED, F.lit(False)), build_id)
+        keep_before(inputs, merged, before.withColumn(DELETED, F.lit(False)), build_id)
     return _merged_result(merged, processed, results, _refuse(inputs, measured, results, build_id))
 
 
@@ -304,39 +304,6 @@ def _merged_result(
     )
 
 
-def _keep_before(
-    inputs: PlannedInputs, merged: Merged, before: DataFrame, build_id: int, *, marked: DataFrame | None = None
-) -> None:
-    """Keeps the old rows for those who have to follow them, and deletions for events that come late, and so truncates, which
-    are among the `marked` rows.
-
-    Also a reader with the same key needs the old row: its query may leave the new one out.
-    """
-    table = inputs.table
-    is_followed = any(table.table in (*each.drivers, *each.rebuild_on) for each in inputs.lake.pipeline.tables)
-    if not merged.deletions and not (merged.gone and is_followed) and marked is None:
-        return
-    kept = _removable(inputs, before)
-    if marked is not None:
-        kept = kept.unionByName(_truncates_in(inputs, marked))
-    _keep_removed(inputs, kept, build_id=build_id, generation=inputs.plan.entry.generation)
-
-
-def _removable(inputs: PlannedInputs, rows: DataFrame) -> DataFrame:
-    """Gives back rows with `_tombstone` as they are kept."""
-    names = [column.name for column in inputs.lake.columns[inputs.table.table]]
-    return rows.select(*(F.col(f"`{name}`") for name in names), F.col(DELETED), F.lit(False).alias(TRUNCATES))
-
-
-def _truncates_in(inputs: PlannedInputs, marked: DataFrame) -> DataFrame:
-    """Gives back the truncates among rows, as they are kept: their sequence and time, and nulls."""
-    _, found = split_truncates(inputs.table, marked)
-    assert found is not None
-    schema = spark_schema(inputs.lake.columns[inputs.table.table])
-    nulls = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields if field.name not in found.columns)
-    return found.select("*", *nulls, F.lit(True).alias(DELETED), F.lit(True).alias(TRUNCATES))
-
-
 def _count_truncates(table: LayerTable) -> Column:
     return F.count_if(truncates(table)).alias(_TRUNCATES)
 
@@ -345,21 +312,6 @@ def _written(inputs: PlannedInputs) -> list[str]:
     """Gives back the columns that a build decides: the table's own, and where carried values are from."""
     names = [column.name for column in inputs.lake.columns[inputs.table.table]]
     return [*names, CARRIED] if inputs.table.unchanged else names
-
-
-def _keep_removed(inputs: PlannedInputs, rows: DataFrame, *, build_id: int, generation: int) -> None:
-    lake, table = inputs.lake, inputs.table
-    write_removed(
-        lake.spark,
-        lake.catalog,
-        lake.settings,
-        table.table,
-        rows,
-        columns=lake.columns[table.table],
-        build_id=build_id,
-        generation=generation,
-    )
-    reach(f"{table.table}:kept")
 
 
 def _refuse(

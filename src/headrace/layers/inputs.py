@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.layers.types import spark_schema
+from headrace.layers.types import fit_columns, spark_schema
 from headrace.spec.layers import BUILD_ID
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.types import Column
@@ -57,7 +57,7 @@ def read_input(
 ) -> DataFrame:
     """Gives back an input's rows at a point in its life; columns that its file does not name are left out.
 
-    A column that the table does not have yet is null.
+    A column, or a field of one, that the table did not have then is null, and a type that was widened since is the wider one.
     """
     schema = spark_schema(columns)
     if state.snapshot_id is None:
@@ -65,11 +65,7 @@ def read_input(
         extra = with_position and with_position not in schema.names
         return empty.withColumn(with_position, F.lit(None).cast("long")) if with_position and extra else empty
     rows = read_snapshot(spark, name, state.snapshot_id)
-    have = set(rows.columns)
-    chosen = [
-        F.col(f"`{field.name}`") if field.name in have else F.lit(None).cast(field.dataType).alias(field.name)
-        for field in schema.fields
-    ]
+    chosen = [column.alias(name) for name, column in fit_columns(rows, schema).items()]
     if with_position and with_position not in schema.names:
         chosen.append(F.col(f"`{with_position}`"))
     return rows.select(*chosen)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.layers.types import spark_schema
+from headrace.layers.types import fit_columns, spark_schema
 from headrace.settings import Settings
 from headrace.spec.layers import BUILD_ID
 from headrace.spec.names import METADATA
@@ -125,8 +125,5 @@ def _read(spark: SparkSession, catalog: Catalog, name: TableName, *, columns: tu
     if kept is None or kept.current_snapshot() is None:
         return None
     rows = spark.read.format("iceberg").load(spark_name(removed_name(name)))
-    have = set(rows.columns)
-    missing = [field for field in spark_schema((*columns, *_OWN)).fields if field.name not in have]
-    for field in missing:
-        rows = rows.withColumn(field.name, F.lit(None).cast(field.dataType))
-    return rows
+    fitted = fit_columns(rows, spark_schema((*columns, *_OWN)))
+    return rows.select(*(column.alias(name) for name, column in fitted.items()))

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as spark
 
-from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Primitive, PrimitiveName, Struct
+from headrace.spec.types import Array, ColumnType, Decimal, Map, Primitive, PrimitiveName, Struct
+from headrace.spec.types import Column as SpecColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 _TO_SPARK: dict[str, spark.DataType] = {
     "boolean": spark.BooleanType(),
@@ -38,14 +44,14 @@ _FROM_SPARK: dict[type[spark.DataType], PrimitiveName] = {
 }
 
 
-def spark_schema(columns: Sequence[Column]) -> spark.StructType:
+def spark_schema(columns: Sequence[SpecColumn]) -> spark.StructType:
     """Gives back the columns as Spark has them, all of them nullable."""
     return spark.StructType([spark.StructField(column.name, _to_spark(column.type)) for column in columns])
 
 
-def spec_columns(schema: spark.StructType) -> tuple[Column, ...]:
+def spec_columns(schema: spark.StructType) -> tuple[SpecColumn, ...]:
     """Gives back Spark's columns as the specification has them; a ValueError for a type that tables don't have."""
-    return tuple(Column(field.name, _from_spark(field.dataType, field.name)) for field in schema.fields)
+    return tuple(SpecColumn(field.name, _from_spark(field.dataType, field.name)) for field in schema.fields)
 
 
 def has_map(data_type: spark.DataType) -> bool:
@@ -55,6 +61,32 @@ def has_map(data_type: spark.DataType) -> bool:
     if isinstance(data_type, spark.ArrayType):
         return has_map(data_type.elementType)
     return isinstance(data_type, spark.MapType)
+
+
+def fit_columns(rows: DataFrame, schema: spark.StructType) -> dict[str, Column]:
+    """Gives back rows' columns in the types of a schema that is as wide or wider, by name; what the rows lack is null."""
+    have = {field.name: field.dataType for field in rows.schema.fields}
+    return {
+        field.name: _fit(F.col(f"`{field.name}`"), have[field.name], field.dataType)
+        if field.name in have
+        else F.lit(None).cast(field.dataType)
+        for field in schema.fields
+    }
+
+
+def _fit(column: Column, have: spark.DataType, wanted: spark.DataType) -> Column:
+    if have.simpleString() == wanted.simpleString():
+        return column
+    if isinstance(have, spark.StructType) and isinstance(wanted, spark.StructType):
+        kinds = {field.name: field.dataType for field in have.fields}
+        fields = [
+            _fit(column[field.name], kinds[field.name], field.dataType).alias(field.name)
+            if field.name in kinds
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in wanted.fields
+        ]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    return column.cast(wanted)
 
 
 def _to_spark(column_type: ColumnType) -> spark.DataType:

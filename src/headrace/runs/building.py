@@ -15,6 +15,7 @@ from py4j.protocol import Py4JNetworkError
 from headrace.errors import BuildError, HeadraceError, QualityError, RetryableError, SpecError
 from headrace.layers.analysis import analyse
 from headrace.layers.build import Built, build_table
+from headrace.layers.growth import columns_landed, has_grown
 from headrace.layers.lake import Lake
 from headrace.layers.plan import TablePlan, foresee, plan_table
 from headrace.layers.watermarks import mirror_watermarks
@@ -41,13 +42,17 @@ _FIRST_WAIT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a table in a round: built, failed, left out because of another one, or nothing to do."""
+    """What became of a table in a round: built, failed, left out because of another one, or nothing to do.
+
+    `grown` says that an input had got columns which the lake did not know when the round began.
+    """
 
     table: LayerTable
     plan: TablePlan | None = None
     built: Built | None = None
     error: HeadraceError | None = None
     because_of: TableName | None = None
+    grown: bool = False
 
 
 @contextmanager
@@ -68,16 +73,27 @@ def open_lake(
     """
     small = open_spark_catalog(spark, settings, few_rows=True)
     looked_at = pipeline.tables if tables is None else tables
-    catalog, columns = open_catalog(settings), analyse(small, replace(pipeline, tables=looked_at))
+    unread = Lake(open_spark_catalog(spark, settings), small, open_catalog(settings), settings, pipeline, {})
+    return follow_inputs(unread, tables=looked_at)
+
+
+def follow_inputs(lake: Lake, *, tables: tuple[LayerTable, ...] | None = None) -> Lake:
+    """Gives back the lake with the columns that its raw tables have now, and those that the queries make of them.
+
+    With `tables`, which are some and all that they read, only these are looked at and can be built.
+    """
+    looked_at = tuple(each for each in lake.pipeline.tables if each.table in lake.columns) if tables is None else tables
+    landed = columns_landed(lake.catalog, lake.pipeline)
+    columns = analyse(lake.small, replace(lake.pipeline, tables=looked_at), landed)
     for table in looked_at:
-        found = load_table(catalog, table.table)
+        found = load_table(lake.catalog, table.table)
         if found is not None and not can_widen(found, columns[table.table]):
             raise table.error(
                 f"{table.table} can't become what the query says: a column's type would have to be narrowed",
                 at="",
                 fix="Give the new form a column of its own, or the table another name",
             )
-    return Lake(open_spark_catalog(spark, settings), small, catalog, settings, pipeline, columns)
+    return replace(lake, columns=columns)
 
 
 def plan(settings: Settings, pipeline: Pipeline, *, table: str | None, full_refresh: bool) -> tuple[TablePlan, ...]:
@@ -124,8 +140,39 @@ def build(
     """Builds what has to be built, each table when those that it reads are done; gives back what became of each.
 
     A table that fails stops only those that read it. One whose servers are away for a moment is tried again. What was built is
-    then mirrored into `metadata`; what an application that died had not mirrored, is mirrored first.
+    then mirrored into `metadata`; what an application that died had not mirrored, is mirrored first. A table whose input has
+    grown is built after all queries were analysed again, so that no row is read without its new columns.
     """
+    found: dict[TableName, Outcome] = {}
+    while True:
+        refresh = frozenset(
+            each.table
+            for each in lake.pipeline.tables
+            if full_refresh and _is_meant(each, table) and not (each.table in found and found[each.table].built)
+        )
+        outcomes = _round(lake, table=table, refresh=refresh, done=done, stop=stop, leave_out=leave_out)
+        grown = {each.table.table for each in outcomes if each.grown}
+        for each in outcomes:
+            before = found.get(each.table.table)
+            if before is None or each.built or each.error or not before.built:
+                found[each.table.table] = replace(each, grown=each.grown or (before is not None and before.grown))
+        if not grown:
+            break
+        lake = follow_inputs(lake)
+    mirror(lake, tuple(found.values()))
+    return tuple(found.values())
+
+
+def _round(
+    lake: Lake,
+    *,
+    table: str | None,
+    refresh: Collection[TableName],
+    done: Callable[[Outcome], None],
+    stop: Event | None,
+    leave_out: Collection[TableName],
+) -> tuple[Outcome, ...]:
+    """Builds each table once, side by side where they don't read one another; gives back what became of each."""
     tables = choose_tables(lake.pipeline, table)
     outcomes: dict[TableName, Outcome] = {}
     waiting = {each.table: each for each in tables}
@@ -137,18 +184,17 @@ def build(
                 blocked = _blocked_by(each, outcomes) or (each.table if each.table in leave_out else None)
                 if blocked or (stop is not None and stop.is_set()):
                     outcomes[each.table] = Outcome(each, because_of=blocked)
-                    if blocked and blocked != each.table:
+                    if blocked and blocked != each.table and not outcomes[blocked].grown:
                         done(outcomes[each.table])
                     continue
-                fresh = full_refresh and _is_meant(each, table)
-                running[pool.submit(build_one, lake, each, full_refresh=fresh)] = each.table
+                running[pool.submit(build_one, lake, each, full_refresh=each.table in refresh)] = each.table
             if running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    outcomes[running.pop(future)] = future.result()
-                    done(future.result())
-    found = tuple(outcomes[each.table] for each in tables)
-    mirror(lake, found)
-    return found
+                    outcome = future.result()
+                    outcomes[running.pop(future)] = outcome
+                    if not outcome.grown:
+                        done(outcome)
+    return tuple(outcomes[each.table] for each in tables)
 
 
 def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
@@ -178,6 +224,8 @@ def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
             planned = plan_table(lake.catalog, lake.pipeline, table, full_refresh=full_refresh)
             if planned.action == "nothing":
                 return Outcome(table, planned)
+            if has_grown(lake.catalog, lake.pipeline, planned, known=lake.columns):
+                return Outcome(table, planned, grown=True)
             return Outcome(table, planned, build_table(lake, planned))
         except (SpecError, QualityError) as error:
             return Outcome(table, error=error)
@@ -207,7 +255,7 @@ def _blocked_by(table: LayerTable, outcomes: Mapping[TableName, Outcome]) -> Tab
     """Gives back the table whose failure stops this one."""
     for name in table.inputs:
         outcome = outcomes.get(name)
-        if outcome and (outcome.error or outcome.because_of):
+        if outcome and (outcome.error or outcome.because_of or outcome.grown):
             return outcome.because_of or name
     return None
 

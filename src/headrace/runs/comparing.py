@@ -13,11 +13,13 @@ from threading import Event
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from headrace.errors import LandingError, SpecError
+from headrace.errors import LandingError, SpecError, UnavailableError
 from headrace.runs.building import build, open_lake
+from headrace.runs.capturing import capturing
 from headrace.runs.catching_up import Way, tables_on_the_way, wait_for_tables, wait_for_topics
 from headrace.runs.landing import Report, Session, land, landing_session
 from headrace.runs.lock import is_running
+from headrace.services.source_database import find_database
 from headrace.settings import Settings
 from headrace.sources.comparison import lake_tables, source_tables
 from headrace.sources.comparison.differences import Counted, Difference, Layout, compare_found, compare_in_order
@@ -85,6 +87,21 @@ def pairs_of(pipeline: Pipeline) -> tuple[Pair, ...]:
                 found.append(Pair(stream, table))
                 break
     return tuple(found)
+
+
+def compare_captured(
+    settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str, report: Report, seconds: float = WAIT_SECONDS
+) -> tuple[Compared, ...]:
+    """Gives back how the tables of the Postgres that a pipeline captures compare with the lake, with its connector running
+    meanwhile; nothing for one that captures none."""
+    with capturing(settings, pipeline, report=report) as capture:
+        if capture is None:
+            return ()
+        database = find_database(settings, capture.capture)
+        if database is None:
+            raise UnavailableError("Postgres has just ended", where=pipeline.name, next_step="Run: headrace status")
+        servers, dsn = bootstrap_servers, database.dsn
+        return compare(settings, pipeline, dsn=dsn, bootstrap_servers=servers, report=report, seconds=seconds)
 
 
 def compare(

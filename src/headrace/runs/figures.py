@@ -108,6 +108,7 @@ def list_layer_tables(catalog: Catalog, pipeline: Pipeline, *, now: datetime) ->
                 failing=tuple(each for each in entry.expectations if each.failed),
                 watermark=_watermark(table, entry),
                 late_rows=entry.rows_late if table.watermark else None,
+                unknown_rows=entry.rows_unknown if table.unchanged else None,
             )
         )
     return tuple(found)

@@ -12,7 +12,7 @@ from headrace.errors import HeadraceError
 from headrace.landing.lander import Batch
 from headrace.layers.lake import Lake
 from headrace.runs.board import Board
-from headrace.runs.building import Outcome, build, mirror, open_lake
+from headrace.runs.building import Outcome, build, follow_inputs, mirror, open_lake
 from headrace.runs.landing import Report, Session, land
 from headrace.runs.lock import build_lock
 from headrace.runs.publishing import Publisher
@@ -82,6 +82,8 @@ def _follow(
         resting = {name for name, moment in again_at.items() if moment > started}
         try:
             outcomes = build(lake, done=built, stop=stop, leave_out=resting)
+            if any(each.grown for each in outcomes):
+                lake = follow_inputs(lake)
         except HeadraceError as error:
             report(f"the tables could not be built: {error}")
             stop.wait(_FIRST_WAIT_SECONDS)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from headrace.errors import SpecError
+from headrace.runs.capturing import capture_of
 from headrace.runs.landing import Report
 from headrace.runs.own_server import need_free, own_server, serve_app
-from headrace.runs.source_database import source_database
 from headrace.services import embedded, ports
 from headrace.services.embedded import Embedded
+from headrace.services.postgres import postgres
+from headrace.services.source_database import ready_database
 from headrace.services.status import SEEDER
 from headrace.settings import Settings
 from headrace.sources.seeding import seeding_app
@@ -21,9 +23,11 @@ def seed(settings: Settings, pipeline: Pipeline, *, port: int | None, report: Re
     """Takes requests to fill and play with the source database until Ctrl-C or SIGTERM; traffic that it plays ends with it."""
     chosen = port or _seeder_of(pipeline).port
     need_free(chosen, pipeline=pipeline)
-    with source_database(settings, pipeline, report=report) as dsn:
+    capture = capture_of(pipeline)
+    with nullcontext() if capture.url else postgres(settings, report=report):
+        database = ready_database(settings, capture, report=report)
         report(f"Seeding on http://{ports.HOST}:{chosen}/docs")
-        serve_app(seeding_app(pipeline, dsn=dsn), port=chosen)
+        serve_app(seeding_app(pipeline, dsn=database.dsn), port=chosen)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 from headrace.errors import ServiceError, UnavailableError
 from headrace.services import connect_worker, embedded, ports, process
 from headrace.services.archives import ENDING, unpack
+from headrace.services.connect_worker import CONVERTER
 from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
 from headrace.services.jars import cache_folder, resolve_jars
 from headrace.services.java import choose_java
@@ -20,7 +21,6 @@ from headrace.services.web import is_fine, without_secrets
 from headrace.settings import Settings
 
 NAME = "connect"
-CONVERTER = "converter"
 ANSWER_TIMEOUT = 15.0
 
 

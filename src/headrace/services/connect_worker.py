@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from headrace.services.ports import HOST
 
 PORT_TAKEN = "its port is taken"
 SECRETS = "secrets"
+CONVERTER = "converter"
+APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 TRANSACTION_TIMEOUT_MS = 10_000
 """For how long a transaction of a killed worker can hold back those who read committed messages."""
 
@@ -79,7 +82,10 @@ class Worker:
 
 
 def prepare(folder: Path, *, plugins: dict[str, Iterable[Path]]) -> None:
-    """Makes the folder ready: empty of what a run before left for a moment, with links to the plugins' jars."""
+    """Makes the folder ready: empty of what a run before left for a moment, with links to the plugins' jars.
+
+    Plugins are found by their manifests, which takes Connect a sixth of the time of a search; the converter's lacks one.
+    """
     for name in ("tmp", "plugins"):
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
@@ -88,6 +94,9 @@ def prepare(folder: Path, *, plugins: dict[str, Iterable[Path]]) -> None:
         (folder / "plugins" / name).mkdir()
         for jar in jars:
             (folder / "plugins" / name / jar.name).symlink_to(jar)
+    if CONVERTER in plugins:
+        with zipfile.ZipFile(folder / "plugins" / CONVERTER / "manifest.jar", "w") as jar_file:
+            jar_file.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", f"{APICURIO_CONVERTER}\n")
 
 
 def write_properties(folder: Path, *, servers: str, port: int, own_kafka: bool) -> None:

@@ -128,20 +128,21 @@ def set_rights(server: Server, password: str) -> None:
     (server.data / "pg_hba.conf").write_text(_RULES, encoding="ascii")
     rights = sql.SQL("ALTER ROLE {} REPLICATION CREATEDB CREATEROLE PASSWORD {}\n")
     told = rights.format(sql.Identifier(ROLE), sql.Literal(password)).as_string(None)
-    _run(server, "postgres", "--single", "-D", server.data_argument, "postgres", folder=server.data, told=told)
+    slots = [f"-c{name}={_OPTIONS[name]}" for name in ("wal_level", "max_replication_slots")]  # it does not start without
+    _run(server, "postgres", "--single", "-D", server.data_argument, *slots, "postgres", folder=server.data, told=told)
 
 
-def choose_password(folder: Path, given: str | None) -> str:
-    """Gives back the password that the environment gives, else the home's own, made once and readable for its owner alone."""
+def choose_password(folder: Path, given: str | None, *, name: str = ROLE, variable: str = POSTGRES_PASSWORD) -> str:
+    """Gives back a role's password: the environment's, else the home's own, made once and readable for its owner alone."""
     if given is not None:
         if not given.isprintable():
             raise SettingsError(
                 "the password for Postgres has a character in it that can't be printed",
-                where=f"environment ({POSTGRES_PASSWORD})",
+                where=f"environment ({variable})",
                 next_step="Choose another password, or unset it: then one is made up.",
             )
         return given
-    path = folder / "password"
+    path = folder / ("password" if name == ROLE else f"password-{name}")
     try:
         return path.read_text(encoding="ascii").strip()
     except FileNotFoundError:

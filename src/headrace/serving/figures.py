@@ -54,7 +54,8 @@ class TableStatus:
     """A layer table's figures. `behind_seconds` is how long something that it is made of, directly or by way of other tables,
     has been newer than its last build; None where it was never built. `failing` are the expectations of the last build that
     rows failed. `rate` is rows per second that came or changed in the last minute. Where the table has a `watermark`, rows
-    behind it count as late; `late_rows` is how many there were."""
+    behind it count as late; `late_rows` is how many there were. Where it has `unchanged`, `unknown_rows` have a value that no
+    event told."""
 
     table: str
     kind: str
@@ -69,6 +70,7 @@ class TableStatus:
     failing: tuple[CheckedExpectation, ...]
     watermark: datetime | None = None
     late_rows: int | None = None
+    unknown_rows: int | None = None
 
     @property
     def bad_rows(self) -> int:

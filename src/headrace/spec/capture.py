@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -13,14 +14,16 @@ from headrace.spec.document import Section, Value, read_text
 from headrace.spec.files import Files
 from headrace.spec.http import read_port
 from headrace.spec.names import read_identifier
-from headrace.spec.pipeline import Capture, CaptureFormat, Seeder
+from headrace.spec.pipeline import ByHand, Capture, CaptureFormat, Seeder
 from headrace.spec.problems import Place, Problems
 from headrace.spec.table_files import OTHER_FOLDERS
-from headrace.spec.variables import PATTERN
+from headrace.spec.variables import PATTERN, VariableError, fill_variables
 
-KEYS = ("database", "url", "migrations", "connectors", "format", "seeder", "stage")
+KEYS = ("database", "url", "migrations", "connectors", "format", "seeder", "stage", "by_hand")
 FORMATS: tuple[CaptureFormat, ...] = get_args(CaptureFormat)
 TEMPLATE = ".template.json"
+VARIABLES = ("PIPELINE", "TABLES", *(f"DATABASE_{part}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD")))
+"""What Headrace itself fills in for a connector; all else comes from the environment."""
 MIGRATION = re.compile(r"V\d+(?:[._]\d+){1,2}__\w+\.sql")
 _URL = re.compile(r"postgres(ql)?://[^/]*/?[^/?]*(\?.*)?", re.DOTALL)
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=[^&]", re.IGNORECASE)
@@ -39,9 +42,10 @@ def read_capture(value: Value | None, *, files: Files, problems: Problems) -> Ca
     message_format = attempt(_read_format, section)
     seeder = attempt(_read_seeder, section, files=files, problems=problems)
     stage = attempt(_find_stage, section, files=files)
+    by_hand = attempt(_read_by_hand, section, problems=problems)
     if len(problems.errors) > before or not (database and connectors and message_format):
         return None
-    return Capture(database, connectors, url, migrations, message_format, seeder, stage)
+    return Capture(database, connectors, url, migrations, message_format, seeder, stage, by_hand)
 
 
 def list_templates(folder: Path) -> tuple[Path, ...]:
@@ -94,20 +98,29 @@ def _find_connectors(section: Section, *, files: Files, problems: Problems) -> P
     if not templates:
         raise value.error(f'"{value.text()}" has no *{TEMPLATE}', fix=f"Write one, such as postgres-source{TEMPLATE}")
     for path in templates:
-        problems.attempt(_check_template, path, place=files.place(path, argument=value.place.argument))
+        place = files.place(path, argument=value.place.argument)
+        problems.attempt(read_template, path, place=place, environ=value.environ)
     return folder
 
 
-def _check_template(path: Path, *, place: Place) -> None:
-    """Checks that a template is JSON of the form that Connect takes, before its variables are filled in."""
+def read_template(path: Path, *, place: Place, environ: Mapping[str, str]) -> Mapping[str, object]:
+    """Gives back a connector's name and config as the template has them; every variable in it can be filled in."""
+    text = read_text(path, place=place)
     try:
-        document = json.loads(read_text(path, place=place))
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         raise place.error(f"not valid JSON: {error.msg}", line=error.lineno, fix="Fix the line") from None
     name = document.get("name") if isinstance(document, dict) else None
     config = document.get("config") if isinstance(document, dict) else None
     if not isinstance(name, str) or not isinstance(config, dict):
         raise place.error("a connector has a name and a config", line=1, fix='Write {"name": "…", "config": {…}}')
+    filled = {**environ, **dict.fromkeys(VARIABLES, "")}
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            fill_variables(line, filled)
+        except VariableError as error:
+            raise place.error(error.what, line=number, fix=error.fix) from None
+    return {"name": name, "config": config}
 
 
 def _read_format(section: Section) -> CaptureFormat:
@@ -130,3 +143,12 @@ def _read_seeder(section: Section, *, files: Files, problems: Problems) -> Seede
 def _find_stage(section: Section, *, files: Files) -> Path | None:
     value = section.find("stage")
     return None if value is None else files.find(value)
+
+
+def _read_by_hand(section: Section, *, problems: Problems) -> ByHand | None:
+    value = section.find("by_hand")
+    if value is None:
+        return None
+    inner = value.section(("change", "see"), problems=problems)
+    change = inner.need("change", example="UPDATE orders SET status = 'paid' WHERE id = 1")
+    return ByHand(change.text().strip(), inner.need("see", example="SELECT status FROM shape.shop.orders").text().strip())

@@ -25,6 +25,9 @@ PROPERTIES = re.compile(r"(?:[&!]\S+\s+)*")
 READS = re.compile(r"(\b(?:FROM|JOIN)\s+)(\w+)(?![\w.])", re.IGNORECASE)
 """A table without a namespace, which SQL reads: one of Postgres."""
 
+PORTS = (("http", "port"), ("postgres", "seeder", "port"))
+"""Where a pipeline's sources name the port that they prefer."""
+
 TOPIC = re.compile(r'("kafka_topic"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The topic of an expected row."""
 
@@ -80,10 +83,15 @@ def find_renames(
     document: Value, *, old: str, new: str, table_files: Sequence[Path] = (), ports: Collection[int] = ()
 ) -> Renames:
     """Gives back what to rename: the name, each stream's table, topic, places for files and their variables, the layers,
-    the tables of Postgres, the tables that queries and `people` name, and the port, which becomes the next not among `ports`.
+    the tables of Postgres, the tables that queries and `people` name, the database that is captured, and each port, which
+    becomes the next not among `ports`.
 
     Layer tables move with their namespace; where that is their folder's name, the folder gets another.
     """
+
+    def rename_database(name: str) -> str:
+        return name if "://" in name else _rename_prefix(name, old, new, signs="_", otherwise=f"{new}_")
+
     edits: list[tuple[yaml.ScalarNode, str]] = []
     tables: dict[str, str] = {}
     topics: dict[str, str] = {}
@@ -101,8 +109,12 @@ def find_renames(
             for node in _scalars(stream, key):
                 edits.append((node, _rename(node.value, rule, names=names, variables=others, old=old, new=new)))
         others[f"{old}.{stream.key}"] = f"{new}.{stream.key}"
-    for node in _scalars(document, "sources", "http", "port"):
-        edits.append((node, _rename(node.value, _next_port(ports), names=others, variables=others, old=old, new=new)))
+    for keys in PORTS:
+        for node in _scalars(document, "sources", *keys):
+            edits.append((node, _rename(node.value, _next_port(ports), names=others, variables=others, old=old, new=new)))
+    for key in ("database", "url"):
+        for node in _scalars(document, "sources", "postgres", key):
+            edits.append((node, _rename(node.value, rename_database, names=others, variables=others, old=old, new=new)))
     layers: dict[str, str] = {}
     namespaces = list(_scalars(document, "namespace"))
     for node in namespaces:

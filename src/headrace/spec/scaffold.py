@@ -12,7 +12,7 @@ from headrace.spec.folders import FILE, OWN, absolute, find_pipeline, list_pipel
 from headrace.spec.http import MAX_PORT
 from headrace.spec.names import IDENTIFIER_RULE, METADATA, is_identifier
 from headrace.spec.problems import Place, show_path
-from headrace.spec.renames import find_renames
+from headrace.spec.renames import PORTS, find_renames
 from headrace.spec.table_files import list_table_files
 
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
@@ -50,15 +50,16 @@ def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
 
 
 def _list_ports(folder: Path) -> set[int]:
-    """Gives back the ports on which the pipelines that have a name here take events, unless a variable says otherwise."""
+    """Gives back the ports on which the pipelines that have a name here listen, unless a variable says otherwise."""
     ports = set()
     for each in list_pipelines(folder):
         place = Place(show_path(each.path / FILE, folder=folder), each.name)
-        try:
-            document = read_document(each.path / FILE, place=place, environ={})
-            ports.add(document.at("sources", "http", "port").whole_number(at_least=1, at_most=MAX_PORT))
-        except (SpecError, KeyError):
-            continue  # it has none, or none that can be read
+        for keys in PORTS:
+            try:
+                document = read_document(each.path / FILE, place=place, environ={})
+                ports.add(document.at("sources", *keys).whole_number(at_least=1, at_most=MAX_PORT))
+            except (SpecError, KeyError):
+                continue  # it has none, or none that can be read
     return ports
 
 

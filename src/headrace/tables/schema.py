@@ -38,9 +38,9 @@ from pyiceberg.types import (
 )
 
 from headrace.spec.pipeline import Transform
-from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Struct
+from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Primitive, PrimitiveName, Struct
 
-_PRIMITIVES: dict[str, IcebergType] = {
+_PRIMITIVES: dict[PrimitiveName, IcebergType] = {
     "boolean": BooleanType(),
     "int": IntegerType(),
     "long": LongType(),
@@ -58,6 +58,11 @@ def iceberg_schema(columns: tuple[Column, ...]) -> Schema:
     """Gives back the Iceberg schema of `columns`, with field ids counted from 1 in depth-first order."""
     ids = count(1)
     return Schema(*(_field(column, ids) for column in columns))
+
+
+def spec_columns(schema: Schema) -> tuple[Column, ...]:
+    """Gives back the columns that an Iceberg schema has, as a pipeline says them."""
+    return tuple(_column(field) for field in schema.fields)
 
 
 def partition_spec(transforms: tuple[Transform, ...], schema: Schema) -> PartitionSpec:
@@ -91,6 +96,22 @@ def _type(column_type: ColumnType, ids: Iterator[int]) -> IcebergType:
         key_id, value_id = next(ids), next(ids)
         return MapType(key_id, StringType(), value_id, _type(column_type.value, ids), value_required=False)
     return _PRIMITIVES[column_type.name]
+
+
+def _column(field: NestedField) -> Column:
+    return Column(field.name, _column_type(field.field_type), required=field.required)
+
+
+def _column_type(kind: IcebergType) -> ColumnType:
+    if isinstance(kind, DecimalType):
+        return Decimal(kind.precision, kind.scale)
+    if isinstance(kind, StructType):
+        return Struct(tuple(_column(field) for field in kind.fields))
+    if isinstance(kind, ListType):
+        return Array(_column_type(kind.element_type))
+    if isinstance(kind, MapType):
+        return Map(_column_type(kind.value_type))
+    return Primitive(next(name for name, each in _PRIMITIVES.items() if each == kind))
 
 
 def _transform(transform: Transform) -> IcebergTransform[Any, Any]:

@@ -77,10 +77,7 @@ def _day(value: Any) -> object:
 
 
 def _time(value: Any) -> object:
-    """Gives back a time of day as microseconds, as which Debezium tells it."""
-    if isinstance(value, time):
-        return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-    return value
+    return time.fromisoformat(value) if isinstance(value, str) else value
 
 
 def _document(value: Any) -> object:

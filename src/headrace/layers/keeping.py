@@ -1,0 +1,62 @@
+"""What a build keeps of what it takes away: old rows for those who follow them, deletions and truncates for late events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.layers.events import split_truncates
+from headrace.layers.lake import PlannedInputs
+from headrace.layers.merge import Merged
+from headrace.layers.removed import DELETED, TRUNCATES, write_removed
+from headrace.layers.types import spark_schema
+from headrace.services.faults import reach
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def keep_before(
+    inputs: PlannedInputs, merged: Merged, before: DataFrame, build_id: int, *, marked: DataFrame | None = None
+) -> None:
+    """Keeps the old rows that a merge changed for those who have to follow them, deletions, and the truncates among `marked`.
+
+    Also a reader with the same key needs the old row: its query may leave the new one out.
+    """
+    name = inputs.table.table
+    is_followed = any(name in (*each.drivers, *each.rebuild_on) for each in inputs.lake.pipeline.tables)
+    if merged.deletions or (merged.gone and is_followed) or marked is not None:
+        keep_removed(inputs, before, build_id=build_id, generation=inputs.plan.entry.generation, marked=marked)
+
+
+def keep_removed(
+    inputs: PlannedInputs, rows: DataFrame, *, build_id: int, generation: int, marked: DataFrame | None = None
+) -> None:
+    """Keeps rows with `_tombstone`, and the truncates among the `marked` rows, as removed by a build."""
+    lake, table = inputs.lake, inputs.table
+    columns = lake.columns[table.table]
+    names = (F.col(f"`{column.name}`") for column in columns)
+    kept = rows.select(*names, F.col(DELETED), F.lit(False).alias(TRUNCATES))
+    if marked is not None:
+        kept = kept.unionByName(_truncates_in(inputs, marked))
+    write_removed(
+        lake.spark,
+        lake.catalog,
+        lake.settings,
+        table.table,
+        kept,
+        columns=columns,
+        build_id=build_id,
+        generation=generation,
+    )
+    reach(f"{table.table}:kept")
+
+
+def _truncates_in(inputs: PlannedInputs, marked: DataFrame) -> DataFrame:
+    """Gives back the truncates among rows, as they are kept: their sequence and time, and nulls."""
+    _, found = split_truncates(inputs.table, marked)
+    assert found is not None
+    schema = spark_schema(inputs.lake.columns[inputs.table.table])
+    nulls = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields if field.name not in found.columns)
+    return found.select("*", *nulls, F.lit(True).alias(DELETED), F.lit(True).alias(TRUNCATES))

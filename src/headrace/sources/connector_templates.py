@@ -1,0 +1,118 @@
+"""A pipeline's connectors as Connect takes them: templates, filled in with what Headrace knows and the environment says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.services.connect_worker import APICURIO_CONVERTER
+from headrace.services.registry import COMPATIBLE, NATIVE
+from headrace.services.source_database import SourceDatabase
+from headrace.spec.capture import list_templates, read_template
+from headrace.spec.pipeline import Capture, CaptureFormat, Pipeline
+from headrace.spec.problems import Place
+from headrace.spec.variables import fill_variables
+
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
+_COMPATIBLE = re.compile(re.escape(COMPATIBLE.rpartition("/")[0]) + r"/v\d+/?")
+
+
+@dataclass(frozen=True)
+class Connector:
+    """A connector's name and config; `slot`, `publication` and the tables of the latter are what it needs of its database."""
+
+    name: str
+    config: Mapping[str, str] = field(repr=False)
+
+    @property
+    def slot(self) -> str:
+        return self.config.get("slot.name", "debezium")
+
+    @property
+    def publication(self) -> str | None:
+        """The publication that Headrace makes for it, or None where the connector makes its own."""
+        ours = self.config.get("publication.autocreate.mode") == "disabled"
+        return self.config.get("publication.name", "dbz_publication") if ours else None
+
+    @property
+    def included(self) -> tuple[str, ...]:
+        """The patterns of the tables that it captures."""
+        return tuple(each.strip() for each in self.config.get("table.include.list", ".*").split(",") if each.strip())
+
+    @property
+    def other_tables(self) -> tuple[str, ...]:
+        """Tables that it must hear of besides: that of its signals and that of its heartbeats."""
+        import sqlglot
+        from sqlglot import exp
+
+        query = self.config.get("heartbeat.action.query")
+        written = list(sqlglot.parse_one(query, dialect="postgres").find_all(exp.Table)) if query else []
+        beats = [f"{table.db or 'public'}.{table.name}" for table in written]
+        signals = self.config.get("signal.data.collection")
+        return (*beats, *([".".join(signals.split(".")[-2:])] if signals else []))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the connectors of a pipeline find: the database, how the password is said to Connect, and the registry, if any."""
+
+    database: SourceDatabase
+    password: str = field(repr=False)
+    registry_url: str | None = field(repr=False)
+    environ: Mapping[str, str] = field(repr=False)
+
+
+def fill_templates(pipeline: Pipeline, capture: Capture, around: Surroundings) -> tuple[Connector, ...]:
+    """Gives back the connectors of a pipeline, by the names of their templates."""
+    known = {
+        "PIPELINE": pipeline.name,
+        "TABLES": ",".join(map(re.escape, captured_tables(pipeline))),
+        "DATABASE_HOST": around.database.parts.get("host") or "localhost",
+        "DATABASE_PORT": around.database.parts.get("port", "5432"),
+        "DATABASE_NAME": around.database.parts.get("dbname", ""),
+        "DATABASE_USER": around.database.user,
+        "DATABASE_PASSWORD": around.password,
+    }
+    values = {**around.environ, **known}
+    defaults = converters(capture.format, registry_url=around.registry_url)
+    if "sslmode" in around.database.parts:
+        defaults["database.sslmode"] = around.database.parts["sslmode"]
+    connectors = []
+    for path in list_templates(capture.connectors):
+        template = read_template(path, place=Place(path.name, pipeline.name), environ=around.environ)
+        config = template["config"]
+        assert isinstance(config, dict)
+        filled = {str(key): fill_variables(_as_text(value), values) for key, value in config.items()}
+        connectors.append(Connector(fill_variables(str(template["name"]), values), {**defaults, **filled}))
+    return tuple(connectors)
+
+
+def captured_tables(pipeline: Pipeline) -> tuple[str, ...]:
+    """Gives back the tables whose changes the pipeline's streams take: of `shop.public.orders`, public.orders."""
+    parts = [stream.topic.split(".") for stream in pipeline.streams]
+    return tuple(".".join(each[-2:]) for each in parts if len(each) >= 3)
+
+
+def converters(message_format: CaptureFormat, *, registry_url: str | None) -> dict[str, str]:
+    """Gives back the settings that make a connector's messages JSON with their schemas, or Avro with them in a registry."""
+    if message_format == "json" or registry_url is None:
+        settings = {"": JSON_CONVERTER, ".schemas.enable": "true"}
+    elif _COMPATIBLE.search(registry_url):
+        settings = {
+            "": APICURIO_CONVERTER,
+            ".apicurio.registry.url": _COMPATIBLE.sub(NATIVE, registry_url),
+            ".apicurio.registry.auto-register": "true",
+            ".apicurio.registry.find-latest": "false",
+            ".apicurio.registry.as-confluent": "true",
+            ".apicurio.registry.headers.enabled": "false",
+            ".apicurio.registry.use-id": "contentId",
+        }
+    else:
+        settings = {"": CONFLUENT_CONVERTER, ".schema.registry.url": registry_url}
+    return {f"{side}.converter{name}": value for side in ("key", "value") for name, value in settings.items()}
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

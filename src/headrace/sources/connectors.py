@@ -1,0 +1,137 @@
+"""Connectors in Kafka Connect: registered, looked at, restarted and deleted through its REST interface."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from headrace.errors import ServiceError, UnavailableError
+from headrace.services.web import Answer, ask
+from headrace.sources.connector_templates import Connector
+
+_PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.3
+_PASSING = (409, 500, 503, 504)
+"""Statuses of a worker that is about to be ready: it rebalances, or has just started."""
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """A task of a connector; `problem` is the first line of what made it fail."""
+
+    id: int
+    state: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class ConnectorStatus:
+    """A connector and its tasks, as Connect has them. `MISSING`: it is not registered."""
+
+    name: str
+    state: str
+    problem: str | None = None
+    tasks: tuple[TaskStatus, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What failed, in a line each."""
+        own = (self.problem or "no reason given",) if self.state == "FAILED" else ()
+        return (*own, *(task.problem or "no reason given" for task in self.tasks if task.state == "FAILED"))
+
+    @property
+    def is_running(self) -> bool:
+        return self.state == "RUNNING" and bool(self.tasks) and all(task.state == "RUNNING" for task in self.tasks)
+
+
+def list_connectors(url: str) -> tuple[str, ...]:
+    """Gives back the names of the connectors that Connect has."""
+    return tuple(sorted(_ask(f"{url}/connectors").body))
+
+
+def read_status(url: str, name: str) -> ConnectorStatus:
+    """Gives back how a connector and its tasks are."""
+    answer = _ask(f"{_at(url, name)}/status", fine=(404,))
+    if answer.status == 404:
+        return ConnectorStatus(name, "MISSING")
+    body = answer.body
+    tasks = tuple(TaskStatus(each["id"], each["state"], _first_line(each.get("trace"))) for each in body["tasks"])
+    return ConnectorStatus(name, body["connector"]["state"], _first_line(body["connector"].get("trace")), tasks)
+
+
+def read_config(url: str, name: str) -> Mapping[str, str] | None:
+    """Gives back a connector's config without its name, or None where there is no such connector."""
+    answer = _ask(f"{_at(url, name)}/config", fine=(404,))
+    return None if answer.status == 404 else {key: value for key, value in answer.body.items() if key != "name"}
+
+
+def register(url: str, connector: Connector) -> bool:
+    """Gives back whether the connector was new or has changed. Idempotent by its name: what is there gets this config."""
+    if read_config(url, connector.name) == dict(connector.config):
+        return False
+    _ask(f"{_at(url, connector.name)}/config", method="PUT", body=dict(connector.config))
+    return True
+
+
+def restart(url: str, name: str, *, only_failed: bool) -> None:
+    """Restarts a connector and its tasks."""
+    _ask(f"{_at(url, name)}/restart?includeTasks=true&onlyFailed={str(only_failed).lower()}", method="POST")
+
+
+def delete(url: str, name: str) -> bool:
+    """Gives back whether there was such a connector; it is gone, and so is what Connect knew of how far it had come."""
+    if read_status(url, name).state == "MISSING":
+        return False
+    _ask(f"{_at(url, name)}/stop", method="PUT")
+    _wait(lambda: read_status(url, name).state == "STOPPED" and not read_status(url, name).tasks, what=f"{name} to stop")
+    _ask(f"{_at(url, name)}/offsets", method="DELETE")
+    _ask(_at(url, name), method="DELETE", fine=(404,))
+    _wait(lambda: read_status(url, name).state == "MISSING", what=f"{name} to be deleted")
+    return True
+
+
+def wait_until_running(url: str, name: str) -> ConnectorStatus:
+    """Gives back the status of a connector that runs, or that has failed."""
+
+    def has_settled() -> bool:
+        status = read_status(url, name)
+        return status.is_running or bool(status.problems)
+
+    _wait(has_settled, what=f"{name} to run")
+    return read_status(url, name)
+
+
+def _at(url: str, name: str) -> str:
+    return f"{url}/connectors/{quote(name, safe='')}"
+
+
+def _ask(url: str, *, method: str = "GET", body: object = None, fine: tuple[int, ...] = ()) -> Answer:
+    """Gives back an answer that is fine; a worker that is busy is asked again for a while."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        answer = ask(url, method=method, body=body)
+        if answer.is_fine or answer.status in fine:
+            return answer
+        if answer.status not in _PASSING or time.monotonic() > deadline:
+            break
+        time.sleep(_PAUSE_SECONDS)
+    raise ServiceError(
+        f"Connect refuses: {answer.message}", where=f"{method} {url}", next_step="Read its log: headrace logs connect"
+    )
+
+
+def _wait(done: Callable[[], bool], *, what: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not done():
+        if time.monotonic() > deadline:
+            raise UnavailableError(f"Connect did not get {what} within {_PATIENCE_SECONDS:.0f} s", next_step="Try again.")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _first_line(trace: str | None) -> str | None:
+    """Gives back what says most of a trace: its last cause, else its first line."""
+    lines = [line.strip() for line in (trace or "").splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or [""])[-1 if causes else 0][:300] or None

@@ -1,0 +1,351 @@
+"""The whole way from a real Postgres through Debezium to Kafka: every kind of change, once, whatever is killed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import fastavro
+import psycopg
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from headrace.runs.capturing import Capturing, capture_session, read_captured
+from headrace.services.connect import running_connect, stop_connect
+from headrace.services.kafka import find_servers
+from headrace.services.postgres import running_postgres, stop_postgres
+from headrace.services.registry import find_registry, running_registry, stop_registry
+from headrace.services.source_database import find_database
+from headrace.services.topics import admin_client, list_bounds, list_partitions
+from headrace.services.web import ask
+from headrace.settings import Settings, load_settings
+from headrace.spec import load_pipeline
+from headrace.spec.folders import BUILT_IN
+from tests.folders import write_files
+from tests.ports import with_own_ports
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.services
+
+FILES = {
+    "pipeline.yml": """\
+name: NAME
+about: a test
+sources:
+  postgres: {database: NAME, migrations: migrations, connectors: connectors, format: FORMAT}
+streams:
+  orders: {topic: NAME.public.orders, partitions: 2, format: json, schema: schemas/orders.sql, table: raw.orders}
+""",
+    "schemas/orders.sql": "id INT",
+    "migrations/V1_1__tables.sql": """\
+CREATE TABLE orders (id INT PRIMARY KEY, total NUMERIC(10, 2), note TEXT);
+ALTER TABLE orders REPLICA IDENTITY FULL;
+CREATE TABLE unwanted (id INT PRIMARY KEY);
+CREATE TABLE debezium_heartbeat (id INT PRIMARY KEY, at TIMESTAMPTZ NOT NULL);
+CREATE TABLE debezium_signal (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048));
+INSERT INTO orders VALUES (1, 10.50, 'there before'), (2, 20.00, NULL);
+""",
+    "migrations/V1_2__capture.sql": """\
+GRANT USAGE ON SCHEMA public TO debezium;
+GRANT SELECT ON orders, debezium_heartbeat, debezium_signal TO debezium;
+GRANT INSERT, UPDATE ON debezium_heartbeat TO debezium;
+GRANT INSERT, DELETE ON debezium_signal TO debezium;
+""",
+}
+ROWS = 1500
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A pipeline that captures, the session that looks after it, and its database."""
+
+    session: Capturing
+    dsn: str
+    said: list[str]
+
+    def run(self, *statements: str) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def ask(self, question: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            return connection.execute(question.encode()).fetchall()
+
+    def messages(self) -> list[bytes | None]:
+        """Gives back the values of all committed messages of the topic, partition after partition."""
+        servers = find_servers(self.session.settings)
+        topic = self.session.pipeline.streams[0].topic
+        bounds = list_bounds(admin_client(servers or ""), [(topic, 0), (topic, 1)])
+        consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "test",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        found: list[bytes | None] = []
+        try:
+            for (name, partition), (low, high) in bounds.items():
+                consumer.assign([TopicPartition(name, partition, low)])
+                while low < high:
+                    message = consumer.poll(10)
+                    assert message is not None
+                    if message.error():
+                        break
+                    found.append(message.value())
+                    low = (message.offset() or 0) + 1
+        finally:
+            consumer.close()
+        return found
+
+    def events(self, decode: Callable[[bytes], dict[str, object]]) -> list[dict[str, object]]:
+        return [decode(message) for message in self.messages() if message is not None]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory, broker: str) -> Iterator[Settings]:
+    folder = tmp_path_factory.mktemp("capture")
+    made = load_settings(flags={"kafka.bootstrap_servers": broker}, environ={}, folder=folder)
+    made = with_own_ports(made)
+    yield made
+    for stop in (stop_connect, stop_registry, stop_postgres):
+        stop(made)
+
+
+def write_shop(folder: Path, name: str, message_format: str) -> None:
+    files = {path: text.replace("NAME", name).replace("FORMAT", message_format) for path, text in FILES.items()}
+    written = write_files(folder / "pipelines" / name, files)
+    shutil.copytree(BUILT_IN / "storefront" / "connectors", written / "connectors")
+
+
+@contextmanager
+def open_shop(settings: Settings, name: str, message_format: str) -> Iterator[Shop]:
+    write_shop(settings.folder, name, message_format)
+    pipeline = load_pipeline(name, environ={}, folder=settings.folder)
+    said: list[str] = []
+    with capture_session(settings, pipeline, report=said.append) as session:
+        session.register()
+        session.wait_until_running()
+        database = find_database(settings, session.capture)
+        assert database is not None
+        yield Shop(session, database.dsn, said)
+
+
+@pytest.fixture(scope="module")
+def shop(settings: Settings) -> Iterator[Shop]:
+    with open_shop(settings, "shop", "avro") as opened:
+        yield opened
+
+
+def from_avro(settings: Settings) -> Callable[[bytes], dict[str, object]]:
+    """Gives back how a message is decoded with the schema that its first five bytes name."""
+    schemas: dict[int, object] = {}
+
+    def decode(message: bytes) -> dict[str, object]:
+        assert message[0] == 0
+        number = int.from_bytes(message[1:5], "big")
+        if number not in schemas:
+            answer = ask(f"{find_registry(settings)}/schemas/ids/{number}")
+            schemas[number] = fastavro.parse_schema(json.loads(answer.body["schema"]))
+        return dict(fastavro.schemaless_reader(io.BytesIO(message[5:]), schemas[number], None))  # type: ignore[arg-type]
+
+    return decode
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+CHANGES = (
+    "INSERT INTO orders VALUES (3, 30.25, 'new')",
+    "UPDATE orders SET total = 31 WHERE id = 3",
+    "DELETE FROM orders WHERE id = 2",
+    "INSERT INTO unwanted VALUES (1)",
+    "TRUNCATE orders",
+)
+
+
+def test_changes_in_avro(shop: Shop, settings: Settings) -> None:
+    decode = from_avro(settings)
+    wait_until(lambda: len(shop.messages()) == 2, what="2 messages")  # the snapshot
+    shop.run(*CHANGES)
+    wait_until(lambda: len(shop.messages()) == 7, what="7 messages")  # and a tombstone after the delete
+    assert shop.messages().count(None) == 1
+    events = shop.events(decode)
+    assert Counter(str(event["op"]) for event in events) == {"r": 2, "c": 1, "u": 1, "d": 1, "t": 1}
+    update = next(event for event in events if event["op"] == "u")
+    before, after, source = update["before"], update["after"], update["source"]
+    assert isinstance(before, dict)
+    assert isinstance(after, dict)
+    assert isinstance(source, dict)
+    assert (str(before["total"]), str(after["total"]), after["note"]) == ("30.25", "31.00", "new")
+    assert isinstance(update["transaction"], dict)
+    assert source["lsn"] > 0
+    partitions = list_partitions(admin_client(find_servers(settings) or ""))
+    assert len(partitions["shop.public.orders"]) == 2
+    assert "shop.public.unwanted" not in partitions
+
+
+def test_the_password_is_nowhere_in_connect(shop: Shop, settings: Settings) -> None:
+    database, connect = find_database(settings, shop.session.capture), running_connect(settings)
+    assert database is not None
+    assert connect is not None
+    told = json.dumps(ask(f"{connect.url}/connectors?expand=info&expand=status").body)
+    assert "postgres-source-shop" in told
+    assert "database.password" in told
+    assert database.password not in told
+    assert database.password not in connect.log.read_text(encoding="utf-8")
+
+
+def test_the_role_reads_what_it_was_granted_and_no_more(shop: Shop, settings: Settings) -> None:
+    database = find_database(settings, shop.session.capture)
+    assert database is not None
+    with psycopg.connect(database.dsn, user=database.user, password=database.password) as connection:
+        assert connection.execute("SELECT count(*) FROM orders").fetchone() is not None
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT * FROM unwanted")
+
+
+def test_registering_again_changes_nothing(shop: Shop) -> None:
+    said = len(shop.said)
+    shop.session.register()
+    assert shop.said[said:] == []
+    assert [len(row) for row in shop.ask("SELECT name FROM schema_history")] == [1, 1]
+
+
+def test_an_idle_table_does_not_hold_the_wal_back(shop: Shop, settings: Settings) -> None:
+    shop.run("INSERT INTO unwanted SELECT generate_series(2, 20000)")
+
+    def is_read() -> bool:
+        (found,) = read_captured(settings, shop.session.pipeline)
+        return found.slot is not None and found.slot.active and (found.slot.lag_bytes or 0) < 100_000
+
+    wait_until(is_read, what="the slot to follow")
+
+
+def test_connect_and_postgres_are_killed_while_rows_are_inserted(shop: Shop, settings: Settings) -> None:
+    decode = from_avro(settings)
+    inserted: list[int] = []
+    failed: list[int] = []
+    stop = threading.Event()
+
+    def insert() -> None:
+        for number in range(1000, 1000 + ROWS):
+            try:
+                shop.run(f"INSERT INTO orders VALUES ({number}, 1, 'once')")
+                inserted.append(number)
+            except psycopg.Error:
+                failed.append(number)
+                stop.wait(0.02)
+
+    thread = threading.Thread(target=insert)
+    thread.start()
+    connect = running_connect(settings)
+    assert connect is not None
+    wait_until(lambda: len(inserted) > ROWS // 5, what="rows")
+    kill(connect.pid)
+    wait_until(lambda: running_connect(settings) is None, what="its end")
+    shop.session.look_after()
+    assert running_connect(settings) != connect
+    wait_until(lambda: len(shop.messages()) > 300, what="messages after the kill", seconds=60)
+    server = running_postgres(settings)
+    assert server is not None
+    kill(server.pid)
+    wait_until(lambda: running_postgres(settings) is None, what="its end")
+    shop.session.look_after()
+    shop.session.wait_until_running()
+    thread.join()
+    assert inserted
+    there = sorted(row[0] for row in shop.ask("SELECT id FROM orders WHERE note = 'once'"))  # type: ignore[type-var]
+    assert set(inserted) <= set(there)
+
+    def seen() -> list[int]:
+        rows = [event["after"] for event in shop.events(decode) if event["op"] == "c"]
+        return sorted(int(str(row["id"])) for row in rows if isinstance(row, dict) and row["note"] == "once")
+
+    wait_until(lambda: len(seen()) >= len(there), what="all rows", seconds=60)
+    assert seen() == there  # none lost, none twice
+
+
+def test_the_registry_is_killed_and_keeps_its_ids(shop: Shop, settings: Settings) -> None:
+    before = running_registry(settings)
+    assert before is not None
+    ids = {message[1:5] for message in shop.messages() if message is not None}
+    kill(before.pid)
+    wait_until(lambda: running_registry(settings) is None, what="its end")
+    shop.session.look_after()
+    after = running_registry(settings)
+    assert after is not None
+    assert after.url == before.url
+    assert len(shop.events(from_avro(settings))) > ROWS // 2
+    shop.run("ALTER TABLE orders ADD COLUMN more TEXT", "INSERT INTO orders VALUES (1, 1, 'wider', 'yes')")
+
+    def is_wider() -> bool:
+        return bool({message[1:5] for message in shop.messages() if message is not None} - ids)
+
+    wait_until(is_wider, what="another schema", seconds=40)
+    wider = next(event["after"] for event in shop.events(from_avro(settings)) if "'wider'" in str(event["after"]))
+    assert isinstance(wider, dict)
+    assert wider["more"] == "yes"
+
+
+def test_json_then_reset_and_delete(settings: Settings) -> None:
+    with open_shop(settings, "plain", "json") as shop:
+        session = shop.session
+        wait_until(lambda: len(shop.messages()) == 2, what="2 messages")
+        shop.run("INSERT INTO orders VALUES (3, 30.25, 'new')")
+        wait_until(lambda: len(shop.messages()) == 3, what="3 messages")
+        events = shop.events(json.loads)
+        assert [sorted(event) for event in events] == [["payload", "schema"]] * 3
+        payloads = [event["payload"] for event in events]
+        assert Counter(payload["op"] for payload in payloads if isinstance(payload, dict)) == {"r": 2, "c": 1}
+
+        session.delete()
+        session.register()
+        session.wait_until_running()
+        wait_until(lambda: len(shop.messages()) == 6, what="6 messages")  # a new snapshot of three rows
+
+        session.delete()
+        assert shop.ask("SELECT slot_name FROM pg_replication_slots WHERE slot_name = 'plain'") == []
+        assert shop.ask("SELECT pubname FROM pg_publication") == []
+        (found,) = read_captured(settings, session.pipeline)
+        assert (found.status.state, found.slot) == ("MISSING", None)
+        session.delete()  # once more does no harm
+        assert shop.said[-1] == "Connector postgres-source-plain was not registered; slot plain was not there"
+
+
+def test_a_failed_connector_is_told_and_restarted(shop: Shop, settings: Settings) -> None:
+    """Rights that are taken away make the snapshot fail; given back, the next look brings the connector to life."""
+    session = replace(shop.session, report=shop.said.append)
+    session.delete()
+    shop.run("REVOKE SELECT ON orders FROM debezium")
+    session.register()
+    wait_until(lambda: read_captured(settings, session.pipeline)[0].status.problems, what="a failure", seconds=40)
+    session.look_after()
+    assert any("failed:" in line and "permission denied" in line for line in shop.said), shop.said
+    shop.run("GRANT SELECT ON orders TO debezium")
+
+    def runs() -> bool:
+        session.look_after()
+        return read_captured(settings, session.pipeline)[0].status.is_running
+
+    wait_until(runs, what="it to run again", seconds=40)
+
+
+def test_nothing_is_started_to_look(tmp_path: Path) -> None:
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    write_shop(tmp_path, "shop", "avro")
+    (found,) = read_captured(settings, load_pipeline("shop", environ={}, folder=tmp_path))
+    assert (found.status.name, found.status.state, found.slot) == ("postgres-source-shop", "Connect is off", None)
+    assert not settings.home.exists()

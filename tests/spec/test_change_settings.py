@@ -1,0 +1,155 @@
+"""The settings of tables that follow a database: what they mean, and every mistake with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.layers.growth import widest
+from headrace.layers.plan import definition_of
+from headrace.spec import check_pipeline, load_pipeline
+from headrace.spec.lineage import trace_lineage
+from headrace.spec.pipeline import TableName
+from headrace.spec.types import Array, Column, Primitive, Struct
+from headrace.tables.schema import iceberg_schema, spec_columns
+from tests.folders import write_files
+
+TABLE = """/*
+keys: [id]
+sequence_by: [lsn, nr]
+apply_as_deletes: op = 'd'
+apply_as_truncates: op = 't'
+unchanged: untold
+stored_as_scd_type: 2
+valid_from: at
+except_column_list: [op, untold]
+*/
+SELECT * FROM raw.events
+"""
+FILES = {
+    "pipeline.yml": """name: mine
+about: Changes.
+streams:
+  events: {topic: events, format: json, schema: schemas/event.sql, table: raw.events}
+""",
+    "schemas/event.sql": "id LONG, lsn LONG, nr INT, op STRING, at TIMESTAMP, untold ARRAY<STRING>",
+    "shape/rows.sql": TABLE,
+}
+# id: (text to replace, what replaces it, line of the error, what is wrong, what to do)
+MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
+    "no time": (
+        "valid_from: at\n",
+        "",
+        3,
+        "of several columns of sequence_by none is the time of a version",
+        "Add valid_from: with the column that says when a version begins",
+    ),
+    "a time without versions": (
+        "stored_as_scd_type: 2\n",
+        "",
+        7,
+        "valid_from does nothing in a table of kind upsert",
+        "Leave it out, or add stored_as_scd_type: 2",
+    ),
+    "an unknown sequence": ("[lsn, nr]", "[lsn, nrr]", 3, 'sequence_by "nrr" is not a column of this table', "Fix the name"),
+    "an unknown time": ("valid_from: at", "valid_from: art", 8, 'valid_from "art" is not a column of this table', '"at"'),
+    "an unknown list": (
+        "unchanged: untold",
+        "unchanged: told",
+        6,
+        'unchanged "told" is not a column of this table',
+        '"untold"',
+    ),
+    "an unknown column in a truncate": (
+        "op = 't'",
+        "opp = 't'",
+        5,
+        'apply_as_truncates: "opp" is not a column of this table',
+        'Did you mean "op"?',
+    ),
+    "no condition": ("op = 't'", "op = = 't'", 5, "apply_as_truncates is not valid SQL", "Write a SQL condition"),
+    "a time that is not kept": (
+        "except_column_list: [op,",
+        "except_column_list: [at, op,",
+        9,
+        '"at" is needed to tell rows apart',
+        "Take it out of except_column_list",
+    ),
+    "a part of the sequence that is not kept": (
+        "except_column_list: [op,",
+        "except_column_list: [nr, op,",
+        9,
+        '"nr" is needed to tell rows apart',
+        "Take it out of except_column_list",
+    ),
+    "truncates of an aggregate": (
+        "sequence_by: [lsn, nr]\napply_as_deletes: op = 'd'\napply_as_truncates: op = 't'\nunchanged: untold\n"
+        "stored_as_scd_type: 2\nvalid_from: at\nexcept_column_list: [op, untold]",
+        "apply_as_truncates: op = 't'",
+        3,
+        "apply_as_truncates does nothing in a table of kind aggregate",
+        "Leave out apply_as_truncates",
+    ),
+    "a name of the engine's": (
+        "SELECT *",
+        "SELECT *, 1 AS _carried",
+        1,
+        'the query names a column "_carried", which Headrace adds itself',
+        "Leave it out",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_named_with_its_line_and_what_to_do(mistake: tuple[str, str, int, str, str], tmp_path: Path) -> None:
+    old, new, line, what, fix = mistake
+    assert old in TABLE
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "shape/rows.sql": TABLE.replace(old, new, 1)})
+    (error, *_) = check_pipeline("mine", environ={}, folder=tmp_path).errors
+    assert error.where == f"pipelines/mine/shape/rows.sql:{line}"
+    assert error.what.startswith(what)
+    assert fix in error.next_step
+
+
+def test_what_a_table_of_changes_is_made_of(tmp_path: Path) -> None:
+    write_files(tmp_path / "pipelines" / "mine", FILES)
+    assert check_pipeline("mine", environ={}, folder=tmp_path).errors == ()
+    pipeline = load_pipeline("mine", environ={}, folder=tmp_path)
+    (table,) = pipeline.tables
+    assert (table.sequence_by, table.versioned_by) == (("lsn", "nr"), "at")
+    assert (table.apply_as_truncates, table.unchanged) == ("op = 't'", "untold")
+    traced = trace_lineage(pipeline).table(TableName("shape", "rows"))
+    start = traced.column("valid_from") if traced else None
+    assert start is not None
+    assert [source.name for source in start.sources] == ["at"]
+
+
+def test_a_sequence_of_one_column_is_the_same_however_it_is_written(tmp_path: Path) -> None:
+    """Tables that were built before a sequence could be a list are not built anew."""
+    found = set()
+    for number, sequence in enumerate(("lsn", "[lsn]")):
+        text = f"/*\nkeys: [id]\nsequence_by: {sequence}\n*/\nSELECT id, lsn FROM raw.events"
+        write_files(tmp_path / str(number) / "pipelines" / "mine", {**FILES, "shape/rows.sql": text})
+        (table,) = load_pipeline("mine", environ={}, folder=tmp_path / str(number)).tables
+        found.add(definition_of(table))
+    assert found == {"0eb18497af42320c"}
+
+
+def test_a_raw_table_has_what_its_schema_names_and_what_came_since() -> None:
+    least = (
+        Column("after", Struct((Column("id", Primitive("int"), required=True),))),
+        Column("kafka_offset", Primitive("long")),
+    )
+    wider = Struct((Column("id", Primitive("long"), required=True), Column("tags", Array(Primitive("string")))))
+    have = (
+        Column("kafka_offset", Primitive("long")),
+        Column("after", wider),
+        Column("ts_ns", Primitive("long"), required=True),
+    )
+    assert spec_columns(iceberg_schema(have)) == have
+    assert widest(least, have) == (
+        Column("after", wider),
+        Column("kafka_offset", Primitive("long")),
+        Column("ts_ns", Primitive("long")),
+    )
