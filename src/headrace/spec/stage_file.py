@@ -78,9 +78,12 @@ def _read_table(value: Value, file: StageFile, problems: Problems) -> LayerTable
         columns,
         others is None or attempt(others.choice, OTHERS) == OTHERS[0],
     )
-    dated = section.find("event_date")
-    staged = replace(staged, event_date=attempt(_read_date, dated, staged, stream)) if dated else staged
     if settings is None or len(problems.errors) > before:
+        return None
+    dated = section.find("event_date")
+    if dated is not None:
+        staged = replace(staged, event_date=attempt(_read_date, dated, staged, stream))
+    if len(problems.errors) > before:
         return None
     settings = replace(settings, lines={**settings.lines, "": value.key_line})
     return attempt(_make_table, TableName(file.namespace, value.key), staged, stream, settings, file)
