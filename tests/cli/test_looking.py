@@ -21,6 +21,8 @@ from tests.serving.shop_lake import ShopLake
         ["doctor"],
         ["check"],
         ["lineage", "payments"],
+        ["topics"],
+        ["topics", "lineage-input"],
         ["logs"],
         ["down"],
         ["generate", "--stop"],

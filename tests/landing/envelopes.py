@@ -15,7 +15,8 @@ from typing import Any
 
 import fastavro
 
-from headrace.landing.decode.registry import Registry, UnknownSchemaError
+from headrace.errors import NotFoundError
+from headrace.services.schemas import Registry
 from headrace.spec.avro import parse_avro
 from headrace.spec.envelopes import all_optional
 from headrace.spec.pipeline import Stream, TableName
@@ -164,7 +165,7 @@ class Schemas(Registry):
 
     def schema(self, schema_id: int) -> str:
         if not 1 <= schema_id <= len(self._tables):
-            raise UnknownSchemaError(f"the registry has no schema {schema_id}")
+            raise NotFoundError(f"the registry has no schema {schema_id}")
         return self._tables[schema_id - 1].avsc
 
 

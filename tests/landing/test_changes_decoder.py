@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import UnavailableError
+from headrace.errors import NotFoundError, UnavailableError
 from headrace.landing.decode import GrowthError
 from headrace.landing.decode.avro import AvroDecoder
 from headrace.landing.decode.changes import ChangesDecoder
-from headrace.landing.decode.registry import Registry, UnknownSchemaError
+from headrace.services.schemas import Registry
 from headrace.spec.types import Column, Primitive, Struct
 from tests.landing.envelopes import (
     ANY_SCALE,
@@ -302,7 +302,7 @@ def test_a_registry_is_asked_once_for_each_schema() -> None:
         server.schemas[1] = ORDERS.avsc
         assert [registry.schema(1), registry.schema(1)] == [ORDERS.avsc] * 2
         for _ in range(2):
-            with pytest.raises(UnknownSchemaError, match="the registry has no schema 2"):
+            with pytest.raises(NotFoundError, match="the registry has no schema 2"):
                 registry.schema(2)
         assert server.asked == ["/schemas/ids/1", "/schemas/ids/2"]
 

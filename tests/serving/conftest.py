@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from headrace.serving.app import make_app
 from headrace.serving.guard import Lock
+from tests.serving.played_topics import PlayedTopics
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import empty, weather_pages
 
@@ -39,10 +40,15 @@ def dsn(database: str) -> str:
 
 
 @pytest.fixture
-def make_weather_app(shop: ShopLake) -> Callable[..., FastAPI]:
-    """Makes an application with weather's pages, which asks where Postgres is."""
+def topics() -> PlayedTopics:
+    return PlayedTopics()
+
+
+@pytest.fixture
+def make_weather_app(shop: ShopLake, topics: PlayedTopics) -> Callable[..., FastAPI]:
+    """Makes an application with weather's pages, which asks where Postgres is; its topics are made up."""
 
     def make(conninfo: Callable[[], str | None], *, lock: Lock = OPEN) -> FastAPI:
-        return make_app(replace(shop.room, postgres=conninfo), lock, own_pages=[weather_pages()])
+        return make_app(replace(shop.room, postgres=conninfo, topics=topics), lock, own_pages=[weather_pages()])
 
     return make

@@ -52,7 +52,7 @@ class ShopLake:
 
     @property
     def room(self) -> Room:
-        return Room((self.pipeline,), self.watch.figures, self.watch.catalog)
+        return Room((self.pipeline,), self.watch.figures, self.watch.catalog, self.watch.topics)
 
     def land(self, ids: Sequence[str], *, bad: Sequence[str] = (), country: str = "DE") -> None:
         stream = self.pipeline.streams[0]

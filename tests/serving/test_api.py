@@ -221,7 +221,7 @@ def test_the_first_page_is_the_dashboard_of_the_only_pipeline_that_runs(shop: Sh
     def first(*running: tuple[str, bool], own: OwnPages = pages) -> str:
         now = datetime.now(timezone.utc)
         status = tuple(PipelineStatus(name, runs, now, (), ()) for name, runs in running)
-        room = Room((shop.pipeline,), lambda: status, shop.watch.catalog)
+        room = Room((shop.pipeline,), lambda: status, shop.watch.catalog, shop.watch.topics)
         client = TestClient(make_app(room, Lock(None, local=True), own_pages=[own]), base_url="http://127.0.0.1")
         answer = client.get("/", follow_redirects=False)
         return str(answer.headers.get("location", "the control room"))
@@ -241,7 +241,7 @@ def test_pages_that_can_not_be_loaded(shop: ShopLake, tmp_path: Path) -> None:
 
 def test_a_pipeline_that_can_not_be_loaded_is_shown_with_what_is_wrong(shop: ShopLake) -> None:
     broken = {"other": SpecError('unknown key "formt"', where="pipelines/other/pipeline.yml:4", next_step="Fix the key.")}
-    room = Room((), shop.watch.figures, shop.watch.catalog, broken=broken)
+    room = Room((), shop.watch.figures, shop.watch.catalog, shop.watch.topics, broken=broken)
     client = TestClient(make_app(room, Lock(None, local=True)), base_url="http://127.0.0.1")
     assert client.get("/api/flow").json()["broken"][0]["where"] == "pipelines/other/pipeline.yml:4"
 
@@ -302,7 +302,7 @@ def test_a_browser_is_told_on_a_page_that_something_is_away(shop: ShopLake) -> N
     def away() -> tuple[PipelineStatus, ...]:
         raise UnavailableError("the catalog does not answer", next_step="Check it: headrace doctor")
 
-    room = Room((shop.pipeline,), away, shop.watch.catalog)
+    room = Room((shop.pipeline,), away, shop.watch.catalog, shop.watch.topics)
     with TestClient(make_app(room, Lock(None, local=True)), base_url="http://127.0.0.1") as client:
         answer = client.get("/", headers=BROWSER)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")

@@ -14,6 +14,7 @@ from headrace.services.postgres import running_postgres, start_postgres, stop_po
 from headrace.settings import Settings, load_settings
 from tests.ports import with_own_ports
 from tests.serving.browser import PHONE, Watched, find_browser, open_browser
+from tests.serving.played_topics import TOPIC, PlayedTopics
 from tests.serving.server import Server
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import empty, publish, this_minute
@@ -118,6 +119,35 @@ def test_rows_that_are_scripts_are_shown_as_text(browser: Browser, server: Serve
     assert watched.complaints == []
 
 
+def test_a_topics_messages_follow_and_are_text(browser: Browser, server: Server, topics: PlayedTopics) -> None:
+    watched = Watched(browser)
+    page = watched.page
+    topics.values = [HOSTILE.encode(), b'{"id": "a"}']
+    page.goto(f"{server.url}/room")
+    page.get_by_role("link", name="Topics").click()
+    row = page.locator(f'[data-topic="{TOPIC}"]')
+    expect(row).to_contain_text("raw.charges", timeout=SOON)
+    row.get_by_role("link", name=TOPIC).click()
+    messages = page.locator("#messages .message")
+    expect(messages).to_have_count(2, timeout=SOON)
+    expect(messages.last.locator("pre")).to_have_text(HOSTILE)
+    expect(page.locator("#schemas")).to_contain_text("shop.charges, json")
+    topics.values.append(b"z" * 9_000)
+    expect(messages).to_have_count(3, timeout=SOON)
+    expect(messages.first).to_contain_text("9,000 bytes")
+    expect(page.locator("#partitions td").nth(4)).to_have_text("3")
+    page.get_by_label("from offset").fill("1")
+    page.get_by_role("button", name="Show").click()
+    expect(messages.first).to_contain_text('"id": "a"', timeout=SOON)
+    expect(messages).to_have_count(2)
+    assert page.locator("#messages script, #messages img").count() == 0
+    assert watched.complaints == []
+    topics.away = True
+    expect(page.locator("#signal")).to_contain_text("Kafka does not", timeout=SOON)
+    topics.away = False
+    expect(page.locator("#signal")).to_have_text("live", timeout=SOON)
+
+
 def test_the_control_room_lives_and_recovers(browser: Browser, server: Server, shop: ShopLake) -> None:
     watched = Watched(browser)
     node = watched.page.locator('[data-name="raw.charges"]')
@@ -155,9 +185,12 @@ def test_the_dashboard_recovers_when_postgres_was_away(
     expect(watched.page.locator("#signal")).to_have_text("live", timeout=SOON)
 
 
-@pytest.mark.parametrize("path", ["/weather", "/room", "/tables/raw.charges", "/sql", "/login", "/tables/no.such"])
-def test_a_phone(browser: Browser, server: Server, shop: ShopLake, dsn: str, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["/weather", "/room", "/tables/raw.charges", f"/topics/{TOPIC}", "/sql", "/login", "/tables/no.such"]
+)
+def test_a_phone(browser: Browser, server: Server, shop: ShopLake, topics: PlayedTopics, dsn: str, path: str) -> None:
     shop.land(["a" * 80, HOSTILE], bad=["x" * 200])
+    topics.values = [b"x" * 400, b'{"%s": 1}' % (b"n" * 200)]
     publish(dsn, [("W" * 200, this_minute(), 80.0)])
     watched = Watched(browser, size=PHONE)
     watched.page.goto(f"{server.url}{path}")

@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, refuse_both, say, settings_here
+from headrace.errors import SettingsError
 
 
 def query(
@@ -32,7 +33,7 @@ def serve(
         str, typer.Option(help="the address to listen on; any but this machine's own needs HEADRACE_TOKEN")
     ] = "127.0.0.1",
 ) -> None:
-    """Show pipelines and tables in a browser, live: the control room."""
+    """Show pipelines, live, in a browser: the control room."""
     from headrace.runs.serving import serve as serve_pages
 
     serve_pages(settings_here(), pipelines or [], host=host, port=port, environ=os.environ, report=say)
@@ -45,6 +46,47 @@ def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
 
     loaded = load(pipeline)
     show_quality(out, report_quality(settings_here(), loaded), pipeline=loaded, as_json=as_json)
+
+
+def topics(
+    name: Annotated[Optional[str], typer.Argument(metavar="TOPIC", help="all, if left out")] = None,
+    last: Annotated[int, typer.Option(min=0, max=1000, help="how many messages of TOPIC")] = 5,
+    partition: Annotated[Optional[int], typer.Option(min=0, help="messages of this partition alone")] = None,
+    offset: Annotated[
+        Optional[int], typer.Option(min=0, help="messages from this offset of the partition on; the newest, if left out")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show topics: offsets, lag, schemas, and messages decoded.
+
+    It reads what is committed, joins no group and starts no broker.
+    """
+    if name is None and (partition, offset) != (None, None):
+        raise SettingsError("--partition and --offset are of one topic", next_step="Name it: headrace topics TOPIC")
+    from headrace.runs.topics import look_once
+    from headrace.runs.watching import load_pipelines
+    from headrace.serving.topics import Wanted
+    from headrace.show_topics import show_topic, show_topics
+
+    settings = settings_here()
+    found = look_once(settings, load_pipelines([], environ=os.environ, folder=settings.folder)[0])
+    if name is None:
+        show_topics(out, found.all(), as_json=as_json)
+        return
+    messages = found.messages(name, Wanted(last, partition, offset)) if last else ()
+    show_topic(out, found.one(name), found.schemas(name), messages, as_json=as_json)
+
+
+def notebook(
+    name: Annotated[str, typer.Argument(metavar="NOTEBOOK", help="a notebook that comes with Headrace")] = "storefront",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="the port to listen on; the next that is free")] = 8888,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="only say the address")] = False,
+) -> None:
+    """Open a notebook on the lake in JupyterLab, as a copy of your own."""
+    from headrace.runs.notebook import open_notebook
+
+    opens_browser = not no_browser
+    open_notebook(settings_here(), name, port=port, opens_browser=opens_browser, environ=os.environ, report=say)
 
 
 def lineage(
@@ -110,7 +152,7 @@ def commits(
     checkpoint: Annotated[Optional[int], typer.Option(min=1, help="only this checkpoint")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the commit log's data files: committed or orphan, offsets."""
+    """List the commit log's files: committed or orphan, offsets."""
     from headrace.runs.inspection import commits_of
     from headrace.show import show_commits
 

@@ -129,7 +129,7 @@ def _stream_status(
         rate=_rate(table, _rows_landed, now),
         checkpoint_id=entry.checkpoint_id,
         quarantined=entry.quarantined,
-        lag=None if bounds is None else sum(_waiting(entry.offsets.get(partition), at) for partition, at in own),
+        lag=None if bounds is None else sum(messages_waiting(entry.offsets.get(partition), at) for partition, at in own),
         messages=None if bounds is None else sum(high - low for _, (low, high) in own),
         last_commit=committed,
         freshness_seconds=_age(committed, now),
@@ -139,7 +139,7 @@ def _stream_status(
     )
 
 
-def _waiting(offset: int | None, bounds: tuple[int, int]) -> int:
+def messages_waiting(offset: int | None, bounds: tuple[int, int]) -> int:
     """Gives back the messages of a partition that have not landed; the ends may have been read before the last commit."""
     low, high = bounds
     return max(0, high - (low if offset is None else offset))

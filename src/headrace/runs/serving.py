@@ -41,6 +41,7 @@ def serve(
         pipelines,
         watch.figures,
         watch.catalog,
+        watch.topics,
         services=lambda: list_services(settings),
         postgres=lambda: find_postgres(settings),
         broken=broken,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.runs.figures import Bounds, read_bounds, read_figures
+from headrace.runs.topics import TopicDesk, read_all_bounds
 from headrace.services.kafka import find_servers
 from headrace.services.postgres import find_postgres
 from headrace.services.topics import admin_client
@@ -56,7 +57,9 @@ class Watch:
         self._catalog: Catalog | None = None
         self._figures: tuple[PipelineStatus, ...] = ()
         self._read_at = float("-inf")
-        self._ends = TopicEnds(settings, pipelines)
+        self._ends = TopicEnds(settings, lambda admin: read_bounds(admin, pipelines))
+        self._all_ends = TopicEnds(settings, read_all_bounds)
+        self.topics = TopicDesk(settings, pipelines, bounds=self._all_ends.latest, catalog=self.catalog)
 
     def figures(self) -> tuple[PipelineStatus, ...]:
         """Gives back the figures; a catalog that does not answer is an UnavailableError."""
@@ -73,6 +76,7 @@ class Watch:
 
     def close(self) -> None:
         self._ends.close()
+        self._all_ends.close()
 
     def _read(self) -> None:
         try:
@@ -93,11 +97,11 @@ class Watch:
 
 
 class TopicEnds:
-    """How far the topics reach, asked for beside those who look: a Kafka that hangs keeps no one waiting."""
+    """How far topics reach, asked for beside those who look: a Kafka that hangs keeps no one waiting."""
 
-    def __init__(self, settings: Settings, pipelines: Sequence[Pipeline]) -> None:
+    def __init__(self, settings: Settings, read: Callable[[AdminClient], Bounds]) -> None:
         self._settings = settings
-        self._pipelines = pipelines
+        self._read = read
         self._found: tuple[float, Bounds] | None = None
         self._asked_at = float("-inf")
         self._wake, self._answered, self._closed = Event(), Event(), Event()
@@ -133,7 +137,7 @@ class TopicEnds:
                 continue
             try:
                 servers = find_servers(self._settings)
-                self._found = (time.monotonic(), read_bounds(self._admin(servers), self._pipelines)) if servers else None
+                self._found = (time.monotonic(), self._read(self._admin(servers))) if servers else None
             except Exception:  # whatever it is, the next look may do better, and a thread that ended would never look again
                 self._found = None
             self._answered.set()

@@ -19,6 +19,7 @@ from headrace.serving.metrics import CONTENT_TYPE, write_metrics
 from headrace.serving.pages import OwnPages, Readers
 from headrace.serving.problems import add_handlers
 from headrace.serving.room import Room
+from headrace.serving.topics_api import make_topics_api
 
 _STATIC = Path(__file__).parent / "static"
 _DAY = "public, max-age=86400"
@@ -40,6 +41,7 @@ def make_app(room: Room, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> F
     app.add_middleware(Guard, lock=lock)
     add_handlers(app)
     app.include_router(make_api(room, started=uuid.uuid4().hex))
+    app.include_router(make_topics_api(room.topics))
     app.include_router(make_pages(room, lock, templates=templates, own_pages=own_pages))
 
     @app.get("/health", summary="Says that the server answers")

@@ -48,6 +48,14 @@ def make_pages(room: Room, lock: Lock, *, templates: Environment, own_pages: Seq
         answer.status_code = 200 if shown else 404
         return answer
 
+    @router.get("/topics")
+    def topics() -> HTMLResponse:
+        return page("topics")
+
+    @router.get("/topics/{name}")
+    def topic(name: str) -> HTMLResponse:
+        return page("topic", name=name)
+
     @router.get("/sql")
     def sql() -> HTMLResponse:
         return page("sql")

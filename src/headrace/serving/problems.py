@@ -36,7 +36,7 @@ REFUSALS: dict[int | str, dict[str, object]] = {
     for status, about in {
         400: "the request or its query can't be answered",
         401: "a token is needed",
-        404: "there is no such table",
+        404: "there is no such table or topic",
         421: "asked by a name that is not this machine's",
         422: "a value can't be",
         503: "something that is needed is away for now",

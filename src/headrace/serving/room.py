@@ -12,6 +12,7 @@ from headrace.errors import HeadraceError
 from headrace.services.status import ServiceStatus
 from headrace.serving.figures import PipelineStatus
 from headrace.serving.flow import Flow, draw_flow, ends_of
+from headrace.serving.topics import Topics
 from headrace.spec.layers import LayerTable
 from headrace.spec.lineage import Lineage, TableLineage, trace_lineage
 from headrace.spec.pipeline import Pipeline, Stream, TableName
@@ -41,13 +42,14 @@ class ShownTable:
 class Room:
     """The pipelines, what is wrong with the folders of those that can't be loaded, and functions that read what is now.
 
-    `catalog` gives the tables as they were when it was last looked at. `postgres` gives the connection string of the Postgres
-    that results are published to, or None where none runs.
+    `catalog` gives the tables as they were when it was last looked at, and `topics` looks at Kafka. `postgres` gives the
+    connection string of the Postgres that results are published to, or None where none runs.
     """
 
     pipelines: tuple[Pipeline, ...]
     figures: Callable[[], tuple[PipelineStatus, ...]]
     catalog: Callable[[], Catalog]
+    topics: Topics
     services: Callable[[], tuple[ServiceStatus, ...]] = tuple
     postgres: Callable[[], str | None] = lambda: None
     broken: Mapping[str, HeadraceError] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import yaml
 
 from headrace.errors import SpecError
 from headrace.spec.ddl import parse_ddl
-from headrace.spec.document import Section, Value, read_document
+from headrace.spec.document import NULL, Section, Value, read_document
 from headrace.spec.layers import Expectation, LayerTable, Staged, StagedColumn, TableSettings
 from headrace.spec.meanings import Unit
 from headrace.spec.names import IDENTIFIER_RULE, is_identifier, parse_table_name
@@ -137,10 +137,12 @@ def _read_columns(section: Section, stream: Stream, problems: Problems) -> tuple
 
 
 def _read_column(value: Value, source: Mapping[str, Column], stream: Stream, problems: Problems) -> StagedColumn:
-    """Gives back a column: `total: decimal(12,2)`, or `at: {cast: timestamp, unit: us}`."""
+    """Gives back a column: `id:`, `total: decimal(12,2)`, or `at: {cast: timestamp, unit: us}`."""
     if value.key not in source:
         hint = suggest(value.key, list(source), plural="Columns")
         raise value.key_error(f'"{value.key}" is not a column of {stream.table}', fix=f"{hint} Fix the name")
+    if value.node.tag == NULL:
+        return StagedColumn(value.key, value.key_line)
     if value.is_text():
         return StagedColumn(value.key, value.key_line, _read_type(value))
     section = value.section(("cast", "unit"), problems=problems)

@@ -14,10 +14,11 @@ import msgspec
 import pyarrow as pa
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 
+from headrace.errors import NotFoundError
 from headrace.landing.decode.decoded import Decoded, GrowthError
-from headrace.landing.decode.registry import Registry, UnknownSchemaError
 from headrace.landing.decode.writers import BadSchemaError, Writer, avro_writer, json_writer
 from headrace.landing.records import RecordBatch
+from headrace.services.schemas import Registry
 from headrace.spec.columns import COORDINATES
 from headrace.spec.types import Column
 from headrace.tables.widening import compare_columns
@@ -128,8 +129,8 @@ class ChangesDecoder:
         name = "its schema" if is_json else f"schema {int.from_bytes(key[1:], 'big')}"
         try:
             text = "" if is_json else self._registry.schema(int.from_bytes(key[1:], "big"))
-        except UnknownSchemaError as error:
-            return _Known(None, f"unknown schema: {error}")  # not kept: the registry may come to know it
+        except NotFoundError as error:
+            return _Known(None, f"unknown schema: {error.what}")  # not kept: the registry may come to know it
         try:
             writer = json_writer(key, schema=self._schema) if is_json else avro_writer(text, schema=self._schema)
         except BadSchemaError as error:

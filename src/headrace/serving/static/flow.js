@@ -49,7 +49,8 @@ function drawNode(place, size) {
   const label = draw("title", {}, place.name);
   const body = [label, box, stripe, name, rows, speed, lag, bad];
   const attributes = { transform: `translate(${place.x} ${place.y})`, class: `node ${place.kind}`, "data-name": place.name };
-  const root = table ? draw("a", { ...attributes, href: `/tables/${encodeURIComponent(place.name)}` }, ...body) : draw("g", attributes, ...body);
+  const href = table ? `/tables/${encodeURIComponent(place.name)}` : place.kind === "topic" ? `/topics/${encodeURIComponent(title)}` : null;
+  const root = href ? draw("a", { ...attributes, href }, ...body) : draw("g", attributes, ...body);
 
   function update(figures) {
     root.dataset.state = figures.state ?? "never";

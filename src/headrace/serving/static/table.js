@@ -66,7 +66,7 @@ function definition(table) {
 }
 
 function lineage(table) {
-  const link = (each) => make("li", {}, each.topic ? each.name : make("a", { href: `/tables/${encodeURIComponent(each.name)}` }, each.name), each.role === "joined" ? make("span", { class: "dim" }, " joined") : null);
+  const link = (each) => make("li", {}, make("a", { href: each.topic ? `/topics/${encodeURIComponent(each.name.replace("topic ", ""))}` : `/tables/${encodeURIComponent(each.name)}` }, each.name), each.role === "joined" ? make("span", { class: "dim" }, " joined") : null);
   const list = (title, items, empty) => make("div", {}, make("h3", {}, title), items.length ? make("ul", {}, items.map(link)) : none(empty));
   return panel("Lineage", "lineage", make("div", { class: "columns" }, list("made of", table.inputs, "It reads no other table."), list("read by", table.readers, "No table reads it: it is an end of the flow.")));
 }

@@ -1,0 +1,45 @@
+"""JupyterLab for a notebook of ours: on this machine alone, with a token, until it is stopped."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from headrace.errors import ServiceError
+from headrace.services.ports import HOST
+
+_RUNNER = "jupyterlab"
+
+
+def need_jupyter() -> None:
+    """Refuses where JupyterLab is not installed."""
+    if importlib.util.find_spec(_RUNNER) is None:
+        raise ServiceError("JupyterLab is not installed", next_step="Run: pip install 'headrace[notebook]'")
+
+
+def jupyter_command(notebook: Path, *, port: int, opens_browser: bool) -> tuple[str, ...]:
+    """Gives back the command that opens a notebook. Its token is no part of it: the list of processes shows commands."""
+    return (
+        sys.executable,
+        "-m",
+        _RUNNER,
+        str(notebook),
+        f"--ServerApp.ip={HOST}",
+        f"--ServerApp.port={port}",
+        f"--ServerApp.root_dir={notebook.parent}",
+        "--ServerApp.allow_remote_access=False",
+        *(() if opens_browser else ("--no-browser",)),
+        *(("--allow-root",) if os.geteuid() == 0 else ()),  # it answers this machine alone, and only with the token
+    )
+
+
+def become_jupyter(notebook: Path, *, port: int, opens_browser: bool, environ: Mapping[str, str]) -> NoReturn:
+    """Turns this process into JupyterLab, which says its address with the token and ends with Ctrl-C."""
+    command = jupyter_command(notebook, port=port, opens_browser=opens_browser)
+    sys.stdout.flush()
+    os.execve(command[0], command, {**environ, "JUPYTER_TOKEN": environ.get("JUPYTER_TOKEN") or secrets.token_hex(24)})

@@ -1,0 +1,127 @@
+"""Topics of a real Kafka, looked at without a trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from headrace.errors import NotFoundError
+from headrace.runs.topics import look_once, read_all_bounds
+from headrace.services.topics import admin_client
+from headrace.serving.topics import Wanted
+from headrace.settings import load_settings
+from tests.cli.conftest import Here
+from tests.services.played_registry import play_registry
+from tests.serving.changes import ENVELOPE, UPDATE, registered
+from tests.serving.shop_lake import ShopLake
+from tests.topics import lineage_values, make_topic, produce
+
+pytestmark = pytest.mark.services
+
+TOPIC = "looked-at"
+
+
+def produce_in_transactions(servers: str, topic: str) -> None:
+    """Sends six messages, each in a transaction of its own; every second one is aborted."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "looked-at", "log_level": 0})
+    producer.init_transactions(20)
+    for number in range(6):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number, partition=0)
+        producer.flush(20)
+        if number % 2:
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+
+
+def test_messages_of_a_real_topic(tmp_path: Path, broker: str) -> None:
+    admin = make_topic(broker, TOPIC, partitions=2)
+    produce(broker, TOPIC, [b"a0", b"b0", b"a1", b"b1", b"a2"], partitions=2, keys=[b"k"] * 5)
+    subject = f"/subjects/{TOPIC}-value/versions"
+    registry = {
+        "/schemas/ids/7": {"schema": json.dumps(ENVELOPE)},
+        subject: [1],
+        f"{subject}/1": {"version": 1, "id": 7, "schema": json.dumps(ENVELOPE)},
+    }
+    with play_registry(registry) as played:
+        environ = {"KAFKA_BOOTSTRAP_SERVERS": broker, "HEADRACE_REGISTRY_URL": played.url}
+        desk = look_once(load_settings(flags={}, environ=environ, folder=tmp_path), [])
+        assert [each.value.text for each in desk.messages(TOPIC, Wanted(2, partition=0))] == ["a1", "a2"]
+        assert len(desk.messages(TOPIC, Wanted(4))) == 4
+        assert [each.value.text for each in desk.messages(TOPIC, Wanted(1, partition=1, offset=0))] == ["b0"]
+        assert desk.messages(TOPIC, Wanted(1))[0].key.text == "k"
+        assert TOPIC in [each.name for each in desk.all()]
+        assert not any(each.name.startswith("__") for each in desk.all())
+        for wrong, said in (
+            (Wanted(partition=2), "no partition 2"),
+            (Wanted(partition=0, offset=3), "no offset 3"),
+            (Wanted(offset=0), "none is named"),
+        ):
+            with pytest.raises(NotFoundError, match=said):
+                desk.messages(TOPIC, wrong)
+        with pytest.raises(NotFoundError, match='no topic "looked-att"'):
+            desk.one("looked-att")
+        produce(broker, TOPIC, [registered(7, ENVELOPE, UPDATE)])
+        newest = desk.messages(TOPIC, Wanted(1, partition=0))[0].value
+        assert (newest.form, newest.about.split(" · ")[0]) == ("avro", "update of public.customers")
+        assert [each.origin for each in desk.schemas(TOPIC).schemas] == [f"registry: {TOPIC}-value, version 1, id 7"]
+    groups = admin.list_consumer_groups().result()
+    assert "headrace-looks" not in [each.group_id for each in groups.valid]
+
+
+def test_what_transactions_left_is_not_seen(tmp_path: Path, broker: str) -> None:
+    topic = f"{TOPIC}-in-transactions"
+    make_topic(broker, topic)
+    produce_in_transactions(broker, topic)
+    settings = load_settings(flags={}, environ={"KAFKA_BOOTSTRAP_SERVERS": broker}, folder=tmp_path)
+    desk = look_once(settings, [])
+    assert desk.one(topic).messages == 12, "six messages and six markers"
+    assert [each.value.text for each in desk.messages(topic, Wanted(2))] == ["2", "4"], "it looks further back than two offsets"
+    assert [each.value.text for each in desk.messages(topic, Wanted(5))] == ["0", "2", "4"]
+    assert [each.value.text for each in desk.messages(topic, Wanted(1, partition=0, offset=1))] == ["2"]
+
+
+def test_lag_is_that_of_each_partition(tmp_path: Path, broker: str) -> None:
+    lake = ShopLake(tmp_path, environ={"KAFKA_BOOTSTRAP_SERVERS": broker})
+    topic = lake.pipeline.streams[0].topic
+    if topic not in {name for name, _ in read_all_bounds(admin_client(broker))}:
+        make_topic(broker, topic)
+    before = look_once(lake.settings, [lake.pipeline]).one(topic).messages
+    produce(broker, topic, [b'{"id":"a"}'] * 3)
+    lake.land([f"row {number}" for number in range(before + 1)])
+    status = look_once(lake.settings, [lake.pipeline]).one(topic)
+    assert (status.lag, status.partitions[0].lags) == (2, {"shop.charges": 2})
+    assert status.readers[0].table == "raw.charges"
+
+
+def test_the_command(here: Here, broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = f"{TOPIC}-by-lineage"
+    make_topic(broker, topic)
+    produce(broker, topic, [*lineage_values(2, seed=1), b"not avro", None])
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker)
+    monkeypatch.setenv("KAFKA_TOPIC", topic)
+    code, said = here("topics")
+    assert code == 0
+    assert "lineage.events" in said
+    code, said = here("topics", topic)
+    assert code == 0, said
+    for part in (
+        "lineage.events has to land",
+        "lineage.events, avro",
+        '"uuid": "',
+        "not avro",
+        "a tombstone",
+        "not Avro of the",
+    ):
+        assert part in said
+    code, said = here("topics", topic, "--json", "--last", "2", "--partition", "0", "--offset", "1")
+    found = json.loads(said)
+    assert (found["lag"], [each["offset"] for each in found["messages"]]) == (4, [1, 2])
+    assert found["messages"][0]["value"]["content"].keys() == {"uuid", "timestamp"}
+    assert found["messages"][1]["value"]["bytes"] == "bm90IGF2cm8="
+    assert here("topics", "nothing-like-it")[0] == 1
+    assert here("topics", "--partition", "0")[0] == 2

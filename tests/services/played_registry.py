@@ -1,0 +1,49 @@
+"""A schema registry that a test plays, with the answers of the Confluent API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+
+class PlayedRegistry:
+    """`answers` are by path; what is not among them is said not to be there. `asked` are paths and headers."""
+
+    def __init__(self, answers: Mapping[str, object]) -> None:
+        self.answers = dict(answers)
+        self.asked: list[tuple[str, Mapping[str, str]]] = []
+        self.url = ""
+
+
+@contextmanager
+def play_registry(answers: Mapping[str, object]) -> Iterator[PlayedRegistry]:
+    played = PlayedRegistry(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            played.asked.append((self.path, dict(self.headers)))
+            found = played.answers.get(self.path)
+            missing = {"error_code": 40403, "message": "not found"}
+            body = json.dumps(missing if found is None else found).encode()
+            self.send_response(404 if found is None else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *said: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    played.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield played
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
