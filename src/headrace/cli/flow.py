@@ -24,13 +24,13 @@ def demo(
     Services, events, landing, building, queries, then live until Ctrl-C.
     """
     from headrace.runs.board import lines, live_board
-    from headrace.runs.by_hand import change_by_hand, land_database, traffic
+    from headrace.runs.by_hand import change_by_hand
     from headrace.runs.demo import build_tables, generators, land_events, read_results
     from headrace.runs.landing import landing_session, stop_on_signals
     from headrace.runs.live import land_and_build
     from headrace.runs.publishing import publishing
     from headrace.runs.receiving import receiving, secrets_to_play_with
-    from headrace.runs.seeding import seeding
+    from headrace.runs.seeding import fill_source, seeding, traffic
     from headrace.show import show_demo, show_seen
 
     settings, loaded = settings_here(), load(pipeline)
@@ -39,30 +39,27 @@ def demo(
     with (
         landing_session(settings, loaded, report=board.report) as session,
         receiving(settings, loaded, report=board.report),
-        seeding(settings, loaded, report=board.report) as seeder,
         publishing(settings, loaded, report=board.report, published=board.published) as publisher,
+        seeding(settings, loaded, report=board.report) as source,
     ):
-        if seeder is None:
-            land_events(session, count=events, landed=board.landed, report=board.report)
-        else:
-            land_database(session, seeder, landed=board.landed, report=board.report)
+        if source is not None:
+            fill_source(source, session, report=board.report)
+        land_events(session, count=events, landed=board.landed, report=board.report)
         build_tables(session, built=board.built, report=board.report)
         if publisher is not None:
             publisher.publish()
         show_demo(out, read_results(session), settings=settings, pipeline=loaded)
-        if seeder is not None:
-            with traffic(seeder, report=board.report):
-                seen = change_by_hand(session, board=board)
-            if seen is not None:
-                show_seen(out, seen, pipeline=loaded)
-        if leave or not out.is_terminal:
-            return
-        with (
-            generators(session) if seeder is None else traffic(seeder, report=board.report),
-            live_board(out, title=f"{loaded.name}, live") as live,
-            stop_on_signals() as stop,
-        ):
-            land_and_build(session, stop=stop, board=live, publisher=publisher)
+        with traffic(source, report=board.report):
+            if loaded.capture is not None and loaded.capture.by_hand is not None:
+                show_seen(out, change_by_hand(session, loaded.capture.by_hand, board=board), pipeline=loaded)
+            if leave or not out.is_terminal:
+                return
+            with (
+                generators(session),
+                live_board(out, title=f"{loaded.name}, live") as live,
+                stop_on_signals() as stop,
+            ):
+                land_and_build(session, stop=stop, board=live, publisher=publisher)
 
 
 def generate(

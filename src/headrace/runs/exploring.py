@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from headrace.services.java import find_java_home
 from headrace.services.spark import start_spark
 from headrace.settings import FILE, Settings, load_settings
 from headrace.spec.pipeline import TableName
-from headrace.tables.catalog import CATALOG_NAME, count_rows, find_catalog, load_table
+from headrace.tables.catalog import CATALOG_NAME, count_rows, find_catalog, list_tables, load_table
 from headrace.tables.spark_catalog import open_spark_catalog
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Lake:
 
     def names(self, part: str = "") -> tuple[str, ...]:
         """Gives back the names of all tables that have this in their name."""
-        return tuple(sorted(name for name in self._walk(()) if part in name))
+        return tuple(name for name in list_tables(self.catalog) if part in name)
 
     def table(self, name: str) -> Table:
         """Gives back the Iceberg table: its schema, its snapshots, its files."""
@@ -70,11 +70,6 @@ class Lake:
         session.conf.set("spark.sql.defaultCatalog", CATALOG_NAME)
         return session
 
-    def _walk(self, namespace: tuple[str, ...]) -> Iterator[str]:
-        for each in self.catalog.list_namespaces(namespace):
-            yield from (".".join(table) for table in self.catalog.list_tables(each))
-            yield from self._walk(each)
-
 
 def open_lake(*, needs: Sequence[str] = (), first: str = "", environ: Mapping[str, str] | None = None) -> Lake:
     """Gives back the lake of the folder that the notebook belongs to.
@@ -84,7 +79,7 @@ def open_lake(*, needs: Sequence[str] = (), first: str = "", environ: Mapping[st
     found = os.environ if environ is None else environ
     settings = load_settings(flags={}, environ=found, folder=_folder(found, Path.cwd()))
     lake = Lake(settings, find_catalog(settings))
-    missing = [name for name in needs if load_table(lake.catalog, TableName(*name.rsplit(".", 1))) is None]
+    missing = [name for name in needs if load_table(lake.catalog, TableName.parse(name)) is None]
     if missing:
         raise NothingThereError(
             f"this lake has no {missing[0]} yet",

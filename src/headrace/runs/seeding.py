@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 
-from headrace.errors import SpecError
+from headrace.errors import ServiceError, SpecError, UnavailableError
 from headrace.runs.capturing import capture_of
-from headrace.runs.landing import Report
+from headrace.runs.catching_up import Way, wait_for_topics
+from headrace.runs.landing import Report, Session
 from headrace.runs.own_server import need_free, own_server, serve_app
 from headrace.services import embedded, ports
 from headrace.services.embedded import Embedded
 from headrace.services.postgres import postgres
-from headrace.services.source_database import ready_database
+from headrace.services.source_database import find_database, ready_database
 from headrace.services.status import SEEDER
+from headrace.services.web import ask
 from headrace.settings import Settings
+from headrace.sources.comparison.source_tables import open_moment
 from headrace.sources.seeding import seeding_app
 from headrace.spec.pipeline import Pipeline, Seeder
+from headrace.words import count_that_are
+
+_FILL_SECONDS = 300.0
+_IS_FILLED = 409
 
 
 def seed(settings: Settings, pipeline: Pipeline, *, port: int | None, report: Report) -> None:
@@ -39,6 +46,40 @@ def seeding(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterat
         return
     with embedded.use(seeder_server(pipeline), settings, report=report) as state:
         yield f"http://{ports.HOST}:{state.port}"
+
+
+def fill_source(address: str, session: Session, *, report: Report) -> None:
+    """Fills the source database unless it is filled, and returns when Kafka has all of it."""
+    answer = ask(f"{address}/seed/full", method="POST", timeout=_FILL_SECONDS)
+    if answer.is_fine:
+        rows = answer.body["rows"]
+        report(f"{count_that_are(sum(rows.values()), 'row')} in {len(rows)} tables of Postgres; Debezium is reading them")
+    elif answer.status != _IS_FILLED:
+        raise ServiceError(
+            f"the source database could not be filled: {answer.message}",
+            where=f"{address}/seed/full",
+            next_step=f"Read the log: headrace logs {SEEDER}{session.pipeline.name}",
+        )
+    database = find_database(session.settings, capture_of(session.pipeline))
+    assert database is not None
+    way = Way(session.pipeline, database.dsn, session.pipeline.name, session.bootstrap_servers)
+    with open_moment(database.dsn) as moment:
+        wait_for_topics(way, moment.lsn, seconds=_FILL_SECONDS)
+
+
+@contextmanager
+def traffic(address: str | None, *, report: Report) -> Iterator[None]:
+    """Keeps a seeder's traffic running while the block does; nothing where there is no seeder, or traffic runs already."""
+    started = None if address is None else ask(f"{address}/traffic/start", method="POST")
+    if started is None or not started.is_fine:
+        yield
+        return
+    report(f"Customers come and go, {started.body['rate']:.0f} transactions a second: {address}/docs")
+    try:
+        yield
+    finally:
+        with suppress(UnavailableError):  # it may have ended by the same Ctrl-C
+            ask(f"{address}/traffic/stop", method="POST")
 
 
 def seeder_server(pipeline: Pipeline) -> Embedded:
