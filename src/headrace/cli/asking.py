@@ -69,7 +69,10 @@ def topics(
     from headrace.show_topics import show_topic, show_topics
 
     settings = settings_here()
-    found = look_once(settings, load_pipelines([], environ=os.environ, folder=settings.folder)[0])
+    pipelines, broken = load_pipelines([], environ=os.environ, folder=settings.folder)
+    for each in broken:
+        (quiet if as_json else say)(f"{each} can't be loaded, so nothing is said of its streams; see: headrace check {each}")
+    found = look_once(settings, pipelines)
     if name is None:
         show_topics(out, found.all(), as_json=as_json)
         return
