@@ -1,4 +1,4 @@
-"""`python -m benchmarks [speed|freshness|memory|layers|rolling|entities|mart|receive|webhooks] [--quick]`: what it does here.
+"""`python -m benchmarks [NAME …] [--quick]`: what Headrace does on this machine, held against what one would have without it.
 
 Landing is held against plain Spark, layers against a full rebuild and a plain query, entities against Splink, receiving
 against a handler that does nothing.
@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from rich.console import Console
 
 from benchmarks.bench import Bench, open_bench
+from benchmarks.capture import measure_capture
 from benchmarks.entities import compare_entities
 from benchmarks.freshness import compare_freshness
 from benchmarks.layers import compare_layers
@@ -64,6 +65,10 @@ def measure_mart_freshness(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
     return [asdict(measure_mart(bench))], ()
 
 
+def measure_changes(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
+    return [asdict(each) for each in measure_capture(bench)], ()
+
+
 BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {
     "speed": measure_speed,
     "freshness": measure_freshness,
@@ -72,6 +77,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {
     "rolling": compare_rolling,
     "entities": compare_entities,
     "mart": measure_mart_freshness,
+    "capture": measure_changes,
     "receive": compare_receiving,
     "webhooks": compare_webhooks,
 }

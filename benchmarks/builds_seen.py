@@ -52,25 +52,24 @@ class BuildsSeen:
 
 
 @contextmanager
-def watch_builds(database: Path, namespace: str, tables: Sequence[str]) -> Iterator[BuildsSeen]:
+def watch_builds(database: Path, tables: Sequence[str]) -> Iterator[BuildsSeen]:
     """Gives back what is seen while the block runs. `tables` are names with their namespace."""
     seen = BuildsSeen()
     ended = threading.Event()
-    wanted = {name.split(".", 1)[1]: name for name in tables}
 
     def look() -> None:
         connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=5)
-        query = "SELECT table_name, metadata_location FROM iceberg_tables WHERE table_namespace = ?"
+        query = "SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg_tables"
         last: dict[str, str] = {}
         while not ended.wait(_EVERY_SECONDS):
-            found = connection.execute(query, (namespace,)).fetchall()
+            found = connection.execute(query).fetchall()
             moment = time.time()
             for table, location in found:
-                if table in wanted and location != last.get(table):
+                if table in tables and location != last.get(table):
                     last[table] = location
                     entry = _entry(location)
                     if entry is not None:
-                        seen.builds[wanted[table]].setdefault(entry.build_id, (moment, entry))
+                        seen.builds[table].setdefault(entry.build_id, (moment, entry))
         connection.close()
 
     watcher = threading.Thread(target=look, daemon=True)

@@ -7,12 +7,9 @@ builds every table of the pipeline, with its default settings, in a process of i
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,6 +19,7 @@ from pyiceberg.catalog import Catalog
 
 from benchmarks.bench import Bench
 from benchmarks.builds_seen import BuildsSeen, watch_builds
+from benchmarks.commands import headrace, wait_for
 from benchmarks.meter import Reading, measure
 from headrace.settings import Settings, load_settings
 from headrace.spec import load_pipeline
@@ -36,7 +34,6 @@ _WARM_UP_SECONDS = 60
 _SECONDS = 120
 _START_SECONDS = 300.0
 _DRAIN_SECONDS = 300.0
-_END_SECONDS = 60.0
 _BEHIND = f"the mart does not keep up: {_DRAIN_SECONDS:.0f} s later it still lacked events of the measured time"
 
 
@@ -64,12 +61,12 @@ def measure_mart(bench: Bench) -> MartFreshness:
     ways = {name: (MART, _BETWEEN, f"payments_db.payment_{name}_cleaned", f"payments_db.payment_{name}") for name in STREAMS}
     tables = sorted({table for way in ways.values() for table in way[:-1]})
     with (
-        watch_builds(Path(settings.catalog_uri.removeprefix("sqlite:///")), "payments_db", tables) as seen,
-        _headrace(bench, folder, "run", "payments") as application,
-        _headrace(bench, folder, "generate", "payments", "--rate", f"{_rate_of_charges():.3f}") as generator,
+        watch_builds(Path(settings.catalog_uri.removeprefix("sqlite:///")), tables) as seen,
+        headrace(bench, folder, "run", "payments") as application,
+        headrace(bench, folder, "generate", "payments", "--rate", f"{_rate_of_charges():.3f}") as generator,
     ):
         processes = (application, generator)
-        _wait(lambda: bool(seen.visible(ways["charges"])), processes, seconds=_START_SECONDS, what="the mart was not built")
+        wait_for(lambda: bool(seen.visible(ways["charges"])), processes, seconds=_START_SECONDS, what="the mart was not built")
         bench.say(f"Mart: it is built; {warm_up} s to warm up, {seconds} s to measure")
         time.sleep(warm_up)
         since = time.time()
@@ -110,7 +107,7 @@ def _drain(
             is_landed = any(produced > until + 1 for produced, _ in landed)
             return is_landed and all(checkpoint <= newest for produced, checkpoint in landed if produced < until)
 
-        _wait(are_all_visible, processes, seconds=_DRAIN_SECONDS, what=_BEHIND, every=5.0)
+        wait_for(are_all_visible, processes, seconds=_DRAIN_SECONDS, what=_BEHIND, every=5.0)
         visible = seen.visible(way)
         for produced, checkpoint in _produced(catalog, way[-1], since=since):
             if produced < until:
@@ -141,39 +138,3 @@ def _freshness(ages: list[float], builds: int, reading: Reading) -> MartFreshnes
         round(reading.cpu_seconds / reading.seconds / cores, 2),
         round(reading.peak_bytes / 1e6),
     )
-
-
-@contextmanager
-def _headrace(bench: Bench, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Gives a `headrace` command as a process, which ends with the block as by Ctrl-C."""
-    environ = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bench.bootstrap_servers}
-    with (folder / f"{arguments[0]}.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "headrace.cli", *arguments], cwd=folder, env=environ, stdout=log, stderr=log
-        )
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait(
-    is_so: Callable[[], bool],
-    processes: Sequence[subprocess.Popen[bytes]],
-    *,
-    seconds: float,
-    what: str,
-    every: float = 0.2,
-) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        if any(process.poll() is not None for process in processes):
-            raise RuntimeError("a headrace command ended: see the logs in the folder of the benchmark")
-        if time.monotonic() > deadline:
-            raise RuntimeError(what)
-        time.sleep(every)

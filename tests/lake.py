@@ -73,12 +73,14 @@ class Lake:
         return application.said()
 
     def lander(self, pipeline: Pipeline | None = None, **environ: str) -> Lander:
+        settings = self.settings(**environ)
         return Lander(
-            self.settings(**environ),
+            settings,
             pipeline or self.pipeline(**environ),
             catalog=self.catalog,
             admin=admin_client(self.servers),
             consumer={"bootstrap.servers": self.servers},
+            registry_url=settings.registry_url or "",
         )
 
     def land(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.landing.history import LoggedFile
     from headrace.landing.verify import Verified
     from headrace.layers.plan import TablePlan
+    from headrace.runs.by_hand import Seen
     from headrace.runs.comparing import Compared
     from headrace.runs.demo import Results
     from headrace.runs.doctor import Finding, SettingOrigin
@@ -138,6 +139,17 @@ def show_demo(console: Console, results: Results, *, settings: Settings, pipelin
     console.print(f"\nThe tables are in {settings.warehouse}", highlight=False, soft_wrap=True)
     more = f"headrace lineage {pipeline.name}" if pipeline.tables else f"headrace commits {pipeline.name}"
     console.print(f"Next: {more}   headrace serve   headrace run {pipeline.name}", highlight=False)
+
+
+def show_seen(console: Console, seen: Seen, *, pipeline: Pipeline) -> None:
+    console.print("\nA row that was changed by hand", style="bold")
+    console.print(
+        f'headrace psql {pipeline.name} -c "{seen.change}"', style="dim", highlight=False, markup=False, soft_wrap=True
+    )
+    console.print(seen.said, highlight=False, markup=False)
+    console.print(f'headrace query "{seen.see}"', style="dim", highlight=False, markup=False, soft_wrap=True)
+    show_rows(console, seen.answer)
+    console.print(f"The lake had it {seen.seconds:.1f} s after psql", highlight=False)
 
 
 def show_verified(console: Console, verified: Sequence[Verified], compared: Sequence[Compared] = (), *, as_json: bool) -> None:

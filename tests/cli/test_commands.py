@@ -50,7 +50,8 @@ def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -
     assert "export dbt" in said
     assert "Exit codes: 0 done" in said
     for command in (
-        *("demo", "new", "check", "up", "down", "status", "logs", "generate", "seeder", "land", "run"),
+        *("demo", "new", "check", "up", "down", "status", "logs", "connectors", "generate", "seeder", "psql", "land", "run"),
+        *("topics", "notebook", "stage-config"),
         *("serve", "query", "lineage", "export", "commits", "verify", "forget", "doctor", "clean"),
     ):
         assert f"\n  {command} " in said

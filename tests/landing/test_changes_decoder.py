@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import NotFoundError, UnavailableError
@@ -141,6 +141,7 @@ def comparable(value: Any) -> Any:
     return repr(value) if not isinstance(value, dict) else {name: comparable(each) for name, each in value.items()}
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.none() | wide_rows, st.none() | wide_rows), min_size=1, max_size=6))
 def test_both_wires_give_what_was_written(pairs: list[tuple[dict[str, Any] | None, dict[str, Any] | None]]) -> None:
     events = [change(after, before=before, lsn=lsn) for lsn, (after, before) in enumerate(pairs)]
@@ -151,6 +152,7 @@ def test_both_wires_give_what_was_written(pairs: list[tuple[dict[str, Any] | Non
         assert [comparable(rows[index]) for index in range(len(events))] == [comparable(each) for each in wanted]
 
 
+@settings(max_examples=20)
 @given(st.lists(st.tuples(st.none() | wide_rows, st.none() | wide_rows), min_size=1, max_size=3))
 def test_changes_are_decoded_many_at_once(pairs: list[tuple[dict[str, Any] | None, dict[str, Any] | None]]) -> None:
     """Else it would be ten times slower, and nothing would tell."""

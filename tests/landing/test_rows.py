@@ -23,14 +23,14 @@ MOMENT = datetime(2026, 2, 24, 19, 59, 58, 501_000, tzinfo=UTC)
 def split(
     stream: Stream, values: list[bytes | None], *, timestamps: list[int] | None = None, schema: pa.Schema | None = None
 ) -> tuple[pa.Table, dict[int, str]]:
-    table, bad, _ = split_bad_rows(
+    table, decoded = split_bad_rows(
         messages_of(values, timestamps=timestamps),
         decoder=decoder_for(stream),
         stream=stream,
         schema=schema or schema_of(stream),
         checkpoint_id=7,
     )
-    return table, dict(bad)
+    return table, dict(decoded.bad)
 
 
 def test_rows_keep_their_coordinates() -> None:

@@ -27,12 +27,13 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_never_started(settings: Settings) -> None:
-    assert list_services(settings) == (ServiceStatus("kafka", "stopped"), ServiceStatus("postgres", "stopped"))
+    names = ("kafka", "postgres", "connect", "registry")
+    assert list_services(settings) == tuple(ServiceStatus(name, "stopped") for name in names)
 
 
 def test_running(settings: Settings) -> None:
     write(settings, started=psutil.Process().create_time())
-    status, _ = list_services(settings)
+    status, *_ = list_services(settings)
     assert (status.state, status.pid, status.address) == ("running", os.getpid(), "127.0.0.1:9092")
     assert status.detached
     assert status.memory_bytes is not None
@@ -46,7 +47,7 @@ def test_starting(settings: Settings) -> None:
 
 def test_stale_state_is_a_server_that_died(settings: Settings) -> None:
     write(settings, started=time.time() - 9999)
-    status, _ = list_services(settings)
+    status, *_ = list_services(settings)
     assert (status.state, status.address) == ("died", None)
 
 
@@ -62,7 +63,9 @@ def test_end_of_a_log(settings: Settings, lines: int) -> None:
 def test_log_that_is_not_there(settings: Settings) -> None:
     with pytest.raises(ServiceError, match=r"never started here\nIt is written by headrace up\."):
         read_log(settings, "kafka", 10)
+    with pytest.raises(ServiceError, match=r"It is written by headrace up connect\."):
+        read_log(settings, "connect", 10)
     with pytest.raises(ServiceError, match="It is written by a command that lands or builds, such as headrace run lineage"):
         read_log(settings, "spark", 10)
-    with pytest.raises(SettingsError, match="Logs are: kafka, postgres, spark"):
+    with pytest.raises(SettingsError, match="Logs are: kafka, postgres, connect, registry, spark"):
         read_log(settings, "catalog", 10)

@@ -33,7 +33,7 @@ def serve(
         str, typer.Option(help="the address to listen on; any but this machine's own needs HEADRACE_TOKEN")
     ] = "127.0.0.1",
 ) -> None:
-    """Show pipelines and tables in a browser, live: the control room."""
+    """Show pipelines, live, in a browser: the control room."""
     from headrace.runs.serving import serve as serve_pages
 
     serve_pages(settings_here(), pipelines or [], host=host, port=port, environ=os.environ, report=say)
@@ -155,7 +155,7 @@ def commits(
     checkpoint: Annotated[Optional[int], typer.Option(min=1, help="only this checkpoint")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the commit log's data files: committed or orphan, offsets."""
+    """List the commit log's files: committed or orphan, offsets."""
     from headrace.runs.inspection import commits_of
     from headrace.show import show_commits
 

@@ -10,7 +10,7 @@ import typer
 from headrace.cli.shared import AsJson, load, out, say, settings_here
 
 connectors = typer.Typer(
-    help="The connectors that capture a Postgres's changes: connectors register, list, status, restart, delete, reset.",
+    help="Capture a Postgres's changes: connectors register, status …",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -24,13 +24,14 @@ def demo(
     Services, events, landing, building, queries, then live until Ctrl-C.
     """
     from headrace.runs.board import lines, live_board
+    from headrace.runs.by_hand import change_by_hand
     from headrace.runs.demo import build_tables, generators, land_events, read_results
     from headrace.runs.landing import landing_session, stop_on_signals
     from headrace.runs.live import land_and_build
     from headrace.runs.publishing import publishing
     from headrace.runs.receiving import receiving, secrets_to_play_with
     from headrace.runs.seeding import fill_source, seeding, traffic
-    from headrace.show import show_demo
+    from headrace.show import show_demo, show_seen
 
     settings, loaded = settings_here(), load(pipeline)
     os.environ.update(secrets_to_play_with(loaded, os.environ))
@@ -48,15 +49,17 @@ def demo(
         if publisher is not None:
             publisher.publish()
         show_demo(out, read_results(session), settings=settings, pipeline=loaded)
-        if leave or not out.is_terminal:
-            return
-        with (
-            generators(session),
-            traffic(source),
-            live_board(out, title=f"{loaded.name}, live") as live,
-            stop_on_signals() as stop,
-        ):
-            land_and_build(session, stop=stop, board=live, publisher=publisher)
+        with traffic(source, report=board.report):
+            if loaded.capture is not None and loaded.capture.by_hand is not None:
+                show_seen(out, change_by_hand(session, loaded.capture.by_hand, board=board), pipeline=loaded)
+            if leave or not out.is_terminal:
+                return
+            with (
+                generators(session),
+                live_board(out, title=f"{loaded.name}, live") as live,
+                stop_on_signals() as stop,
+            ):
+                land_and_build(session, stop=stop, board=live, publisher=publisher)
 
 
 def generate(

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, out, quiet, say, settings_here
+from headrace.cli.shared import AsJson, load, out, quiet, say, settings_here
 
 
 class Service(str, Enum):
@@ -56,6 +56,27 @@ def down() -> None:
             ended += 1
     if not ended:
         say("nothing was running")
+
+
+def psql(
+    pipeline: Annotated[
+        Optional[str], typer.Argument(metavar="PIPELINE", help="whose captured database to open; Headrace's own, if left out")
+    ] = None,
+    command: Annotated[
+        Optional[str], typer.Option("--command", "-c", help="one statement, instead of a terminal", show_default=False)
+    ] = None,
+) -> None:
+    """Open psql on the database that a pipeline captures."""
+    from headrace.runs.capturing import capture_of
+    from headrace.services.postgres import postgres
+    from headrace.services.psql import open_psql
+    from headrace.services.source_database import ready_database
+
+    settings = settings_here()
+    with postgres(settings, report=quiet) as server:
+        dsn = ready_database(settings, capture_of(load(pipeline)), report=say).dsn if pipeline else server
+        code = open_psql(dsn, ["--command", command] if command else [])
+    raise typer.Exit(code)
 
 
 def status(

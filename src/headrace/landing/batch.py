@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import DataFile
 
 from headrace.spec.pipeline import Stream
+from headrace.spec.types import Column
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Range:
 class StreamJob:
     """What a task needs to know of one stream in one batch. Schemas are Iceberg's JSON, as the table has them now.
 
-    `quarantined_to` are offsets below which rejected rows are in the quarantine already.
+    `quarantined_to` are offsets below which rejected rows are in the quarantine already. `registry_url` is where the
+    schemas are that messages name by id.
     """
 
     stream: Stream
@@ -41,6 +43,7 @@ class StreamJob:
     commit_log: str
     quarantine_output: str
     quarantined_to: tuple[tuple[int, int], ...] = ()
+    registry_url: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,11 @@ class TaskPlan:
 
 @dataclass(frozen=True)
 class StreamResult:
-    """What one task made of one stream."""
+    """What one task made of one stream.
+
+    `growth` has the columns of each schema that the table has no place for yet: then nothing else is here. `refused` are the
+    reasons for which all messages of a schema were.
+    """
 
     label: str
     rows: int
@@ -65,3 +72,5 @@ class StreamResult:
     files: Sequence[DataFile]
     quarantine_files: Sequence[DataFile]
     extras: Mapping[str, int] = field(default_factory=dict)
+    growth: tuple[tuple[Column, ...], ...] = ()
+    refused: tuple[str, ...] = ()

@@ -25,6 +25,7 @@ from pyiceberg.table import Table
 
 from headrace.errors import LandingError, UnavailableError
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
+from headrace.landing.growth import grow_table
 from headrace.landing.places import Places, places_of
 from headrace.landing.plan import Bounds, accept_gaps, end_at, limit_ranges, pack_ranges, ranges_to_land
 from headrace.landing.task import run_tasks
@@ -34,6 +35,7 @@ from headrace.services.topics import ensure_topics, list_bounds, list_partitions
 from headrace.settings import Settings
 from headrace.spec.columns import landed_columns
 from headrace.spec.pipeline import Pipeline, Stream
+from headrace.spec.types import Column
 from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.ledger import Ledger, read_ledger, was_rolled_back
@@ -74,23 +76,35 @@ class Landed:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch: what it landed, how long it took, and how many messages were left for the next."""
+    """One batch: what it landed, how long it took, and how many messages were left for the next.
+
+    `notes` say which tables have grown, and which messages no table can hold.
+    """
 
     landed: tuple[Landed, ...]
     seconds: float
     behind: int
+    notes: tuple[str, ...] = ()
 
 
 class Lander:
     """Lands all streams of one pipeline in one Spark application."""
 
     def __init__(
-        self, settings: Settings, pipeline: Pipeline, *, catalog: Catalog, admin: AdminClient, consumer: Mapping[str, str]
+        self,
+        settings: Settings,
+        pipeline: Pipeline,
+        *,
+        catalog: Catalog,
+        admin: AdminClient,
+        consumer: Mapping[str, str],
+        registry_url: str = "",
     ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._admin = admin
         self._consumer = tuple(sorted(consumer.items()))
+        self._registry_url = registry_url
         ensure_topics(admin, {stream.topic: stream.partitions for stream in pipeline.streams})
         self._quarantine = open_quarantine(catalog, settings)
         self.streams = tuple(self._open(pipeline, stream) for stream in pipeline.streams)
@@ -139,9 +153,14 @@ class Lander:
         topics = {part.topic for part in ranges}
         active = [stream for stream in self.streams if stream.stream.topic in topics]
         results = self._run(spark, active, ranges)
-        landed = self._commit(active, ranges, results, started=started)
+        grown = {stream.stream.topic: self._grow(stream, results[stream.label]) for stream in active}
+        whole = [stream for stream in active if not _growth_of(results[stream.label])]
+        landed = self._commit(whole, ranges, results, started=started)
         reach("commit")
-        return Batch(landed, time.monotonic() - started, behind)
+        waiting = {stream.stream.topic for stream in active} - {stream.stream.topic for stream in whole}
+        behind += sum(part.size for part in ranges if part.topic in waiting)
+        notes = (*(note for notes in grown.values() for note in notes), *_refusals(results))
+        return Batch(landed, time.monotonic() - started, behind, notes)
 
     @property
     def stopped(self) -> Mapping[str, LandingError]:
@@ -231,7 +250,16 @@ class Lander:
             commit_log=stream.places.commit_log,
             quarantine_output=f"{table_location(self._settings, QUARANTINE)}/output",
             quarantined_to=tuple(sorted(read_settled(self._quarantine, stream.label).offsets.items())),
+            registry_url=self._registry_url,
         )
+
+    def _grow(self, stream: LandingStream, results: Sequence[StreamResult]) -> tuple[str, ...]:
+        """Gives the stream's table the columns that it lacks, and back what came; its messages are left for the next batch."""
+        growth = _growth_of(results)
+        if not growth:
+            return ()
+        stream.table, notes = grow_table(self._catalog, stream.table, growth)
+        return notes
 
     def _commit(
         self,
@@ -303,3 +331,16 @@ class Lander:
     def _settle(self, known: Mapping[str, object] | None = None) -> None:
         ledgers = {stream.label: stream.ledger for stream in self.streams}
         self._quarantine = settle_quarantine(self._catalog, self._quarantine, ledgers, known=known)  # type: ignore[arg-type]
+
+
+def _growth_of(results: Sequence[StreamResult]) -> tuple[tuple[Column, ...], ...]:
+    return tuple(dict.fromkeys(columns for result in results for columns in result.growth))
+
+
+def _refusals(results: Mapping[str, Sequence[StreamResult]]) -> tuple[str, ...]:
+    """Gives back a sentence for each reason for which all messages of a schema were refused."""
+    return tuple(
+        f"{label}: messages go to the quarantine, {reason}"
+        for label, parts in results.items()
+        for reason in dict.fromkeys(reason for part in parts for reason in part.refused)
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.landing.decode import Decoder
+from headrace.landing.decode import Decoded, Decoder
 from headrace.landing.decode.arrays import EARLIEST, LATEST, MICROSECONDS
 from headrace.landing.records import Messages, Records
 from headrace.spec.pipeline import EventTime, Stream
@@ -36,8 +37,8 @@ def rows_of_block(
 
 def split_bad_rows(
     messages: Messages, *, decoder: Decoder, stream: Stream, schema: pa.Schema, checkpoint_id: int
-) -> tuple[pa.Table, Mapping[int, str], Mapping[str, int]]:
-    """Gives back the good rows as the raw table has them, the bad messages' reasons, and the unnamed fields' counts."""
+) -> tuple[pa.Table, Decoded]:
+    """Gives back the good rows as the raw table has them, and what became of all messages, without the rows' own columns."""
     too_large = _too_large(messages.values, stream.max_record_bytes)
     values = (
         [b"" if index in too_large else value for index, value in enumerate(messages.values)] if too_large else messages.values
@@ -50,11 +51,11 @@ def split_bad_rows(
             refused = compress(rows, pc.invert(fits).to_pylist())
             bad.update(dict.fromkeys(refused, f"bad timestamp: {stream.event_time.source} is outside the years 1 to 9999"))
             rows = list(compress(rows, fits.to_pylist()))
+    rest = replace(decoded, columns={}, rows=rows, bad=bad)
     if not rows:
-        return schema.empty_table(), bad, decoded.extras
+        return schema.empty_table(), rest
     places = messages.places if len(rows) == len(messages) else messages.places.take(pa.array(rows, pa.int64()))
-    table = _table(columns, places, messages.topic, schema=schema, checkpoint_id=checkpoint_id)
-    return table, bad, decoded.extras
+    return _table(columns, places, messages.topic, schema=schema, checkpoint_id=checkpoint_id), rest
 
 
 def quarantine_rows(

@@ -17,12 +17,13 @@ from pyspark import TaskContext
 
 from headrace.landing.batch import StreamJob, StreamResult, TaskPlan
 from headrace.landing.commit_log import log_files
-from headrace.landing.decode import CHUNK_ROWS, Decoder, decoder_of
+from headrace.landing.decode import CHUNK_ROWS, Decoder, GrowthError, decoder_of
 from headrace.landing.read import reader_of_this_worker
 from headrace.landing.records import Messages, Records, split_messages
 from headrace.landing.rows import quarantine_rows, rows_of_block, split_bad_rows
 from headrace.services.faults import reach
 from headrace.spec.pipeline import Stream
+from headrace.spec.types import Column
 from headrace.tables.files import TableFiles, TableFormat
 
 _NO_PARTITIONS = PartitionSpec().model_dump_json()
@@ -79,11 +80,13 @@ class _StreamWriter:
         self._bad_format = _format(job.quarantine_schema_json, _NO_PARTITIONS)
         self._good = TableFiles(self._format, folder=job.output, name=name)
         self._bad = TableFiles(self._bad_format, folder=job.quarantine_output, name=f"{job.label}-{name}")
-        self._decoder = _decoder(job.stream, job.schema_json, job.spec_json)
+        self._decoder = _decoder(job.stream, job.schema_json, job.spec_json, job.registry_url)
         self._quarantined_to = dict(job.quarantined_to)
         self._rows = 0
         self._bad_rows = 0
         self._extras: Counter[str] = Counter()
+        self._growth: dict[tuple[Column, ...], None] = {}
+        self._refused: dict[str, None] = {}
 
     def take(self, records: Records, *, driver_pid: int, attempt: int) -> None:
         """Writes the records: at once if all of them are good and their format allows it, else by messages."""
@@ -103,17 +106,24 @@ class _StreamWriter:
         reach("writing", driver_pid=driver_pid, attempt=attempt)
 
     def _take_messages(self, messages: Messages, *, driver_pid: int, attempt: int) -> None:
-        table, bad, extras = split_bad_rows(
-            messages,
-            decoder=self._decoder,
-            stream=self.job.stream,
-            schema=self._format.arrow_schema,
-            checkpoint_id=self.job.checkpoint_id,
-        )
+        try:
+            table, decoded = split_bad_rows(
+                messages,
+                decoder=self._decoder,
+                stream=self.job.stream,
+                schema=self._format.arrow_schema,
+                checkpoint_id=self.job.checkpoint_id,
+            )
+        except GrowthError as growth:
+            self._growth.update(dict.fromkeys(growth.columns))
+            return
         reach("decode", driver_pid=driver_pid, attempt=attempt)
-        self._extras.update(extras)
+        if self._growth:
+            return  # only to find all that the table lacks: the batch will be read again
+        self._extras.update(decoded.extras)
+        self._refused.update(dict.fromkeys(decoded.refused))
         self._write(table)
-        new = self._new(messages, bad)
+        new = self._new(messages, decoded.bad)
         if new:
             self._bad.write(
                 quarantine_rows(
@@ -132,9 +142,13 @@ class _StreamWriter:
             self._rows += table.num_rows
 
     def close(self) -> StreamResult:
+        if self._growth:
+            self.abort()
+            return StreamResult(self.job.label, 0, 0, [], [], growth=tuple(self._growth))
         good: list[DataFile] = list(self._good.close())
         bad: list[DataFile] = list(self._bad.close())
-        return StreamResult(self.job.label, self._rows, self._bad_rows, good, bad, dict(self._extras))
+        refused = tuple(self._refused)
+        return StreamResult(self.job.label, self._rows, self._bad_rows, good, bad, dict(self._extras), refused=refused)
 
     def abort(self) -> None:
         self._good.abort()
@@ -155,6 +169,6 @@ def _format(schema_json: str, spec_json: str) -> TableFormat:
 
 
 @lru_cache(maxsize=64)
-def _decoder(stream: Stream, schema_json: str, spec_json: str) -> Decoder:
+def _decoder(stream: Stream, schema_json: str, spec_json: str, registry_url: str) -> Decoder:
     """A decoder is made once for a stream and its table's schema, and kept by the worker."""
-    return decoder_of(stream, _format(schema_json, spec_json).arrow_schema)
+    return decoder_of(stream, _format(schema_json, spec_json).arrow_schema, registry_url=registry_url)

@@ -14,14 +14,14 @@ _LAST_LINE = re.compile(r"^(?P<name>[\w.]+(?:Error|Exception)): (?P<says>.*)$", 
 
 
 def explain_failure(error: Py4JError, *, logs: Path) -> HeadraceError:
-    """Gives back the error that a failed job is: worth trying again if Kafka was the reason, else the end of the run."""
+    """Gives back the error that a failed job is: worth trying again if a server was the reason, else the end of the run."""
     log = logs / "spark.log"
     if not isinstance(error, Py4JJavaError):
         return explain_end(logs)
     name, says = _python_error(str(error.java_exception))
     if name.rpartition(".")[2] == UnavailableError.__name__:
         return UnavailableError(
-            f"a task could not read from Kafka: {says}", where=str(log), next_step="Check the broker with: headrace status"
+            f"a task could not read its messages: {says}", where=str(log), next_step="Check the servers with: headrace status"
         )
     return LandingError(
         f"a task failed again and again: {name}: {says}" if name else "a task failed again and again",

@@ -27,6 +27,7 @@ from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, LayerTable
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, entity_columns
 from headrace.spec.partitioning import transform_problem
 from headrace.spec.pipeline import Pipeline, TableName
+from headrace.spec.stage_query import follow_columns
 from headrace.spec.types import Array, Column, ColumnType, Decimal, Primitive, Struct
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def analyse(
     columns = dict(landed)
     for table in pipeline.tables:
         empty = {name: spark.createDataFrame([], spark_schema(columns[name])) for name in table.inputs}
-        columns[table.table] = _analyse_table(table, run_source(spark, table, empty))
+        columns[table.table] = _analyse_table(table, run_source(spark, follow_columns(table, columns), empty))
     return columns
 
 

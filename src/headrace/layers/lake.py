@@ -16,6 +16,7 @@ from headrace.layers.source import run_source
 from headrace.settings import Settings
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
+from headrace.spec.stage_query import follow_columns
 from headrace.spec.types import Column
 from headrace.tables.spark_catalog import use_session
 
@@ -85,4 +86,4 @@ class PlannedInputs:
     def run(self, drivers: Mapping[TableName, DataFrame]) -> DataFrame:
         """Gives back what the table's file makes of these rows of its drivers and of its lookups as they are."""
         lookups = {name: self.whole(name) for name in self.table.lookups}
-        return run_source(self.lake.spark, self.table, {**lookups, **drivers})
+        return run_source(self.lake.spark, follow_columns(self.table, self.lake.columns), {**lookups, **drivers})

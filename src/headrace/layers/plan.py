@@ -99,6 +99,8 @@ def definition_of(table: LayerTable) -> str:
     """Gives back a digest of all that decides what rows the table has; comments and `about` don't."""
     written = table.source
     source = _without_comments(written.text) if isinstance(written, Query) else table.path.read_text(encoding="utf-8")
+    if table.staged:
+        source = table.staged.definition  # not its query, which grows with the captured table
     settings = (
         table.kind,
         table.keys,

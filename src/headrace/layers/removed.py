@@ -3,7 +3,7 @@
 They are kept in `metadata.removed_<namespace>_<table>` (a nested namespace with `__` for its dot) for those who read the table,
 who have to build what came of the old row anew; and those that an event deleted, so that an older event which comes late does
 not bring them back. Truncates are kept for the same reason. All are written before the build commits. A build that dies in
-between leaves rows there that are still in the table: its readers then rebuild something that did not change, and nothing worse.
+between leaves rows there that are still in the table: its readers then rebuild what did not change, and nothing worse.
 """
 
 from __future__ import annotations

@@ -91,7 +91,9 @@ def _explain(
     for view, name in names.items():
         message = message.replace(f"`{view}`", name).replace(view, name)
     message = re.sub(r"\s*SQLSTATE: \w+.*$", "", message)
-    return table.error(f"Spark refuses the query: {message}", at=line, column=column, fix="Fix the query")
+    return table.error(
+        f"Spark refuses the query: {message}", at=line, column=None if table.staged else column, fix="Fix the query"
+    )
 
 
 def _line_in(error: BaseException, path: Path) -> int | None:

@@ -18,6 +18,7 @@ from headrace.runs.lock import pipeline_lock
 from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home
 from headrace.services.kafka import kafka
+from headrace.services.registry import find_registry
 from headrace.services.spark import start_spark
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
@@ -60,6 +61,7 @@ def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, t
             catalog=open_catalog(settings),
             admin=admin_client(servers),
             consumer={"bootstrap.servers": servers},
+            registry_url=find_registry(settings) or "",
         )
         for label in lander.rolled_back:
             report(f"{label}: its table was rolled back; what it no longer holds is landed again")
@@ -116,6 +118,10 @@ def land(
                 report(f"{label} is stopped. {stopped}")
                 told.add(label)
         if batch is not None:
+            for note in batch.notes:
+                if note not in told:
+                    report(note)
+                    told.add(note)
             landed(batch)
         elif once:
             break

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 
-from headrace.errors import ServiceError, SpecError
+from headrace.errors import ServiceError, SpecError, UnavailableError
 from headrace.runs.capturing import capture_of
 from headrace.runs.catching_up import Way, wait_for_topics
 from headrace.runs.landing import Report, Session
@@ -18,6 +15,7 @@ from headrace.services.embedded import Embedded
 from headrace.services.postgres import postgres
 from headrace.services.source_database import find_database, ready_database
 from headrace.services.status import SEEDER
+from headrace.services.web import ask
 from headrace.settings import Settings
 from headrace.sources.comparison.source_tables import open_moment
 from headrace.sources.seeding import seeding_app
@@ -52,16 +50,16 @@ def seeding(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterat
 
 def fill_source(address: str, session: Session, *, report: Report) -> None:
     """Fills the source database unless it is filled, and returns when Kafka has all of it."""
-    code, answer = _ask(f"{address}/seed/full", seconds=_FILL_SECONDS)
-    if code not in (200, _IS_FILLED):
+    answer = ask(f"{address}/seed/full", method="POST", timeout=_FILL_SECONDS)
+    if answer.is_fine:
+        rows = answer.body["rows"]
+        report(f"{count_that_are(sum(rows.values()), 'row')} in {len(rows)} tables of Postgres; Debezium is reading them")
+    elif answer.status != _IS_FILLED:
         raise ServiceError(
-            f"the source database could not be filled: {answer.get('message')}",
+            f"the source database could not be filled: {answer.message}",
             where=f"{address}/seed/full",
             next_step=f"Read the log: headrace logs {SEEDER}{session.pipeline.name}",
         )
-    rows = answer.get("rows")
-    if isinstance(rows, dict):
-        report(f"{count_that_are(sum(rows.values()), 'row')} in {len(rows)} tables of Postgres")
     database = find_database(session.settings, capture_of(session.pipeline))
     assert database is not None
     way = Way(session.pipeline, database.dsn, session.pipeline.name, session.bootstrap_servers)
@@ -70,26 +68,18 @@ def fill_source(address: str, session: Session, *, report: Report) -> None:
 
 
 @contextmanager
-def traffic(address: str | None) -> Iterator[None]:
-    """Keeps a seeder's traffic running while the block does; nothing where there is no seeder."""
-    if address is None:
+def traffic(address: str | None, *, report: Report) -> Iterator[None]:
+    """Keeps a seeder's traffic running while the block does; nothing where there is no seeder, or traffic runs already."""
+    started = None if address is None else ask(f"{address}/traffic/start", method="POST")
+    if started is None or not started.is_fine:
         yield
         return
-    _ask(f"{address}/traffic/start")
+    report(f"Customers come and go, {started.body['rate']:.0f} transactions a second: {address}/docs")
     try:
         yield
     finally:
-        with suppress(OSError):  # it may have ended by the same Ctrl-C
-            _ask(f"{address}/traffic/stop")
-
-
-def _ask(url: str, *, seconds: float = 60.0) -> tuple[int, dict[str, object]]:
-    request = urllib.request.Request(url, method="POST")
-    try:
-        with urllib.request.urlopen(request, timeout=seconds) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+        with suppress(UnavailableError):  # it may have ended by the same Ctrl-C
+            ask(f"{address}/traffic/stop", method="POST")
 
 
 def seeder_server(pipeline: Pipeline) -> Embedded:

@@ -128,7 +128,8 @@ def set_rights(server: Server, password: str) -> None:
     (server.data / "pg_hba.conf").write_text(_RULES, encoding="ascii")
     rights = sql.SQL("ALTER ROLE {} REPLICATION CREATEDB CREATEROLE PASSWORD {}\n")
     told = rights.format(sql.Identifier(ROLE), sql.Literal(password)).as_string(None)
-    _run(server, "postgres", "--single", "-D", server.data_argument, "postgres", folder=server.data, told=told)
+    slots = [f"-c{name}={_OPTIONS[name]}" for name in ("wal_level", "max_replication_slots")]  # it does not start without
+    _run(server, "postgres", "--single", "-D", server.data_argument, *slots, "postgres", folder=server.data, told=told)
 
 
 def choose_password(folder: Path, given: str | None, *, name: str = ROLE, variable: str = POSTGRES_PASSWORD) -> str:

@@ -66,6 +66,7 @@ def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     path = process.log_path(settings.home, name)
     if not path.exists():
         start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else "headrace up"
+        start += f" {name}" if name in (CONNECT, REGISTRY) else ""
         raise ServiceError(
             f"{name} has no log: it was never started here", where=str(path), next_step=f"It is written by {start}."
         )

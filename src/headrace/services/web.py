@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import urllib.error
 import urllib.parse
@@ -33,9 +34,18 @@ class Answer:
 
 
 def ask(url: str, *, method: str = "GET", body: object = None, timeout: float = TIMEOUT_SECONDS) -> Answer:
-    """Gives back a server's answer, whatever its status; a server that gives none is an UnavailableError."""
+    """Gives back a server's answer, whatever its status; a server that gives none is an UnavailableError.
+
+    A user and a password in the address are shown to it as HTTP's basic authentication has it.
+    """
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, method=method, headers={"Content-Type": "application/json"})
+    parts = urllib.parse.urlsplit(url)
+    credentials, _, host = parts.netloc.rpartition("@")
+    headers = {"Content-Type": "application/json"}
+    if credentials:
+        said = urllib.parse.unquote(credentials).encode()
+        headers["Authorization"] = f"Basic {base64.b64encode(said).decode()}"
+    request = urllib.request.Request(parts._replace(netloc=host).geturl(), data=data, method=method, headers=headers)
     try:
         with _open(request, timeout=timeout) as response:
             return Answer(response.status, _read(response.read()))

@@ -97,7 +97,7 @@ class _Reader:
         if problem:
             raise self.error(problem[0], path, fix=problem[1])
         kind, optional = self.optional(each["type"], name=name, namespace=namespace, path=(*path, "type"))
-        return Column(name, kind, required=not optional)
+        return Column(name, kind, required=not optional, doc=meaning_of(each["type"]))
 
     def optional(self, schema: object, *, name: str, namespace: str, path: Path) -> tuple[ColumnType, bool]:
         """Gives back a type, and whether null is allowed beside it."""
@@ -190,6 +190,19 @@ class _Reader:
 
     def error(self, what: str, path: Path, *, fix: str) -> SpecError:
         return self.place.error(what, line=find_line(self.text, path), fix=fix)
+
+
+def meaning_of(schema: object) -> str | None:
+    """Gives back what values mean by the name that Kafka Connect has for it; of an array, what its elements mean."""
+    if isinstance(schema, list):
+        return next((found for found in map(meaning_of, schema) if found), None)
+    if not isinstance(schema, dict) or schema.get("type") == "record":
+        return None
+    kind, name = schema.get("type"), schema.get("connect.name")
+    if kind == "array":
+        inner = meaning_of(schema.get("items"))
+        return f"array<{inner}>" if inner else None
+    return name if isinstance(name, str) else meaning_of(kind)
 
 
 def find_line(text: str, path: Path) -> int:

@@ -14,12 +14,12 @@ from headrace.spec.document import Section, Value, read_text
 from headrace.spec.files import Files
 from headrace.spec.http import read_port
 from headrace.spec.names import read_identifier
-from headrace.spec.pipeline import Capture, CaptureFormat, Seeder
+from headrace.spec.pipeline import ByHand, Capture, CaptureFormat, Seeder
 from headrace.spec.problems import Place, Problems
 from headrace.spec.table_files import OTHER_FOLDERS
 from headrace.spec.variables import PATTERN, VariableError, fill_variables
 
-KEYS = ("database", "url", "migrations", "connectors", "format", "seeder", "stage")
+KEYS = ("database", "url", "migrations", "connectors", "format", "seeder", "stage", "by_hand")
 FORMATS: tuple[CaptureFormat, ...] = get_args(CaptureFormat)
 TEMPLATE = ".template.json"
 VARIABLES = ("PIPELINE", "TABLES", *(f"DATABASE_{part}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD")))
@@ -42,9 +42,10 @@ def read_capture(value: Value | None, *, files: Files, problems: Problems) -> Ca
     message_format = attempt(_read_format, section)
     seeder = attempt(_read_seeder, section, files=files, problems=problems)
     stage = attempt(_find_stage, section, files=files)
+    by_hand = attempt(_read_by_hand, section, problems=problems)
     if len(problems.errors) > before or not (database and connectors and message_format):
         return None
-    return Capture(database, connectors, url, migrations, message_format, seeder, stage)
+    return Capture(database, connectors, url, migrations, message_format, seeder, stage, by_hand)
 
 
 def list_templates(folder: Path) -> tuple[Path, ...]:
@@ -142,3 +143,12 @@ def _read_seeder(section: Section, *, files: Files, problems: Problems) -> Seede
 def _find_stage(section: Section, *, files: Files) -> Path | None:
     value = section.find("stage")
     return None if value is None else files.find(value)
+
+
+def _read_by_hand(section: Section, *, problems: Problems) -> ByHand | None:
+    value = section.find("by_hand")
+    if value is None:
+        return None
+    inner = value.section(("change", "see"), problems=problems)
+    change = inner.need("change", example="UPDATE orders SET status = 'paid' WHERE id = 1")
+    return ByHand(change.text().strip(), inner.need("see", example="SELECT status FROM shape.shop.orders").text().strip())

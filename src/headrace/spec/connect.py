@@ -68,8 +68,19 @@ def _columns(fields: list[object], *, path: str) -> tuple[Column, ...]:
         if problem:
             raise ConnectSchemaError(problem[0])
         at = f"{path}.{name}" if path else name
-        columns.append(Column(name, _type(field, path=at), required=not field.get("optional", False)))
+        columns.append(Column(name, _type(field, path=at), required=not field.get("optional", False), doc=_meaning(field)))
     return tuple(columns)
+
+
+def _meaning(schema: object) -> str | None:
+    """Gives back what values mean, by the schema's name; of an array, what its elements mean."""
+    if not isinstance(schema, dict) or schema.get("type") == "struct":
+        return None
+    if schema.get("type") == "array":
+        inner = _meaning(schema.get("items"))
+        return f"array<{inner}>" if inner else None
+    name = schema.get("name")
+    return name if isinstance(name, str) else None
 
 
 def _decimal(parameters: object, *, path: str) -> Decimal:

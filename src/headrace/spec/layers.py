@@ -11,8 +11,10 @@ from typing import Literal
 from headrace.errors import SpecError
 from headrace.spec.fuzzy import Fuzzy, has_splink
 from headrace.spec.matching import Match
+from headrace.spec.meanings import Unit
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.problems import Place
+from headrace.spec.types import ColumnType
 
 Kind = Literal["append", "upsert", "history", "aggregate", "features", "entities", "full"]
 Otherwise = Literal["count", "drop", "quarantine", "fail"]
@@ -79,6 +81,39 @@ class Function:
     parameters: tuple[tuple[str, TableName | None], ...]
 
 
+@dataclass(frozen=True)
+class StagedColumn:
+    """A column of a captured table that stage_tables.yaml names: the type that it is cast to, and what its numbers count."""
+
+    name: str
+    line: int
+    cast: ColumnType | None = None
+    unit: Unit | None = None
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What stage_tables.yaml says of a table: the raw table, its columns, whether all others come too, and its date.
+
+    `event_date` is the column that says when it happened; without one it is the event's own time.
+    """
+
+    source: TableName
+    line: int
+    columns: tuple[StagedColumn, ...] = ()
+    others: bool = True
+    event_date: str | None = None
+
+    @property
+    def definition(self) -> str:
+        """What decides the table's rows, wherever it stands in its file."""
+        columns = sorted((each.name, str(each.cast), str(each.unit)) for each in self.columns)
+        return repr((str(self.source), columns, self.others, self.event_date))
+
+    def find(self, name: str) -> StagedColumn | None:
+        return next((each for each in self.columns if each.name == name), None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableSettings:
     """What the top of a table's file says.
@@ -117,7 +152,10 @@ class TableSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerTable(TableSettings):
-    """One table that a pipeline builds: `drivers` are the inputs whose rows become its rows, `lookups` are joined to them."""
+    """One table that a pipeline builds: `drivers` are the inputs whose rows become its rows, `lookups` are joined to them.
+
+    `staged` is what its query is made from where it is one of stage_tables.yaml.
+    """
 
     table: TableName
     layer: str
@@ -126,6 +164,7 @@ class LayerTable(TableSettings):
     source: Query | Function
     drivers: tuple[TableName, ...]
     lookups: tuple[TableName, ...] = ()
+    staged: Staged | None = None
 
     @property
     def versioned_by(self) -> str:

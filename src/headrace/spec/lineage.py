@@ -11,7 +11,7 @@ from headrace.errors import SpecError
 from headrace.spec.column_sources import find_sources
 from headrace.spec.columns import COORDINATES, EXTRA
 from headrace.spec.graph import readable_columns
-from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, Kind, LayerTable, Query
+from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, Kind, LayerTable, Query
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.spec.problems import suggest
@@ -172,7 +172,7 @@ def trace_lineage(pipeline: Pipeline) -> Lineage:
     for table in pipeline.tables:
         traced = _trace_table(table, known=columns)
         if traced.whole:
-            columns[table.table] = tuple(each.name for each in traced.columns if each.name != BUILD_ID)
+            columns[table.table] = tuple(each.name for each in traced.columns if each.name not in (BUILD_ID, CARRIED))
         tables.append(traced)
     return Lineage(pipeline.name, tuple(_with_named(each, tables) for each in tables))
 
@@ -208,13 +208,15 @@ def _trace_stream(stream: Stream) -> TableLineage:
 def _trace_table(table: LayerTable, *, known: dict[TableName, Sequence[str]]) -> TableLineage:
     inputs = (*(Input(each, "drives") for each in table.drivers), *(Input(each, "joined") for each in table.lookups))
     file = f"{table.layer}/{table.path.name}"
-    own = ColumnLineage(BUILD_ID, note="Headrace: the build that wrote the row")
+    own: tuple[ColumnLineage, ...] = (ColumnLineage(BUILD_ID, note="Headrace: the build that wrote the row"),)
+    if table.unchanged:
+        own = (ColumnLineage(CARRIED, note="Headrace: which event told each value that the row's own did not"), *own)
     if not isinstance(table.source, Query):
-        return TableLineage(table.table, "python", table.kind, file, inputs, (own,), whole=False)
+        return TableLineage(table.table, "python", table.kind, file, inputs, own, whole=False)
     read = {each: names for each, names in known.items() if each in table.inputs}
     found = find_sources(parse_query(table.source.text, place=table.place), known=read)
     if found is None:
-        return TableLineage(table.table, "sql", table.kind, file, inputs, (own,), whole=False)
+        return TableLineage(table.table, "sql", table.kind, file, inputs, own, whole=False)
     made = {
         each.name: ColumnLineage(each.name, tuple(Field(of, name) for of, name in each.sources), each.expressions)
         for each in found
@@ -229,7 +231,7 @@ def _trace_table(table: LayerTable, *, known: dict[TableName, Sequence[str]]) ->
     if table.kind == "entities":
         made |= _entity_lineage(table, made)
     kept = tuple(made[name] for name in readable_columns(table, [each.name for each in found]) if name in made)
-    return TableLineage(table.table, "sql", table.kind, file, inputs, (*kept, own))
+    return TableLineage(table.table, "sql", table.kind, file, inputs, (*kept, *own))
 
 
 def _entity_lineage(table: LayerTable, made: Mapping[str, ColumnLineage]) -> dict[str, ColumnLineage]:

@@ -14,12 +14,14 @@ from headrace.spec.folders import FILE, absolute, find_pipeline
 from headrace.spec.graph import order_tables
 from headrace.spec.http import KEY as SOURCES
 from headrace.spec.http import check_ways, read_http
-from headrace.spec.names import METADATA, read_identifier, read_namespace
+from headrace.spec.layers import LayerTable
+from headrace.spec.names import METADATA, namespace_of, read_identifier, read_namespace
 from headrace.spec.own_queries import read_queries
 from headrace.spec.people import read_people
 from headrace.spec.pipeline import Pipeline, Stream
 from headrace.spec.problems import Problems
 from headrace.spec.serving import read_serving
+from headrace.spec.stage_file import STAGE, StageFile, read_stage_tables
 from headrace.spec.streams import read_stream
 from headrace.spec.table_files import read_tables
 
@@ -60,7 +62,14 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     http = read_http(sources.get("http"), files=files, streams=streams, problems=problems)
     capture = read_capture(sources.get("postgres"), files=files, problems=problems)
     check_ways(section, streams=streams, http=http, problems=problems)
-    tables = read_tables(files, namespace=namespace, streams=streams, argument=name_or_path, environ=environ, problems=problems)
+    staged: tuple[LayerTable, ...] = ()
+    if capture and capture.stage:
+        place = files.place(capture.stage, argument=name_or_path)
+        stage_file = StageFile(capture.stage, place, namespace_of(STAGE, written=namespace), streams)
+        staged = read_stage_tables(stage_file, environ=environ, problems=problems)
+    others = [*(stream.table for stream in streams), *(table.table for table in staged)]
+    built = read_tables(files, namespace=namespace, others=others, argument=name_or_path, environ=environ, problems=problems)
+    tables = (*staged, *built)
     ordered = () if problems.errors else order_tables(tables, streams=streams, problems=problems)
     names = [*(stream.table for stream in streams), *(table.table for table in tables)]
     queries = read_queries(section, tables=names, problems=problems)

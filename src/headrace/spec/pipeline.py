@@ -173,12 +173,20 @@ class Seeder:
 
 
 @dataclass(frozen=True)
+class ByHand:
+    """A statement to type into psql, and the query of the lake, in DuckDB's SQL, whose answer it changes."""
+
+    change: str
+    see: str
+
+
+@dataclass(frozen=True)
 class Capture:
     """A Postgres whose changes Debezium brings to Kafka.
 
     `database` is one of Headrace's Postgres, and `url` another server's, which is used instead. `migrations` is a folder of SQL
     files that make its tables, `connectors` one of templates of connectors. With `format` avro the messages' schemas are in a
-    registry. `stage` is the file that stage tables are made from.
+    registry. `stage` is the file that stage tables are made from. `by_hand` is what a demo changes.
     """
 
     database: str
@@ -188,6 +196,7 @@ class Capture:
     format: CaptureFormat = "avro"
     seeder: Seeder | None = None
     stage: Path | None = None
+    by_hand: ByHand | None = None
 
 
 @dataclass(frozen=True)

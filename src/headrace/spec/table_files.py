@@ -13,7 +13,7 @@ from headrace.spec.files import Files
 from headrace.spec.functions import SESSION, mark_of, parse_functions
 from headrace.spec.layers import Function, LayerTable, Query, TableSettings
 from headrace.spec.names import IDENTIFIER_RULE, is_identifier, namespace_of
-from headrace.spec.pipeline import Stream, TableName
+from headrace.spec.pipeline import TableName
 from headrace.spec.problems import Place, Problems, suggest
 from headrace.spec.queries import parse_query
 from headrace.spec.table_settings import read_settings
@@ -26,18 +26,19 @@ def read_tables(
     files: Files,
     *,
     namespace: str | None,
-    streams: Sequence[Stream],
+    others: Sequence[TableName],
     argument: str,
     environ: Mapping[str, str],
     problems: Problems,
 ) -> tuple[LayerTable, ...]:
     """Gives back the tables of all layers, folder by folder; mistakes are kept as problems.
 
-    A table's namespace is its folder's name unless the pipeline names one for all of them, in which that name may stand.
+    `others` are tables that they can read besides one another. A table's namespace is its folder's name unless the pipeline
+    names one for all of them, in which that name may stand.
     """
     paths = tuple(list_table_files(files.pipeline_folder))
     names = {path: TableName(namespace_of(path.parent.name, written=namespace), path.stem) for path in paths}
-    by_name = _by_parameter([stream.table for stream in streams], tuple(dict.fromkeys(names.values())))
+    by_name = _by_parameter(others, tuple(dict.fromkeys(names.values())))
     tables: list[LayerTable] = []
     for path, name in names.items():
         place = files.place(path, argument=argument)
@@ -46,13 +47,13 @@ def read_tables(
     return tuple(tables)
 
 
-def _by_parameter(landed: Sequence[TableName], built: Sequence[TableName]) -> dict[str, tuple[TableName, ...]]:
+def _by_parameter(others: Sequence[TableName], files: Sequence[TableName]) -> dict[str, tuple[TableName, ...]]:
     """Gives back the tables that a parameter of a Python table can mean: `orders`, or `stage__orders` for stage.shop.orders.
 
-    A table that is built is meant before one of the same name that is landed.
+    The table of a file is meant before one of the same name that is landed or staged.
     """
     found: dict[str, tuple[TableName, ...]] = {}
-    for tables in (landed, built):
+    for tables in (others, files):
         level: dict[str, tuple[TableName, ...]] = {}
         for each in tables:
             for parameter in (each.name, _long_parameter(each)):

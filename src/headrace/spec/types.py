@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 PrimitiveName = Literal["boolean", "int", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string", "binary"]
@@ -62,6 +62,9 @@ ColumnType = Primitive | Decimal | Struct | Array | Map
 
 @dataclass(frozen=True)
 class Column:
+    """A column, or a field of a struct. `doc` says what its values mean where the type does not, by Kafka Connect's name."""
+
     name: str
     type: ColumnType
     required: bool = False
+    doc: str | None = field(default=None, compare=False)

@@ -82,7 +82,7 @@ def partition_spec(transforms: tuple[Transform, ...], schema: Schema) -> Partiti
 
 def _field(column: Column, ids: Iterator[int]) -> NestedField:
     field_id = next(ids)
-    return NestedField(field_id, column.name, _type(column.type, ids), required=column.required)
+    return NestedField(field_id, column.name, _type(column.type, ids), required=column.required, doc=column.doc)
 
 
 def _type(column_type: ColumnType, ids: Iterator[int]) -> IcebergType:

@@ -107,14 +107,13 @@ class ChangesDecoder:
             parts = [*parts, (tombstones, Decoded({}, tombstones, {}))]
         if not parts:
             return Decoded({}, [], bad, refused=refused)
+        if len(parts) == 1:
+            ((rows, part),) = parts
+            return Decoded({name: self._column(name, part) for name in self._names}, rows, bad, refused=refused)
         rows = [row for part, _ in parts for row in part]
-        columns = {name: pa.concat_arrays([self._column(name, part) for _, part in parts]) for name in self._names}
-        if len(parts) > 1:
-            order = sorted(range(len(rows)), key=rows.__getitem__)
-            taken = pa.table(columns).take(pa.array(order, pa.int64()))
-            columns = {name: taken[name].combine_chunks() for name in self._names}
-            rows.sort()
-        return Decoded(columns, rows, bad, refused=refused)
+        order = pa.array(sorted(range(len(rows)), key=rows.__getitem__), pa.int64())
+        columns = {name: pa.concat_arrays([self._column(name, part) for _, part in parts]).take(order) for name in self._names}
+        return Decoded(columns, sorted(rows), bad, refused=refused)
 
     def _column(self, name: str, part: Decoded) -> pa.Array:
         """Gives back a column of a part; one that its schema has not, such as one that was dropped, is null."""

@@ -1,0 +1,68 @@
+"""A row of a captured database is changed by hand in psql, and seen in the lake."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event, Thread
+
+import pyarrow as pa
+
+from headrace.errors import LandingError
+from headrace.runs.board import Board
+from headrace.runs.capturing import capture_of
+from headrace.runs.landing import Session
+from headrace.runs.live import land_and_build
+from headrace.services.psql import run_statement
+from headrace.services.source_database import ready_database
+from headrace.serving.query import run_query
+from headrace.spec.pipeline import ByHand
+from headrace.tables.catalog import open_catalog
+
+_SEEN_SECONDS = 180.0
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A statement that was typed into psql, what that said, and what a query of the lake answered so many seconds later."""
+
+    change: str
+    said: str
+    see: str
+    answer: pa.Table
+    seconds: float
+
+
+def change_by_hand(session: Session, by_hand: ByHand, *, board: Board) -> Seen:
+    """Gives back how a change came through, while the pipeline is landed and built."""
+    dsn = ready_database(session.settings, capture_of(session.pipeline), report=board.report).dsn
+    catalog = open_catalog(session.settings)
+    with _live(session, board):
+        before = run_query(catalog, by_hand.see)
+        said = run_statement(dsn, by_hand.change)
+        started = time.monotonic()
+        while time.monotonic() < started + _SEEN_SECONDS:
+            answer = run_query(catalog, by_hand.see)
+            if answer.num_rows and not answer.equals(before):
+                return Seen(by_hand.change, said, by_hand.see, answer, time.monotonic() - started)
+            time.sleep(_LOOK_SECONDS)
+    raise LandingError(
+        f"the change was not seen within {_SEEN_SECONDS:.0f} seconds",
+        where=f"pipeline {session.pipeline.name}",
+        next_step=f"See where it stands: headrace connectors status {session.pipeline.name}   and: headrace status",
+    )
+
+
+@contextmanager
+def _live(session: Session, board: Board) -> Iterator[None]:
+    stop = Event()
+    thread = Thread(target=land_and_build, args=(session,), kwargs={"stop": stop, "board": board}, name="live", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,42 @@
+"""The lake is the database: every row and column, whoever is killed in the middle of traffic, and while tables change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.captured import PARTS, CapturedShop
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.services
+
+TABLES = 10
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[CapturedShop]:
+    made = CapturedShop(tmp_path)
+    yield made
+    made.close()
+
+
+def test_the_lake_is_the_database_whoever_is_killed(shop: CapturedShop) -> None:
+    filled = shop.open(customers=100, products=40, orders=200)
+    assert len(filled) == TABLES
+    shop.post("traffic/start", rate=40, seed=7)
+    for part in PARTS:
+        before = shop.committed()
+        shop.kill(part)
+        shop.post("schema/change")
+        wait_until(lambda before=before: shop.committed() > before + 40, what="traffic to go on", seconds=60)  # type: ignore[misc]
+    played = shop.post("traffic/stop")
+    assert played["committed"] > 300
+    assert {"order", "advance", "change_customer", "use_changes"} <= played["acts"].keys()
+    found = shop.verify()
+    tables = [each for each in found if "source" in each]
+    assert [each for each in found if not each["holds"]] == []
+    assert len(tables) == TABLES
+    assert sum(each["rows"] for each in tables) > sum(filled.values()) / 2
+    assert all(each["different"] == 0 for each in tables)

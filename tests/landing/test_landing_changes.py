@@ -1,0 +1,137 @@
+"""A topic of changes through Kafka and Spark, while its table changes: the lake follows without a restart."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.errors import UnavailableError
+from headrace.landing.lander import Batch
+from headrace.runs.landing import Session, land
+from headrace.spec import Pipeline
+from tests.lake import Lake, check_verified
+from tests.landing.envelopes import DOUBLE, INT, LONG, TEXT, Table, change, decimal, registry_server
+from tests.topics import make_topic, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.services, pytest.mark.spark]
+
+FIRST = Table({"id": INT, "total": decimal(10, 2), "note": TEXT})
+GROWN = Table({"id": LONG, "total": decimal(12, 2), "note": TEXT, "email": TEXT})
+OTHER = Table({"id": LONG, "total": decimal(12, 2), "note": TEXT, "weight": DOUBLE})
+IMPOSSIBLE = Table({"id": LONG, "total": decimal(12, 4), "note": TEXT, "email": TEXT})
+RENAMED = Table({"id": LONG, "total": decimal(12, 2), "remark": TEXT, "email": TEXT})
+
+
+def write_pipeline(lake: Lake) -> Pipeline:
+    folder = lake.folder / "pipelines" / "shop"
+    (folder / "schemas").mkdir(parents=True)
+    (folder / "schemas" / "orders.avsc").write_text(FIRST.avsc, encoding="utf-8")
+    (folder / "pipeline.yml").write_text(
+        "name: shop\nabout: a test\nstreams:\n  orders:\n"
+        f"    topic: {lake.topic}\n    partitions: 2\n    format: debezium\n    schema: schemas/orders.avsc\n"
+        "    table: raw.orders\n    event_time: {column: changed_at, from: ts_ms, unit: ms}\n"
+        "    partition_by: [days(changed_at)]\n",
+        encoding="utf-8",
+    )
+    return lake.pipeline("shop")
+
+
+def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession) -> None:
+    make_topic(lake.servers, lake.topic, partitions=2)
+    pipeline = write_pipeline(lake)
+    with registry_server() as registry:
+        registry.schemas = {1: FIRST.avsc, 2: GROWN.avsc, 3: OTHER.avsc, 4: IMPOSSIBLE.avsc, 5: RENAMED.avsc}
+        lander = lake.lander(pipeline, HEADRACE_REGISTRY_URL=registry.url)
+        session = Session(lake.settings(), pipeline, lake.servers, lander, spark)
+        said: list[str] = []
+        sent = 0
+
+        def send(*values: bytes | None) -> list[Batch]:
+            """Sends messages, and lands them with the application that has run all along."""
+            nonlocal sent
+            produce(lake.servers, lake.topic, [each for value in values for each in (value, value)], partitions=2)
+            sent += 2 * len(values)
+            batches: list[Batch] = []
+            land(session, once=True, stop=Event(), landed=batches.append, report=said.append)
+            return batches
+
+        def rows() -> list[Any]:
+            """Gives back what partition 0 brought, in the order in which it came."""
+            found = [row for row in lake.rows("raw.orders") if row["kafka_partition"] == 0]
+            found.sort(key=lambda row: row["kafka_offset"])
+            return [None if row["after"] is None else {**row["after"], "op": row["op"]} for row in found]
+
+        one = {"id": 1, "total": Decimal("1.50"), "note": "first"}
+        send(FIRST.framed(change(one), schema_id=1), None)
+        assert rows() == [{**one, "op": "c"}, None]
+        (tombstone, *_) = [row for row in lake.rows("raw.orders") if row["op"] is None]
+        assert {name for name, value in tombstone.items() if value is not None} == {
+            *("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "checkpoint_id")
+        }
+
+        # Two schemas come at once, one of them in JSON: the table gets what both have, and takes up what was sent before.
+        two = {"id": 2**40, "total": Decimal("1234567890.50"), "note": None, "email": "a@b.c"}
+        three = {"id": 3, "total": None, "note": "third", "weight": 0.5}
+        batches = send(
+            FIRST.framed(change(one, lsn=2), schema_id=1),
+            GROWN.framed(change(two), schema_id=2),
+            OTHER.wrapped(change(three, before=three)),
+        )
+        assert [len(batch.landed) for batch in batches] == [0, 1]
+        nulls = {"email": None, "weight": None}
+        wanted = [
+            {**one, **nulls, "op": "c"},
+            None,
+            {**one, **nulls, "op": "c"},
+            {**two, "weight": None, "op": "c"},
+            {**three, "email": None, "op": "u"},
+        ]
+        assert rows() == wanted
+        assert sorted(said) == [
+            f"raw.orders has a {what}"
+            for what in (
+                *("new column: after.email, string", "new column: after.weight, double"),
+                *("new column: before.email, string", "new column: before.weight, double"),
+                "wider column: after.id, int before and long now",
+                "wider column: after.total, decimal(10, 2) before and decimal(12, 2) now",
+                "wider column: before.id, int before and long now",
+                "wider column: before.total, decimal(10, 2) before and decimal(12, 2) now",
+            )
+        ]
+        said.clear()
+
+        # What the table can't hold is set aside, with its reason; all others land, those of old schemas too.
+        bad = IMPOSSIBLE.framed(change({"id": 4, "total": Decimal("1.2345"), "note": "n", "email": None}), schema_id=4)
+        five = {"id": 5, "total": None, "remark": "renamed", "email": "e"}
+        broken = FIRST.framed(change(one), schema_id=1)[:-4]
+        send(bad, broken, b"\x00\x00\x00\x00\x63abc", RENAMED.framed(change(five), schema_id=5))
+        assert rows() == [
+            *({**row, "remark": None} if row else None for row in wanted),
+            {**five, "note": None, "weight": None, "op": "c"},
+        ]
+        reason = "schema does not fit: of schema 4, `before.total` is decimal(12, 4), and the table has decimal(12, 2)"
+        quarantined = [row for row in lake.quarantine("shop.orders") if row["partition"] == 0]
+        assert [row["original_bytes"] for row in quarantined] == [bad, broken, b"\x00\x00\x00\x00\x63abc"]
+        assert quarantined[0]["reason"].startswith(reason)
+        assert quarantined[1]["reason"].startswith("truncated Avro")
+        assert quarantined[2]["reason"] == "unknown schema: the registry has no schema 99"
+        assert any(line.startswith(f"shop.orders: messages go to the quarantine, {reason}") for line in said)
+
+        # A registry that is away is waited for: nothing is refused, nothing is lost.
+        registry.schemas[6], registry.status = FIRST.avsc, 503
+        produce(lake.servers, lake.topic, [FIRST.framed(change(one), schema_id=6)] * 2, partitions=2)
+        with pytest.raises(UnavailableError, match="registry"):
+            lander.land_batch(spark.sparkContext)
+        registry.status = 200
+        send()
+        sent += 2
+        assert len(rows()) == 7
+    check_verified(lake, pipeline)
+    (verified,) = lake.verify(pipeline)
+    assert (verified.in_topic, verified.landed, verified.quarantined) == (sent, 14, 6)

@@ -1,0 +1,100 @@
+"""Connect and the registry before they run: their folder, their properties, and what they say when they can't start."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import ServiceError, UnavailableError
+from headrace.runs.doctor import examine, origins_of
+from headrace.services import connect_worker
+from headrace.services.archives import unpack
+from headrace.services.connect import connect, find_connect
+from headrace.services.registry import find_registry, registry
+from headrace.services.web import ask, without_secrets
+from headrace.settings import load_settings
+
+
+def test_properties_and_plugins(tmp_path: Path) -> None:
+    jar = tmp_path / "some.jar"
+    jar.touch()
+    folder = tmp_path / "connect"
+    for _ in range(2):  # a second start finds what the first one left
+        connect_worker.prepare(folder, plugins={"debezium": [jar], connect_worker.CONVERTER: [jar]})
+    connect_worker.write_properties(folder, servers="127.0.0.1:1", port=2, own_kafka=False)
+    text = (folder / "worker.properties").read_text(encoding="utf-8")
+    assert "listeners=http://127.0.0.1:2\n" in text
+    assert "exactly.once.source.support=enabled\n" in text
+    assert "offset.storage.replication.factor=1\n" in text
+    assert connect_worker.read_servers(folder) == "127.0.0.1:1"
+    assert (folder / "plugins/debezium/some.jar").resolve() == jar
+    with zipfile.ZipFile(folder / "plugins/converter/manifest.jar") as manifest:
+        (name,) = manifest.namelist()
+        assert manifest.read(name).decode().strip() == connect_worker.APICURIO_CONVERTER
+    assert (folder / "secrets").stat().st_mode & 0o077 == 0
+    connect_worker.write_properties(folder, servers="kafka.example:9092", port=2, own_kafka=True)
+    assert "replication.factor=-1\n" in (folder / "worker.properties").read_text(encoding="utf-8")
+    assert connect_worker.read_servers(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("log", "what", "step"),
+    [
+        (
+            "ERROR Failed\nCaused by: java.net.BindException: Address already in use",
+            "its port is taken",
+            "HEADRACE_CONNECT_PORT",
+        ),
+        ("java.lang.OutOfMemoryError: Java heap space", "there is too little memory", "End other programs"),
+        ("ConnectException: Failed to connect to and describe Kafka cluster", "Kafka does not answer it", "headrace status"),
+        ("ERROR something else", "it ended while it started (ERROR something else)", "headrace logs connect"),
+    ],
+)
+def test_failures_are_explained(tmp_path: Path, log: str, what: str, step: str) -> None:
+    error = connect_worker.explain_failure(log, log=tmp_path / "connect.log")
+    assert what in error.what
+    assert step in error.next_step
+
+
+def test_an_archive_is_unpacked_once_and_whole(tmp_path: Path) -> None:
+    archive = tmp_path / "thing-1.0-all.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        member = tarfile.TarInfo("lib/a.jar")
+        member.size = 3
+        file.addfile(member, io.BytesIO(b"jar"))
+    folder = unpack(archive, cache=tmp_path / "cache")
+    assert (folder / "lib/a.jar").read_bytes() == b"jar"
+    archive.unlink()
+    assert unpack(archive, cache=tmp_path / "cache") == folder
+    broken = tmp_path / "other-1.0.tar.gz"
+    broken.write_bytes(b"no archive")
+    with pytest.raises((ServiceError, tarfile.TarError)):
+        unpack(broken, cache=tmp_path / "cache")
+    assert [path.name for path in (tmp_path / "cache" / "unpacked").iterdir()] == ["thing-1.0-all"]
+
+
+def test_servers_of_your_own(tmp_path: Path) -> None:
+    environ = {"HEADRACE_CONNECT_URL": "http://me:hidden@127.0.0.1:1/", "HEADRACE_REGISTRY_URL": "http://127.0.0.1:1"}
+    settings = load_settings(flags={}, environ=environ, folder=tmp_path)
+    assert (find_connect(settings), find_registry(settings)) == ("http://me:hidden@127.0.0.1:1", "http://127.0.0.1:1")
+    with pytest.raises(UnavailableError) as refused, connect(settings, report=print):
+        pass
+    assert refused.value.what == "no Kafka Connect answers on http://127.0.0.1:1/"
+    assert "connect.url, from environment (HEADRACE_CONNECT_URL)" in str(refused.value)
+    with pytest.raises(UnavailableError, match="no schema registry answers on"), registry(settings, report=print):
+        pass
+    shown = {each.name: each.value for each in origins_of(settings)}
+    assert (shown["connect.url"], shown["registry.url"]) == ("http://127.0.0.1:1/", "http://127.0.0.1:1")
+    assert "hidden" not in repr(settings)
+    says = {finding.subject: finding.says for finding in examine(settings, environ={})}
+    assert says["Connect"] == "your own: http://127.0.0.1:1/"
+
+
+def test_an_address_that_answers_nothing() -> None:
+    with pytest.raises(UnavailableError, match=r"http://127\.0\.0\.1:1/x does not answer"):
+        ask("http://user:hidden@127.0.0.1:1/x?token=hidden")
+    assert without_secrets("http://user:hidden@host:8083/a?b=c") == "http://host:8083/a"

@@ -1,0 +1,61 @@
+"""The seeder and the description that it gives of itself agree, as schemathesis sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+
+from headrace.sources.seeding import seeding_app
+from headrace.spec.pipeline import Capture, Pipeline, Seeder
+from tests.folders import write_files
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is for Python 3.11 and later")
+
+from schemathesis import Case, GenerationMode  # noqa: E402
+from schemathesis.core.result import Ok  # noqa: E402
+
+pytestmark = pytest.mark.services
+
+SEEDER = """\
+def seed(connection, random, until, rows: int = 1, replace: bool = False) -> dict[str, int] | None:
+    return {"things": rows} if replace else None
+
+def act(connection, random, now) -> str:
+    return connection.execute("SELECT 'looked'").fetchone()[0]
+
+def change_schema(connection) -> str | None:
+    return None
+"""
+WANTED = {
+    GenerationMode.POSITIVE: {("/seed/full", 200), ("/seed/full", 409), ("/traffic/stop", 200), ("/schema/change", 409)},
+    GenerationMode.NEGATIVE: {("/seed/full", 422), ("/traffic/start", 422)},
+}
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_it_keeps_to_its_own_description(database: str, tmp_path: Path, mode: GenerationMode) -> None:
+    write_files(tmp_path, {"seeder.py": SEEDER})
+    capture = Capture("mine", tmp_path, seeder=Seeder(tmp_path / "seeder.py", 8000))
+    app = seeding_app(Pipeline("mine", "a test", tmp_path, (), capture=capture), dsn=database)
+    tried: set[tuple[str, int]] = set()
+    for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
+        assert isinstance(found, Ok), found
+        operation = found.ok()
+        if mode == GenerationMode.NEGATIVE and operation.path not in ("/seed/full", "/traffic/start"):
+            continue  # it takes nothing that could be wrong
+
+        @given(case=operation.as_strategy(generation_mode=mode))
+        @hypothesis_settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
+        def keeps_to_it(case: Case[Any]) -> None:
+            answer = case.call()
+            case.validate_response(answer)
+            tried.add((case.path, answer.status_code))
+
+        keeps_to_it()
+    TestClient(app).post("/traffic/stop")
+    assert WANTED[mode] <= tried
