@@ -85,7 +85,10 @@ def notebook(
     port: Annotated[int, typer.Option(min=1, max=65535, help="the port to listen on; the next that is free")] = 8888,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="only say the address")] = False,
 ) -> None:
-    """Open a notebook on the lake in JupyterLab, as a copy of your own."""
+    """Open a notebook on the lake in JupyterLab.
+
+    It is a copy of your own, in the home; what you write in it stays.
+    """
     from headrace.runs.notebook import open_notebook
 
     opens_browser = not no_browser
