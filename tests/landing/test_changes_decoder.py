@@ -232,6 +232,26 @@ def test_a_decimal_with_too_many_digits_is_refused_alone(digits: bytes) -> None:
     assert bad == {1: "overflow: not a value of decimal128(10, 2) - at `after.total`"}
 
 
+def test_bad_values_between_lists_maps_and_nulls_are_refused_alone() -> None:
+    """They are searched for by halves, and halves of nested columns are easy to get wrong."""
+    table = Table({"id": INT, "total": decimal(10, 2), "tags": TEXTS, "words": PAIRS})
+
+    def row(number: int) -> dict[str, Any]:
+        total = Decimal("123456789012.34") if number in (5, 11) else Decimal("0.01")
+        tags, words = [f"{number}", None] if number % 3 else None, {"a": f"{number}"} if number % 2 else None
+        return {"id": number, "total": total, "tags": tags, "words": words}
+
+    wider = Table({**table.columns, "total": decimal(14, 2)})
+    events = [change(row(number), lsn=number) for number in range(16)]
+    framed: list[bytes | None] = [wider.framed(event, schema_id=1) for event in events]
+    for values in (framed, [table.wrapped(event) for event in events]):
+        rows, bad = decode(decoder(table), list(values))
+        assert bad == dict.fromkeys((5, 11), "overflow: not a value of decimal128(10, 2) - at `after.total`")
+        for number, found in rows.items():
+            wanted = row(number)
+            assert found["after"] == {**wanted, "words": list(wanted["words"].items()) if wanted["words"] else None}
+
+
 @pytest.mark.parametrize(
     ("column", "found", "reason"),
     [

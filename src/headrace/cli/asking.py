@@ -170,9 +170,9 @@ def verify(
     as_json: AsJson = False,
     wait: Annotated[float, typer.Option(min=1, help="seconds to wait for the lake to have what Postgres has")] = 300.0,
 ) -> None:
-    """Hold the lake against the topic, offset by offset, and against the Postgres that it captures, row by row.
+    """Hold the lake against its topics, and against its database.
 
-    The exit code is 1 if anything is missing, doubled or different.
+    Topics offset by offset, a database row by row. The exit code is 1 if anything is missing, doubled or different.
     """
     from headrace.runs.comparing import compare_captured
     from headrace.runs.inspection import need_landed

@@ -78,9 +78,12 @@ def _read_table(value: Value, file: StageFile, problems: Problems) -> LayerTable
         columns,
         others is None or attempt(others.choice, OTHERS) == OTHERS[0],
     )
-    dated = section.find("event_date")
-    staged = replace(staged, event_date=attempt(_read_date, dated, staged, stream)) if dated else staged
     if settings is None or len(problems.errors) > before:
+        return None
+    dated = section.find("event_date")
+    if dated is not None:
+        staged = replace(staged, event_date=attempt(_read_date, dated, staged, stream))
+    if len(problems.errors) > before:
         return None
     settings = replace(settings, lines={**settings.lines, "": value.key_line})
     return attempt(_make_table, TableName(file.namespace, value.key), staged, stream, settings, file)
@@ -128,11 +131,12 @@ def _check_name(value: Value) -> None:
 
 def _read_columns(section: Section, stream: Stream, problems: Problems) -> tuple[StagedColumn, ...]:
     value = section.find("columns")
-    inner = value and value.section(None, problems=problems)
+    if value is None:
+        return ()
+    value.section(None, problems=problems)  # tells keys that stand twice; a name alone is a column, too
     source = {each.name: each for each in source_columns(stream.columns)}
-    found = [
-        problems.attempt(_read_column, each, source, stream, problems) for each in (inner.values.values() if inner else ())
-    ]
+    keys = [key.value for key, _ in value.node.value] if isinstance(value.node, yaml.MappingNode) else []
+    found = [problems.attempt(_read_column, value.at(key), source, stream, problems) for key in dict.fromkeys(keys)]
     return tuple(each for each in found if each is not None)
 
 
