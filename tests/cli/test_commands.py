@@ -359,3 +359,10 @@ def test_connectors_of_pipelines_that_capture_nothing(here: Here) -> None:
         assert code == 2
         assert "lineage captures no Postgres" in said
     assert here("connectors", "status", "lineage", "--json") == (0, "[]\n")
+
+
+def test_a_pipeline_without_a_seeder_says_so(here: Here) -> None:
+    code, said = here("seeder", "lineage")
+    assert code == 2
+    assert "the pipeline has no seeder" in said
+    assert "Add seeder: {file: sources/seeder.py, port: 8000}" in said
