@@ -80,7 +80,7 @@ class Lake:
             catalog=self.catalog,
             admin=admin_client(self.servers),
             consumer={"bootstrap.servers": self.servers},
-            registry_url=settings.registry_url or "",
+            find_registry=lambda: settings.registry_url or "",
         )
 
     def land(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -236,4 +237,6 @@ def _in_json(value: Any) -> Any:
         sign, digits, _ = value.as_tuple()
         unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
         value = unscaled.to_bytes((unscaled.bit_length() + 8) // 8, "big", signed=True)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import NotFoundError, UnavailableError
@@ -141,6 +141,7 @@ def comparable(value: Any) -> Any:
     return repr(value) if not isinstance(value, dict) else {name: comparable(each) for name, each in value.items()}
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.none() | wide_rows, st.none() | wide_rows), min_size=1, max_size=6))
 def test_both_wires_give_what_was_written(pairs: list[tuple[dict[str, Any] | None, dict[str, Any] | None]]) -> None:
     events = [change(after, before=before, lsn=lsn) for lsn, (after, before) in enumerate(pairs)]
@@ -151,6 +152,7 @@ def test_both_wires_give_what_was_written(pairs: list[tuple[dict[str, Any] | Non
         assert [comparable(rows[index]) for index in range(len(events))] == [comparable(each) for each in wanted]
 
 
+@settings(max_examples=20)
 @given(st.lists(st.tuples(st.none() | wide_rows, st.none() | wide_rows), min_size=1, max_size=3))
 def test_changes_are_decoded_many_at_once(pairs: list[tuple[dict[str, Any] | None, dict[str, Any] | None]]) -> None:
     """Else it would be ten times slower, and nothing would tell."""
@@ -228,6 +230,26 @@ def test_a_decimal_with_too_many_digits_is_refused_alone(digits: bytes) -> None:
     rows, bad = decode(decoder(ORDERS), [GOOD, value, GOOD])
     assert sorted(rows) == [0, 2]
     assert bad == {1: "overflow: not a value of decimal128(10, 2) - at `after.total`"}
+
+
+def test_bad_values_between_lists_maps_and_nulls_are_refused_alone() -> None:
+    """They are searched for by halves, and halves of nested columns are easy to get wrong."""
+    table = Table({"id": INT, "total": decimal(10, 2), "tags": TEXTS, "words": PAIRS})
+
+    def row(number: int) -> dict[str, Any]:
+        total = Decimal("123456789012.34") if number in (5, 11) else Decimal("0.01")
+        tags, words = [f"{number}", None] if number % 3 else None, {"a": f"{number}"} if number % 2 else None
+        return {"id": number, "total": total, "tags": tags, "words": words}
+
+    wider = Table({**table.columns, "total": decimal(14, 2)})
+    events = [change(row(number), lsn=number) for number in range(16)]
+    framed: list[bytes | None] = [wider.framed(event, schema_id=1) for event in events]
+    for values in (framed, [table.wrapped(event) for event in events]):
+        rows, bad = decode(decoder(table), list(values))
+        assert bad == dict.fromkeys((5, 11), "overflow: not a value of decimal128(10, 2) - at `after.total`")
+        for number, found in rows.items():
+            wanted = row(number)
+            assert found["after"] == {**wanted, "words": list(wanted["words"].items()) if wanted["words"] else None}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -230,17 +230,12 @@ def test_a_new_column_reaches_the_table_without_a_refresh(spark: SparkSession, t
         location=table_location(pond.settings, stream.table),
     )
     assert raw.schema().find_field("after.paid_at").doc == "io.debezium.time.MicroTimestamp"
-    wider = {
-        each.name: replace(each, type=Struct((*each.type.columns, value.columns[1])))
-        if isinstance(each.type, Struct) and each.name in ("before", "after")
-        else each
-        for each in stream.columns
-    }
-    grown = replace(pond.pipeline, streams=(replace(stream, columns=tuple(wider.values())),))
     pond._raw = pond.catalog.load_table(str(stream.table))
     pond.land([Change("c", 2, after={"id": 2, "paid_at": 1_700_000_000_000_000})])
-    lake = open_lake(pond.settings, grown, spark)
-    actions = {str(each.table.table): each.action for each in plan(pond.settings, grown, table=None, full_refresh=False)}
+    lake = open_lake(pond.settings, pond.pipeline, spark)
+    actions = {
+        str(each.table.table): each.action for each in plan(pond.settings, pond.pipeline, table=None, full_refresh=False)
+    }
     assert actions["stage.pond.orders"] == "increment"
     assert [each.error for each in build(lake)] == [None, None]
     assert [each["paid_at"] for each in rows(pond)] == [None, datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)]

@@ -6,6 +6,7 @@ that is meant, `make expected` writes them again; what git then shows is what th
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable
 from datetime import date, datetime
@@ -20,8 +21,9 @@ from headrace.sources.encode import encoder_of
 from headrace.spec import list_pipelines, load_pipeline
 from headrace.spec.columns import landed_columns
 from headrace.spec.folders import BUILT_IN
-from headrace.spec.layers import BUILD_ID, LayerTable
+from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
 from headrace.spec.pipeline import Stream
+from tests.changes import change_values
 from tests.lake import Lake, check_verified
 from tests.topics import make_topic, produce
 
@@ -35,9 +37,11 @@ Row = dict[str, Any]
 NAMES = [found.name for found in list_pipelines(BUILT_IN) if found.built_in]
 
 
-def values_of(stream: Stream, path: Path) -> list[bytes]:
-    """Gives back a sample as messages: a JSON line is one as it stands, an Avro event is encoded."""
+def values_of(stream: Stream, path: Path) -> list[bytes | None]:
+    """Gives back a sample as messages: a JSON line is one as it stands, an Avro event is encoded, a change gets its schema."""
     lines = path.read_text(encoding="utf-8").splitlines()
+    if stream.format == "debezium":
+        return change_values(stream, lines)
     if stream.format == "json":
         return [line.encode() for line in lines]
     return [encoder_of(stream)(json.loads(line)) for line in lines]
@@ -48,6 +52,8 @@ def as_json(value: Any) -> Any:
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, (date, Decimal)):
         return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, dict):
         return {name: as_json(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -67,8 +73,10 @@ def raw_lines(lake: Lake, stream: Stream, *, topic: str) -> list[str]:
 
 
 def layer_lines(lake: Lake, table: LayerTable) -> list[str]:
-    """Gives back the rows of a layer table by its keys, without the builds that wrote them."""
-    rows = [{name: value for name, value in row.items() if name != BUILD_ID} for row in lake.rows(str(table.table))]
+    """Gives back the rows of a layer table by its keys, without what builds keep in them for themselves."""
+    rows = [
+        {name: value for name, value in row.items() if name not in (BUILD_ID, CARRIED)} for row in lake.rows(str(table.table))
+    ]
     by = [*table.keys, *table.sequence_by]
     return lines_of(sorted(rows, key=lambda row: ([(row[name] is not None, row[name]) for name in by], str(row))))
 
@@ -92,7 +100,7 @@ def test_the_sample_becomes_what_is_expected(name: str, lake: Lake, spark: Spark
     folder = pipeline.folder / "expected"
     if pytestconfig.getoption("--write-expected"):
         for file, lines in found.items():
-            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.jsonl")} == set(found), "a file for every table"
     for file, lines in found.items():

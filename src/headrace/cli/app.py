@@ -14,7 +14,7 @@ from headrace import __version__
 from headrace.cli.asking import commits, export_airflow, export_dbt, lineage, notebook, quality, query, serve, topics, verify
 from headrace.cli.connectors import connectors
 from headrace.cli.flow import build, demo, generate, land, plan, receive, run, seeder
-from headrace.cli.folders import check, new
+from headrace.cli.folders import check, new, stage_config
 from headrace.cli.forgetting import forget
 from headrace.cli.servers import clean, doctor, down, logs, psql, status, up
 from headrace.cli.shared import err, out, settings_here
@@ -36,7 +36,7 @@ export = typer.Typer(
 export.command("dbt")(export_dbt)
 export.command("airflow")(export_airflow)
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, new, check, up, down, status, logs, generate, receive, seeder, psql, land, run, build, plan),
+    *(demo, new, check, stage_config, up, down, status, logs, generate, receive, seeder, psql, land, run, build, plan),
     *(serve, quality, query, topics, notebook, lineage, commits, verify, forget, doctor, clean),
 )
 for command in _COMMANDS:

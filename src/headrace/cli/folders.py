@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import err, out
+from headrace.cli.shared import err, out, settings_here
 from headrace.spec import check_pipeline, check_pipelines, copy_pipeline
 
 
@@ -35,3 +35,28 @@ def check(pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", 
             out.print(f"{one.name}: nothing is wrong", highlight=False)
     if any(one.errors for one in checks):
         raise typer.Exit(2)
+
+
+def stage_config(
+    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="a pipeline that captures a database")],
+    write: Annotated[bool, typer.Option("--write", help="write the file that sources.postgres.stage names")] = False,
+    schemas: Annotated[bool, typer.Option("--schemas", help="write the streams' schemas too, as they are now")] = False,
+) -> None:
+    """Show a stage_tables.yaml of a captured database, from its schemas as they are now."""
+    from headrace.runs.stage_config import config_text, live_schemas, write_schemas
+    from headrace.spec.stage_config import read_captured
+
+    captured = read_captured(pipeline, environ=os.environ, folder=Path.cwd())
+    if write and captured.stage is None:
+        raise typer.BadParameter("pipeline.yml names no file: add stage: stage_tables.yaml to sources.postgres")
+    found = live_schemas(settings_here(), captured, report=lambda line: err.print(line, highlight=False, markup=False))
+    if schemas:
+        write_schemas(found)
+    text = config_text(found)
+    if not write or captured.stage is None:
+        out.print(text, end="", highlight=False, markup=False, soft_wrap=True)
+        return
+    captured.stage.write_text(text, encoding="utf-8")
+    for each in found:
+        out.print(f"{each.stream.name}: {each.found}", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"{captured.stage} is yours to edit. Next: headrace check {pipeline}", highlight=False, soft_wrap=True)

@@ -141,7 +141,15 @@ def _beyond_sql(table: LayerTable) -> str | None:
     """Gives back what a build of the table does that a model doesn't."""
     if table.kind == "entities":
         return "entities"
+    if table.staged:
+        return "columns that come while it runs"
     return "truncates and unchanged values" if table.apply_as_truncates or table.unchanged else None
+
+
+def _default_about(table: LayerTable) -> str:
+    if table.kind == "entities":
+        return "Entities."
+    return "A stage table." if table.staged else "A table in Python."
 
 
 class _Project:
@@ -179,7 +187,7 @@ class _Project:
         found: dict[str, list[dict[str, object]]] = {}
         for name in self._sources:
             if name in built:
-                about = built[name].about or ("Entities." if built[name].kind == "entities" else "A table in Python.")
+                about = built[name].about or _default_about(built[name])
                 text = f"{about} Built by Headrace: headrace build {self._pipeline.name}"
             else:
                 text = f"Topic {streams[name].topic}, landed by Headrace: headrace land {self._pipeline.name}"

@@ -11,7 +11,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -88,7 +88,10 @@ class Batch:
 
 
 class Lander:
-    """Lands all streams of one pipeline in one Spark application."""
+    """Lands all streams of one pipeline in one Spark application.
+
+    `find_registry` gives the address of the schema registry as it is now: one that was started again may have another.
+    """
 
     def __init__(
         self,
@@ -98,13 +101,13 @@ class Lander:
         catalog: Catalog,
         admin: AdminClient,
         consumer: Mapping[str, str],
-        registry_url: str = "",
+        find_registry: Callable[[], str] = lambda: "",
     ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._admin = admin
         self._consumer = tuple(sorted(consumer.items()))
-        self._registry_url = registry_url
+        self._find_registry = find_registry
         ensure_topics(admin, {stream.topic: stream.partitions for stream in pipeline.streams})
         self._quarantine = open_quarantine(catalog, settings)
         self.streams = tuple(self._open(pipeline, stream) for stream in pipeline.streams)
@@ -250,7 +253,7 @@ class Lander:
             commit_log=stream.places.commit_log,
             quarantine_output=f"{table_location(self._settings, QUARANTINE)}/output",
             quarantined_to=tuple(sorted(read_settled(self._quarantine, stream.label).offsets.items())),
-            registry_url=self._registry_url,
+            registry_url=self._find_registry() if stream.stream.format == "debezium" else "",
         )
 
     def _grow(self, stream: LandingStream, results: Sequence[StreamResult]) -> tuple[str, ...]:

@@ -34,12 +34,14 @@ def has_grown(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, *, known: L
 
 def widest(least: tuple[Column, ...], have: tuple[Column, ...]) -> tuple[Column, ...]:
     """Gives back the columns of both, at every depth: first the least that there are, then those that came since."""
-    types = {column.name: column.type for column in have}
-    first = tuple(
-        replace(each, type=_widest_type(each.type, types[each.name])) if each.name in types else each for each in least
-    )
+    found = {column.name: column for column in have}
+    first = tuple(_widest_column(each, found[each.name]) if each.name in found else each for each in least)
     names = {each.name for each in least}
     return (*first, *(replace(each, required=False) for each in have if each.name not in names))
+
+
+def _widest_column(least: Column, have: Column) -> Column:
+    return replace(least, type=_widest_type(least.type, have.type), doc=least.doc or have.doc)
 
 
 def _widest_type(least: ColumnType, have: ColumnType) -> ColumnType:

@@ -199,7 +199,7 @@ class _Look:
         source = find_table(moment.connection, schema, name) or self.source
         layout = _layout(catalog, self.pair, source)
         wanted = [each.key for each in self.found]
-        ours = source_tables.find_rows(moment, source, keys=layout.keys, wanted=wanted)
+        ours = source_tables.find_rows(moment, source, keys=layout.source_keys, wanted=wanted)
         theirs = lake_tables.find_rows(
             _loaded(catalog, self.pair),
             columns=layout.in_lake,
@@ -249,7 +249,7 @@ def _look_at(settings: Settings, pair: Pair, moment: Moment) -> _Look:
         )
     table = _loaded(catalog, pair)
     layout = _layout(catalog, pair, source)
-    ours = Counted(source_tables.rows_in_order(moment, source, keys=layout.keys))
+    ours = Counted(source_tables.rows_in_order(moment, source, keys=layout.source_keys))
     theirs = lake_tables.rows_in_order(table, columns=layout.in_lake, keys=layout.keys, scratch=settings.home / "scratch")
     differences = compare_in_order(ours, theirs, layout=layout)
     found = tuple(islice(differences, _LOOKED_AT_AGAIN))
@@ -260,7 +260,8 @@ def _look_at(settings: Settings, pair: Pair, moment: Moment) -> _Look:
 
 def _layout(catalog: Catalog, pair: Pair, source: SourceTable) -> Layout:
     names = [field.name for field in _loaded(catalog, pair).schema().fields]
-    missing = [key for key in pair.table.keys if key not in names or key not in {each.name for each in source.columns}]
+    both = {each.in_lake for each in source.columns} & set(names)
+    missing = [key for key in pair.table.keys if key not in both]
     if missing or LSN not in names:
         raise LandingError(
             f"{pair.table.table} can't be compared: {', '.join(missing or [LSN])} is not a column of both sides",
@@ -271,9 +272,9 @@ def _layout(catalog: Catalog, pair: Pair, source: SourceTable) -> Layout:
 
 
 def _notes(source: SourceTable, lake: Sequence[str]) -> tuple[str, ...]:
-    have = {column.name for column in source.columns}
+    have = {column.in_lake for column in source.columns}
     gone = [name for name in lake if name not in have and not name.startswith("_") and name not in RESERVED]
-    lacking = [column.name for column in source.columns if column.name not in lake]
+    lacking = [column.name for column in source.columns if column.in_lake not in lake]
     return (
         *(f"{source}: {name} is in the lake, and no longer in Postgres" for name in gone),
         *(f"{source}: no change has told the lake of column {name} yet" for name in lacking),

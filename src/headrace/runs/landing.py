@@ -61,7 +61,7 @@ def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, t
             catalog=open_catalog(settings),
             admin=admin_client(servers),
             consumer={"bootstrap.servers": servers},
-            registry_url=find_registry(settings) or "",
+            find_registry=lambda: find_registry(settings) or "",
         )
         for label in lander.rolled_back:
             report(f"{label}: its table was rolled back; what it no longer holds is landed again")

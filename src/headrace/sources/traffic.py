@@ -98,7 +98,7 @@ class Traffic:
         self._began = self._ended = 0.0
 
     def _play(self, stop: threading.Event, rate: float, seed: int) -> None:
-        random = Random(seed)
+        random = Random(f"traffic {seed}")  # other numbers than those that filled the tables, also with the same seed
         try:
             while not stop.is_set():
                 try:

@@ -61,7 +61,7 @@ def convert(value: str, column: Column, *, cast: ColumnType | None = None, unit:
     A decimal is never rounded: digits that it has no place for make it fail.
     """
     if _is_any_decimal(column.type):
-        return _cast(Converted(_any_decimal_text(value), _TEXT), cast or ANY_DECIMAL)
+        return _cast(Converted(_any_decimal_text(value), _TEXT, may_fail=True), cast or ANY_DECIMAL)
     meaning = column.doc or ""
     if isinstance(column.type, Array) and meaning.startswith("array<") and unit is None:
         inner = convert("_each", Column(column.name, column.type.element, doc=meaning[len("array<") : -1]))

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headrace.errors import SpecError
-from headrace.spec.document import Section, read_document
+from headrace.spec.document import Section, Value, read_document
 from headrace.spec.files import Files
 from headrace.spec.folders import FILE, absolute, list_pipelines
 from headrace.spec.loader import KEYS_OF_PLACES, written_by
 from headrace.spec.names import namespace_of
 from headrace.spec.pipeline import Pipeline
 from headrace.spec.problems import Problems
+from headrace.spec.stage_file import STAGE, staged_names
 from headrace.spec.table_files import list_table_files
 
 Owners = Mapping[tuple[str, str], tuple[str, Path]]
@@ -69,8 +70,19 @@ def _list_written(path: Path, *, environ: Mapping[str, str], folder: Path) -> It
             if written:
                 yield key, written.rstrip("/")
     namespace = _read_text(section, "namespace", problems=problems)
+    stage = _stage_file(document, path) if document else None
+    for name in staged_names(stage, place=place, environ=environ) if stage else ():
+        yield "table", f"{namespace_of(STAGE, written=namespace)}.{name}"
     for file in list_table_files(path):
         yield "table", f"{namespace_of(file.parent.name, written=namespace)}.{file.stem}"
+
+
+def _stage_file(document: Value, path: Path) -> Path | None:
+    try:
+        found = path / document.at("sources", "postgres", "stage").text()
+    except (KeyError, SpecError):
+        return None
+    return found if found.is_file() else None
 
 
 def _read_text(section: Section | None, key: str, *, problems: Problems) -> str | None:

@@ -70,6 +70,8 @@ class Renames:
             _rewrite(path, lambda text: _replace_words(text, names))
         elif path.suffix == ".py":
             _rewrite(path, lambda text: change_texts(text, self._rename_in_text))
+        elif path.suffix == ".yaml":
+            _rewrite(path, lambda text: _replace_words(text, self.tables))
         elif path.suffix == ".jsonl":
             _rewrite(path, lambda text: _replace_topics(text, self.topics))
 

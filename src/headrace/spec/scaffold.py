@@ -7,12 +7,13 @@ import tempfile
 from pathlib import Path
 
 from headrace.errors import SpecError
-from headrace.spec.document import parse_document, read_document, read_text
+from headrace.spec.document import Value, parse_document, read_document, read_text
 from headrace.spec.folders import FILE, OWN, absolute, find_pipeline, list_pipelines
 from headrace.spec.http import MAX_PORT
 from headrace.spec.names import IDENTIFIER_RULE, METADATA, is_identifier
 from headrace.spec.problems import Place, show_path
 from headrace.spec.renames import PORTS, find_renames
+from headrace.spec.stage_file import STAGE, staged_names
 from headrace.spec.table_files import list_table_files
 
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
@@ -31,7 +32,7 @@ def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
     place = Place(show_path(original / FILE, folder=folder), source)
     text = read_text(original / FILE, place=place)
     document = parse_document(text, place=place, environ={})
-    files = tuple(list_table_files(original))
+    files = (*list_table_files(original), *_staged(document, original, place=place))
     renames = find_renames(document, old=original.name, new=target_name, table_files=files, ports=_list_ports(folder))
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as temporary:
@@ -47,6 +48,15 @@ def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
         (copy / FILE).write_bytes(renames.apply_to_yaml(text).encode())
         copy.rename(target)
     return target
+
+
+def _staged(document: Value, original: Path, *, place: Place) -> list[Path]:
+    """Gives back the stage tables as if each had a file of its own."""
+    try:
+        file = original / document.at("sources", "postgres", "stage").text()
+    except (KeyError, SpecError):
+        return []
+    return [original / STAGE / f"{name}.sql" for name in staged_names(file, place=place, environ={})]
 
 
 def _list_ports(folder: Path) -> set[int]:

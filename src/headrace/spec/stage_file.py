@@ -11,7 +11,7 @@ import yaml
 
 from headrace.errors import SpecError
 from headrace.spec.ddl import parse_ddl
-from headrace.spec.document import Section, Value, read_document
+from headrace.spec.document import NULL, Section, Value, read_document
 from headrace.spec.layers import Expectation, LayerTable, Staged, StagedColumn, TableSettings
 from headrace.spec.meanings import Unit
 from headrace.spec.names import IDENTIFIER_RULE, is_identifier, parse_table_name
@@ -78,9 +78,12 @@ def _read_table(value: Value, file: StageFile, problems: Problems) -> LayerTable
         columns,
         others is None or attempt(others.choice, OTHERS) == OTHERS[0],
     )
-    dated = section.find("event_date")
-    staged = replace(staged, event_date=attempt(_read_date, dated, staged, stream)) if dated else staged
     if settings is None or len(problems.errors) > before:
+        return None
+    dated = section.find("event_date")
+    if dated is not None:
+        staged = replace(staged, event_date=attempt(_read_date, dated, staged, stream))
+    if len(problems.errors) > before:
         return None
     settings = replace(settings, lines={**settings.lines, "": value.key_line})
     return attempt(_make_table, TableName(file.namespace, value.key), staged, stream, settings, file)
@@ -128,19 +131,22 @@ def _check_name(value: Value) -> None:
 
 def _read_columns(section: Section, stream: Stream, problems: Problems) -> tuple[StagedColumn, ...]:
     value = section.find("columns")
-    inner = value and value.section(None, problems=problems)
+    if value is None:
+        return ()
+    value.section(None, problems=problems)  # tells keys that stand twice; a name alone is a column, too
     source = {each.name: each for each in source_columns(stream.columns)}
-    found = [
-        problems.attempt(_read_column, each, source, stream, problems) for each in (inner.values.values() if inner else ())
-    ]
+    keys = [key.value for key, _ in value.node.value] if isinstance(value.node, yaml.MappingNode) else []
+    found = [problems.attempt(_read_column, value.at(key), source, stream, problems) for key in dict.fromkeys(keys)]
     return tuple(each for each in found if each is not None)
 
 
 def _read_column(value: Value, source: Mapping[str, Column], stream: Stream, problems: Problems) -> StagedColumn:
-    """Gives back a column: `total: decimal(12,2)`, or `at: {cast: timestamp, unit: us}`."""
+    """Gives back a column: `id:`, `total: decimal(12,2)`, or `at: {cast: timestamp, unit: us}`."""
     if value.key not in source:
         hint = suggest(value.key, list(source), plural="Columns")
         raise value.key_error(f'"{value.key}" is not a column of {stream.table}', fix=f"{hint} Fix the name")
+    if value.node.tag == NULL:
+        return StagedColumn(value.key, value.key_line)
     if value.is_text():
         return StagedColumn(value.key, value.key_line, _read_type(value))
     section = value.section(("cast", "unit"), problems=problems)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from headrace.spec.envelopes import ROWS
@@ -33,11 +34,15 @@ def follow_columns(table: LayerTable, columns: Mapping[TableName, Sequence[Colum
     """Gives back a stage table whose query has all columns that its source has by now; any other table as it is."""
     if table.staged is None:
         return table
-    return replace(table, source=stage_query(table.staged, columns[table.staged.source], place=table.place))
+    return replace(table, source=stage_query(table.staged, tuple(columns[table.staged.source]), place=table.place))
 
 
-def stage_query(staged: Staged, columns: Sequence[Column], *, place: Place) -> Query:
-    """Gives back the query over a raw table of these columns. Every column stands in the line of the file that names it."""
+@lru_cache(maxsize=1024)
+def stage_query(staged: Staged, columns: tuple[Column, ...], *, place: Place) -> Query:
+    """Gives back the query over a raw table of these columns. Every column stands in the line of the file that names it.
+
+    It is kept, because every build asks for it.
+    """
     return parse_query(_Text(staged, columns).sql(), place=place).query
 
 

@@ -99,7 +99,7 @@ def _type(column_type: ColumnType, ids: Iterator[int]) -> IcebergType:
 
 
 def _column(field: NestedField) -> Column:
-    return Column(field.name, _column_type(field.field_type), required=field.required)
+    return Column(field.name, _column_type(field.field_type), required=field.required, doc=field.doc)
 
 
 def _column_type(kind: IcebergType) -> ColumnType:

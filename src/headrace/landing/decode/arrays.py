@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
@@ -17,6 +18,7 @@ Builder = Callable[[Sequence[object], list[int]], pa.Array]
 _Build = Callable[[Sequence[object]], pa.Array]
 
 MICROSECONDS: dict[EpochUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
+NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 EARLIEST = (datetime(1, 1, 1, tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 _UTC = pa.timestamp("us", "UTC")
@@ -37,12 +39,19 @@ def plain(arrow_type: pa.DataType) -> Builder:
     return _splitting(lambda values: pa.array(values, arrow_type))
 
 
-def floats() -> Builder:
-    """Builds 32-bit floats; Arrow makes infinity of a number that is too large, and JSON has no infinity of its own."""
+def floats(arrow_type: pa.DataType) -> Builder:
+    """Builds floats, also from the names that stand for what JSON has no number for.
+
+    Of a number that is too large for 32 bits Arrow makes infinity, which it is not.
+    """
 
     def build(values: Sequence[object]) -> pa.Array:
-        array = pa.array(values, pa.float32())
-        if pc.any(pc.is_inf(array)).as_py():
+        try:
+            array = pa.array(values, arrow_type)
+        except (pa.ArrowException, TypeError):
+            values = [NAMED_FLOATS.get(value, value) if isinstance(value, str) else value for value in values]
+            array = pa.array(values, arrow_type)
+        if pc.any(pc.is_inf(array)).as_py() and not pc.is_inf(array).equals(pc.is_inf(pa.array(values, pa.float64()))):
             raise OverflowError("a number too large for 32 bits")
         return array
 

@@ -24,6 +24,7 @@ from headrace.spec.types import Column
 from headrace.tables.widening import compare_columns
 
 _PREFIX = 5  # a zero and the schema's id
+_MOST_KNOWN = 1_000
 _OWN = frozenset(column.name for column in COORDINATES)
 
 
@@ -124,6 +125,8 @@ class ChangesDecoder:
         """Gives back what is known of a schema: by its id, or by its own text."""
         if key in self._known:
             return self._known[key]
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
         is_json = key[:1] == b"{"
         name = "its schema" if is_json else f"schema {int.from_bytes(key[1:], 'big')}"
         try:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import decimal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Annotated, Any, Optional, Union
+from typing import Annotated, Any, Literal, Optional, Union
 
 import msgspec
 import pyarrow as pa
@@ -37,17 +37,25 @@ _TYPES: dict[str, Any] = {
     "string": str,
     "binary": bytes,
 }
+_NAMED: dict[str, Any] = dict.fromkeys(("float", "double"), Union[float, Literal["NaN", "Infinity", "-Infinity"]])
+"""Floats as Java writes them, which has names for what JSON has no number for."""
 
 
 class JsonDecoder:
-    """Decodes JSON objects into the given columns, with `_extra` for fields that the schema doesn't name."""
+    """Decodes JSON objects into the given columns, with `_extra` for fields that the schema doesn't name.
 
-    def __init__(self, columns: tuple[Column, ...], *, schema: pa.Schema, epoch_unit: EpochUnit) -> None:
+    With `named_floats`, a float may also be the name of what is no number, or of infinity.
+    """
+
+    def __init__(
+        self, columns: tuple[Column, ...], *, schema: pa.Schema, epoch_unit: EpochUnit, named_floats: bool = False
+    ) -> None:
         self._columns = columns
         self._schema = schema
         self._epoch_unit = epoch_unit
-        self._strict = msgspec.json.Decoder(_struct(columns, strict=True))
-        self._lenient = msgspec.json.Decoder(_struct(columns, strict=False))
+        types = {**_TYPES, **_NAMED} if named_floats else _TYPES
+        self._strict = msgspec.json.Decoder(_struct(columns, types, strict=True))
+        self._lenient = msgspec.json.Decoder(_struct(columns, types, strict=False))
         self._values = _values_of(columns)
 
     def decode(self, values: list[bytes | None]) -> Decoded:
@@ -116,11 +124,11 @@ def _reason(error: Exception) -> str:
     return f"malformed JSON: {text}"
 
 
-def _struct(columns: tuple[Column, ...], *, strict: bool) -> type[msgspec.Struct]:
+def _struct(columns: tuple[Column, ...], types: Mapping[str, Any], *, strict: bool) -> type[msgspec.Struct]:
     """Makes the struct of `columns`. Its attributes are numbered, because a column may have any name."""
     fields: list[Any] = []
     for index, column in enumerate(columns):
-        field_type = _python_type(column.type, strict=strict)
+        field_type = _python_type(column.type, types, strict=strict)
         fields.append((f"f{index}", field_type) if column.required else (f"f{index}", Optional[field_type], None))
     return msgspec.defstruct(
         "Row",
@@ -132,16 +140,16 @@ def _struct(columns: tuple[Column, ...], *, strict: bool) -> type[msgspec.Struct
     )
 
 
-def _python_type(column_type: ColumnType, *, strict: bool) -> Any:
+def _python_type(column_type: ColumnType, types: Mapping[str, Any], *, strict: bool) -> Any:
     if isinstance(column_type, Decimal):
         return decimal.Decimal
     if isinstance(column_type, Struct):
-        return _struct(column_type.columns, strict=strict)
+        return _struct(column_type.columns, types, strict=strict)
     if isinstance(column_type, Array):
-        return list[Optional[_python_type(column_type.element, strict=strict)]]  # type: ignore[misc]
+        return list[Optional[_python_type(column_type.element, types, strict=strict)]]  # type: ignore[misc]
     if isinstance(column_type, Map):
-        return dict[str, Optional[_python_type(column_type.value, strict=strict)]]  # type: ignore[misc]
-    return _TYPES[column_type.name]
+        return dict[str, Optional[_python_type(column_type.value, types, strict=strict)]]  # type: ignore[misc]
+    return types[column_type.name]
 
 
 def _extras(extra: dict[int, str], rows: list[int]) -> pa.Array:
@@ -185,7 +193,7 @@ def _leaf(column_type: ColumnType, arrow_type: pa.DataType, unit: EpochUnit) -> 
         return moments(unit, zoned=name == "timestamp"), "bad timestamp: not a time in ISO 8601 or since the epoch"
     if name == "date":
         return dates(), "bad timestamp: not a date in ISO 8601"
-    return floats() if name == "float" else plain(arrow_type), f"overflow: not a value of {name}"
+    return floats(arrow_type) if name in ("float", "double") else plain(arrow_type), f"overflow: not a value of {name}"
 
 
 def _build_struct(

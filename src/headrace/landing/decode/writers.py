@@ -78,7 +78,8 @@ class _PayloadDecoder:
 
     def __init__(self, columns: tuple[Column, ...], *, schema: pa.Schema) -> None:
         read = tuple(replace(column, type=_as_read(column.type)) for column in columns)
-        self._json = JsonDecoder(read, schema=schema_to_pyarrow(iceberg_schema(read)), epoch_unit="ms")
+        arrow = schema_to_pyarrow(iceberg_schema(read))
+        self._json = JsonDecoder(read, schema=arrow, epoch_unit="ms", named_floats=True)
         self._names = [column.name for column in columns]
         self._schema = schema
 

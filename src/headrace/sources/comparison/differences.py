@@ -24,7 +24,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which of Postgres's columns the lake has too, in its order, and which of them are the key."""
+    """Which of Postgres's columns the lake has too, under its names for them, and which of them are the key."""
 
     columns: tuple[SourceColumn, ...]
     in_lake: tuple[str, ...]
@@ -33,10 +33,16 @@ class Layout:
     @staticmethod
     def of(columns: Sequence[SourceColumn], lake: Sequence[str], *, keys: Sequence[str]) -> Layout:
         have = set(lake)
-        return Layout(tuple(columns), tuple(each.name for each in columns if each.name in have), tuple(keys))
+        return Layout(tuple(columns), tuple(each.in_lake for each in columns if each.in_lake in have), tuple(keys))
+
+    @property
+    def source_keys(self) -> tuple[str, ...]:
+        """What the keys are called in Postgres."""
+        names = {column.in_lake: column.name for column in self.columns}
+        return tuple(names[key] for key in self.keys)
 
     def key_of_source(self, row: Row) -> Key:
-        return self._key(row, [column.name for column in self.columns])
+        return self._key(row, [column.in_lake for column in self.columns])
 
     def key_of_lake(self, row: LakeRow) -> Key:
         return self._key(row.values, self.in_lake)
@@ -45,11 +51,11 @@ class Layout:
         """Gives back the columns whose values differ. A column that the lake does not have is null there."""
         there = dict(zip(self.in_lake, lake.values, strict=True))
         pairs = zip(self.columns, row, strict=True)
-        return tuple(column.name for column, value in pairs if not is_same(value, there.get(column.name), kind=column.kind))
+        return tuple(column.name for column, value in pairs if not is_same(value, there.get(column.in_lake), kind=column.kind))
 
     def _key(self, values: Sequence[Any], names: Sequence[str]) -> Key:
         places = {name: place for place, name in enumerate(names)}
-        kinds = {column.name: column.kind for column in self.columns}
+        kinds = {column.in_lake: column.kind for column in self.columns}
         return tuple(plain(values[places[key]], kind=kinds[key]) for key in self.keys)
 
 

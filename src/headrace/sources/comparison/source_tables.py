@@ -12,6 +12,7 @@ from psycopg import Connection, IsolationLevel, sql
 from psycopg.types.json import set_json_loads
 
 from headrace.sources.comparison.values import ARRAY
+from headrace.spec.stage_query import staged_name
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
@@ -31,6 +32,11 @@ class SourceColumn:
     name: str
     kind: str
     filled: bool = False
+
+    @property
+    def in_lake(self) -> str:
+        """What the lake calls it."""
+        return staged_name(self.name)
 
 
 @dataclass(frozen=True)

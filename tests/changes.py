@@ -1,0 +1,38 @@
+"""Changes of a sample as Connect's JsonConverter writes them: a payload, and the schema that the stream's .avsc says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.spec.pipeline import Stream
+
+_TYPES = {"int": "int32", "long": "int64", "float": "float", "double": "double"}
+
+
+def change_values(stream: Stream, lines: list[str]) -> list[bytes | None]:
+    """Gives back a message for each line, which is a payload or, for a tombstone, null."""
+    schema = json.dumps(connect_schema(json.loads(stream.avro_schema or ""), {}))
+    return [None if line == "null" else f'{{"schema": {schema}, "payload": {line}}}'.encode() for line in lines]
+
+
+def connect_schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
+    """Gives back an Avro type as Connect has it; named types are written out wherever they are used."""
+    if isinstance(kind, list):
+        return {**connect_schema(next(each for each in kind if each != "null"), named), "optional": True}
+    if isinstance(kind, str):
+        return named.get(kind) or {"type": _TYPES.get(kind, kind), "optional": False}
+    found: dict[str, Any] = {"optional": False}
+    if "connect.name" in kind:
+        found |= {"name": kind["connect.name"], "version": kind.get("connect.version", 1)}
+    if "connect.parameters" in kind:
+        found["parameters"] = kind["connect.parameters"]
+    if kind["type"] == "record":
+        fields = [{**connect_schema(each["type"], named), "field": each["name"]} for each in kind["fields"]]
+        found |= {"type": "struct", "fields": fields}
+        named |= {kind["name"]: found, f"{kind.get('namespace', '')}.{kind['name']}": found}
+    elif kind["type"] == "array":
+        found |= {"type": "array", "items": connect_schema(kind["items"], named)}
+    else:
+        found["type"] = kind.get("connect.type", _TYPES.get(kind["type"], kind["type"]))
+    return found

@@ -1,0 +1,68 @@
+"""What becomes of a table when messages bring columns that it lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from headrace.errors import LandingError, UnavailableError
+from headrace.landing.growth import grow_table
+from headrace.settings import load_settings
+from headrace.spec.columns import landed_columns
+from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from tests.landing.envelopes import DOUBLE, INT, LONG, TEXT, Table, decimal
+
+FIRST = Table({"id": INT, "total": decimal(10, 2)})
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> SqlCatalog:
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    catalog = open_catalog(settings)
+    ensure_table(
+        catalog,
+        FIRST.stream.table,
+        columns=landed_columns(FIRST.stream),
+        location=table_location(settings, FIRST.stream.table),
+    )
+    return catalog
+
+
+def columns(catalog: SqlCatalog) -> dict[str, str]:
+    after = catalog.load_table("raw.things").schema().find_field("after").field_type
+    return {field.name: str(field.field_type) for field in after.fields}  # type: ignore[attr-defined]
+
+
+def test_of_schemas_that_contradict_one_another_the_first_counts(catalog: SqlCatalog) -> None:
+    schemas = [Table({**FIRST.columns, "new": kind}).stream.columns for kind in (INT, TEXT, LONG)]
+    table, notes = grow_table(catalog, catalog.load_table("raw.things"), schemas)
+    assert columns(catalog) == {"id": "int", "total": "decimal(10, 2)", "new": "long"}
+    assert notes == ("raw.things has a new column: before.new, long", "raw.things has a new column: after.new, long")
+    assert table.schema() == catalog.load_table("raw.things").schema()
+
+
+def test_a_schema_with_one_column_that_cannot_be_adds_none(catalog: SqlCatalog) -> None:
+    impossible = Table({"id": TEXT, "total": decimal(10, 2), "new": TEXT}).stream.columns
+    with pytest.raises(LandingError, match="columns that the table can't be given"):
+        grow_table(catalog, catalog.load_table("raw.things"), [impossible])
+    assert columns(catalog) == {"id": "int", "total": "decimal(10, 2)"}
+
+
+def test_a_table_that_someone_else_has_widened_meanwhile(catalog: SqlCatalog) -> None:
+    seen = catalog.load_table("raw.things")
+    wider = Table({**FIRST.columns, "weight": DOUBLE}).stream.columns
+    grow_table(catalog, seen, [wider])
+    table, notes = grow_table(catalog, seen, [wider])
+    assert columns(catalog) == {"id": "int", "total": "decimal(10, 2)", "weight": "double"}
+    assert len(notes) == 2
+    assert table.schema() != seen.schema()
+
+
+def test_a_conflict_is_worth_trying_again(catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    stale = catalog.load_table("raw.things")
+    grow_table(catalog, stale, [Table({**FIRST.columns, "weight": DOUBLE}).stream.columns])
+    monkeypatch.setattr(catalog, "load_table", lambda name: stale)
+    with pytest.raises(UnavailableError, match="changed by someone else"):
+        grow_table(catalog, stale, [Table({**FIRST.columns, "note": TEXT}).stream.columns])
