@@ -40,7 +40,7 @@ def serve(
 
 
 def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
-    """List expectations: rows checked and failing, trend, a sample."""
+    """List expectations: rows checked and failing, a sample."""
     from headrace.runs.quality import report_quality
     from headrace.show import show_quality
 
@@ -82,7 +82,7 @@ def notebook(
     port: Annotated[int, typer.Option(min=1, max=65535, help="the port to listen on; the next that is free")] = 8888,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="only say the address")] = False,
 ) -> None:
-    """Open a notebook on the lake in JupyterLab, as a copy of your own."""
+    """Open a notebook on the lake in JupyterLab, your own copy."""
     from headrace.runs.notebook import open_notebook
 
     opens_browser = not no_browser
@@ -97,7 +97,7 @@ def lineage(
     as_json: AsJson = False,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="print a Mermaid flowchart")] = False,
 ) -> None:
-    """Show what a table or column comes from and what it goes into.
+    """Show what a table or column comes from and goes into.
 
     From topic to mart, without starting anything.
     """
@@ -164,7 +164,9 @@ def verify(
     as_json: AsJson = False,
     wait: Annotated[float, typer.Option(min=1, help="seconds to wait for the lake to have what Postgres has")] = 300.0,
 ) -> None:
-    """Hold the lake against the topic, offset by offset, and against the Postgres that it captures, row by row.
+    """Hold the lake against its topics and its Postgres.
+
+    Every offset of a topic, and every row of a Postgres that is captured.
 
     The exit code is 1 if anything is missing, doubled or different.
     """
