@@ -184,8 +184,10 @@ def _append(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Re
     empty = {name: inputs.whole(name).limit(0) for name in table.drivers if not inputs.moved(name)}
     new = {name: inputs.changes(name).rows for name in table.drivers if inputs.moved(name)}
     measured = measure(inputs.run({**empty, **new}), table.expectations)
-    dropped = table.except_columns
-    return _write_measured(inputs, java_table, measured, lambda rows: rows.drop(*dropped).coalesce(_FILES_OF_APPEND), build_id)
+    columns = [F.col(f"`{name}`") for name in _written(inputs)]
+    return _write_measured(
+        inputs, java_table, measured, lambda rows: rows.select(*columns).coalesce(_FILES_OF_APPEND), build_id
+    )
 
 
 def _write_measured(
