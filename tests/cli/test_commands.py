@@ -353,6 +353,14 @@ def test_the_log_of_spark(tmp_path: Path) -> None:
     assert headrace(tmp_path, "logs", "spark", "--lines", "1") == (0, "two\n")
 
 
+def test_connectors_of_pipelines_that_capture_nothing(here: Here) -> None:
+    for command in ("register", "restart", "delete", "reset"):
+        code, said = here("connectors", command, "lineage")
+        assert code == 2
+        assert "lineage captures no Postgres" in said
+    assert here("connectors", "status", "lineage", "--json") == (0, "[]\n")
+
+
 def test_a_pipeline_without_a_seeder_says_so(here: Here) -> None:
     code, said = here("seeder", "lineage")
     assert code == 2

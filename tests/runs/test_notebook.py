@@ -18,6 +18,7 @@ from headrace.errors import NotFoundError, ServiceError
 from headrace.runs.exploring import FOLDER, NothingThereError, open_lake
 from headrace.runs.notebook import copy_notebook, list_notebooks, open_notebook
 from headrace.services.jupyter import jupyter_command
+from headrace.services.ports import find_free_port
 from headrace.settings import load_settings
 from tests.application import OURS, start_headrace
 from tests.shop_window import fill_shop_window
@@ -126,7 +127,9 @@ def test_jupyterlab_answers_this_machine_alone(tmp_path: Path) -> None:
 def test_jupyterlab_opens_on_the_copy_and_wants_the_token(tmp_path: Path) -> None:
     import httpx
 
-    application = start_headrace("notebook", "--no-browser", environ={"HEADRACE_HOME": str(tmp_path / "home")}, folder=tmp_path)
+    port = str(find_free_port())
+    environ = {"HEADRACE_HOME": str(tmp_path / "home")}
+    application = start_headrace("notebook", "--no-browser", "--port", port, environ=environ, folder=tmp_path)
     try:
         application.wait_to_say("storefront.ipynb?token=", seconds=60)
         line = next(each for each in application.said().splitlines() if "127.0.0.1" in each and "?token=" in each)

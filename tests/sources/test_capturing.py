@@ -328,6 +328,9 @@ def test_json_then_reset_and_delete(settings: Settings) -> None:
         assert shop.ask("SELECT pubname FROM pg_publication") == []
         (found,) = read_captured(settings, session.pipeline)
         assert (found.status.state, found.slot) == ("MISSING", None)
+        session.look_after()
+        session.look_after()
+        assert [line for line in shop.said if "nothing is captured" in line] == [shop.said[-1]]  # told once, and left alone
         session.delete()  # once more does no harm
         assert shop.said[-1] == "Connector postgres-source-plain was not registered; slot plain was not there"
 

@@ -69,7 +69,10 @@ def topics(
     from headrace.show_topics import show_topic, show_topics
 
     settings = settings_here()
-    found = look_once(settings, load_pipelines([], environ=os.environ, folder=settings.folder)[0])
+    pipelines, broken = load_pipelines([], environ=os.environ, folder=settings.folder)
+    for each in broken:
+        (quiet if as_json else say)(f"{each} can't be loaded, so nothing is said of its streams; see: headrace check {each}")
+    found = look_once(settings, pipelines)
     if name is None:
         show_topics(out, found.all(), as_json=as_json)
         return
@@ -82,7 +85,10 @@ def notebook(
     port: Annotated[int, typer.Option(min=1, max=65535, help="the port to listen on; the next that is free")] = 8888,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="only say the address")] = False,
 ) -> None:
-    """Open a notebook on the lake in JupyterLab, as a copy of your own."""
+    """Open a notebook on the lake in JupyterLab.
+
+    It is a copy of your own, in the home; what you write in it stays.
+    """
     from headrace.runs.notebook import open_notebook
 
     opens_browser = not no_browser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Thread
@@ -57,6 +57,7 @@ class Capturing:
     report: Report
     _waits: dict[str, float] = field(default_factory=dict)
     _again_at: dict[str, float] = field(default_factory=dict)
+    _missing: set[str] = field(default_factory=set)
 
     def register(self) -> tuple[Connector, ...]:
         """Gives back the connectors, registered; Kafka has their topics, and Postgres their publication, before they start."""
@@ -103,13 +104,25 @@ class Capturing:
             self.report(f"Connector {connector.name} runs")
 
     def look_after(self) -> None:
-        """Starts servers that died, registers connectors whose surroundings have changed, restarts those that failed."""
-        revive(self.settings, self.capture, report=self.report)
-        for connector in self.register():
-            self._restart_failed(connector.name)
+        """Starts servers that died, tells connectors where they are now, and restarts those that failed.
 
-    def _restart_failed(self, name: str) -> None:
-        problems = connectors.read_status(self._connect(), name).problems
+        One that was deleted meanwhile stays deleted: registering it again would take a snapshot that nobody asked for.
+        """
+        revive(self.settings, self.capture, report=self.report)
+        for connector in self._fill()[1]:
+            status = connectors.read_status(self._connect(), connector.name)
+            if status.state == "MISSING":
+                if connector.name not in self._missing:
+                    step = f"headrace connectors register {self.pipeline.name}"
+                    self.report(f"Connector {connector.name} was deleted, and nothing is captured. To go on: {step}")
+                self._missing.add(connector.name)
+                continue
+            self._missing.discard(connector.name)
+            if connectors.register(self._connect(), connector):
+                self.report(f"Connector {connector.name} knows where its servers are now")
+            self._restart_failed(connector.name, status.problems)
+
+    def _restart_failed(self, name: str, problems: Sequence[str]) -> None:
         if not problems:
             if time.monotonic() > self._again_at.get(name, 0.0) + _LONGEST_WAIT_SECONDS:
                 self._waits.pop(name, None)
@@ -126,6 +139,8 @@ class Capturing:
         if database is None:
             raise UnavailableError("Postgres does not run", where=self.pipeline.name, next_step="Run: headrace up postgres")
         url = find_registry(self.settings) if self.capture.format == "avro" else None
+        if url is None and self.capture.format == "avro":  # else its messages would become JSON
+            raise UnavailableError("no registry runs", where=self.pipeline.name, next_step="Run: headrace up registry")
         password = self._password(database)
         around = Surroundings(database, password, url, os.environ)
         return database, fill_templates(self.pipeline, self.capture, around)
@@ -135,7 +150,8 @@ class Capturing:
         if self.settings.connect_url is not None:
             return database.password
         path = secret_path(self.settings, self.pipeline.name)
-        written = "password=" + "".join(f"\\u{ord(sign):04x}" for sign in database.password) + "\n"
+        units = database.password.encode("utf-16-be").hex()
+        written = "password=" + "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)) + "\n"
         if not path.exists() or path.read_text(encoding="ascii") != written:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             fresh = path.with_suffix(f".{os.getpid()}")
@@ -265,8 +281,9 @@ def _keep(session: Capturing, stop: Event) -> None:
         try:
             session.look_after()
             wait, told = _LOOK_SECONDS, ""
-        except HeadraceError as error:
+        except (HeadraceError, OSError) as error:
             wait = min(_LONGEST_WAIT_SECONDS, wait * 2)
-            if error.what != told:
-                session.report(f"{error.what if isinstance(error, RetryableError) else error}; trying again")
-            told = error.what
+            says = error.what if isinstance(error, RetryableError) else str(error)
+            if says != told:
+                session.report(f"{says}; trying again")
+            told = says

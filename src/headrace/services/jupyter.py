@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,12 +22,12 @@ def need_jupyter() -> None:
 
 
 def jupyter_command(notebook: Path, *, port: int, opens_browser: bool) -> tuple[str, ...]:
-    """Gives back the command that opens a notebook. Its token is no part of it: the list of processes shows commands."""
+    """Gives back the command that opens a notebook. JupyterLab makes a token anew and says it; the command shows none."""
     return (
         sys.executable,
         "-m",
         _RUNNER,
-        str(notebook),
+        f"--LabApp.default_url=/lab/tree/{notebook.name}",
         f"--ServerApp.ip={HOST}",
         f"--ServerApp.port={port}",
         f"--ServerApp.root_dir={notebook.parent}",
@@ -42,4 +41,4 @@ def become_jupyter(notebook: Path, *, port: int, opens_browser: bool, environ: M
     """Turns this process into JupyterLab, which says its address with the token and ends with Ctrl-C."""
     command = jupyter_command(notebook, port=port, opens_browser=opens_browser)
     sys.stdout.flush()
-    os.execve(command[0], command, {**environ, "JUPYTER_TOKEN": environ.get("JUPYTER_TOKEN") or secrets.token_hex(24)})
+    os.execve(command[0], command, dict(environ))
