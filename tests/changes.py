@@ -1,18 +1,16 @@
-"""Changes of a sample as Connect's JsonConverter writes them: a payload, and the schema that the stream's .avsc says."""
+"""Changes of a sample as Connect's JsonConverter writes them: a payload, and the schema that an .avsc says."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from headrace.spec.pipeline import Stream
-
 _TYPES = {"int": "int32", "long": "int64", "float": "float", "double": "double"}
 
 
-def change_values(stream: Stream, lines: list[str]) -> list[bytes | None]:
+def change_values(avsc: str, lines: list[str]) -> list[bytes | None]:
     """Gives back a message for each line, which is a payload or, for a tombstone, null."""
-    schema = json.dumps(connect_schema(json.loads(stream.avro_schema or ""), {}))
+    schema = json.dumps(connect_schema(json.loads(avsc), {}))
     return [None if line == "null" else f'{{"schema": {schema}, "payload": {line}}}'.encode() for line in lines]
 
 

@@ -41,7 +41,7 @@ def values_of(stream: Stream, path: Path) -> list[bytes | None]:
     """Gives back a sample as messages: a JSON line is one as it stands, an Avro event is encoded, a change gets its schema."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if stream.format == "debezium":
-        return change_values(stream, lines)
+        return change_values((path.parent.parent / "schemas" / f"{stream.name}.avsc").read_text(encoding="utf-8"), lines)
     if stream.format == "json":
         return [line.encode() for line in lines]
     return [encoder_of(stream)(json.loads(line)) for line in lines]
