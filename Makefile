@@ -25,9 +25,10 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(RUN)/python -m headrace.services.jars
 	@touch $@
 
-demo: $(STAMP) ## events from Kafka to Iceberg, webhooks to people, then from raw tables to marts, live, until Ctrl-C
+demo: $(STAMP) ## events from Kafka to Iceberg, webhooks to people, a Postgres change by change, then from raw tables to marts, live, until Ctrl-C
 	@$(RUN)/headrace demo lineage --exit
 	@$(RUN)/headrace demo commerce --events 400 --exit
+	@$(RUN)/headrace demo storefront --exit
 	@$(RUN)/headrace demo payments
 
 generate-charges: ## charges to Kafka, two a second, in the background
