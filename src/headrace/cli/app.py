@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 export = typer.Typer(
-    help="Write a pipeline for other tools: export dbt, export airflow.", no_args_is_help=True, rich_markup_mode=None
+    help="Write a pipeline for others: export dbt, export airflow.", no_args_is_help=True, rich_markup_mode=None
 )
 export.command("dbt")(export_dbt)
 export.command("airflow")(export_airflow)

@@ -40,7 +40,7 @@ def serve(
 
 
 def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
-    """List expectations: rows checked and failing, trend, a sample."""
+    """List expectations: rows checked, failing, trend, a sample."""
     from headrace.runs.quality import report_quality
     from headrace.show import show_quality
 
@@ -103,7 +103,7 @@ def lineage(
     as_json: AsJson = False,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="print a Mermaid flowchart")] = False,
 ) -> None:
-    """Show what a table or column comes from and what it goes into.
+    """Show what a table or column comes from and goes into.
 
     From topic to mart, without starting anything.
     """

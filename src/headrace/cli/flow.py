@@ -195,7 +195,7 @@ def plan(
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="as if all rows were written anew")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a build would read and write, and why, without Spark."""
+    """Say what a build would read and write, and why; no Spark."""
     from headrace.runs.building import plan as plan_tables
     from headrace.show import show_plan
 

@@ -22,7 +22,7 @@ def new(
 
 
 def check(pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None) -> None:
-    """Find what is wrong with pipelines, without starting anything."""
+    """Find what is wrong with pipelines, and start nothing."""
     folder = Path.cwd()
     if pipeline:
         checks = [check_pipeline(pipeline, environ=os.environ, folder=folder)]
@@ -42,7 +42,7 @@ def stage_config(
     write: Annotated[bool, typer.Option("--write", help="write the file that sources.postgres.stage names")] = False,
     schemas: Annotated[bool, typer.Option("--schemas", help="write the streams' schemas too, as they are now")] = False,
 ) -> None:
-    """Show a stage_tables.yaml of a captured database, from its schemas as they are now."""
+    """Show a stage_tables.yaml of a captured database as it is."""
     from headrace.runs.stage_config import config_text, live_schemas, write_schemas
     from headrace.spec.stage_config import read_captured
 

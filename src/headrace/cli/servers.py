@@ -83,7 +83,7 @@ def status(
     pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the services, and how far each stream and each table is."""
+    """Show the services, and how far each stream and table is."""
     from headrace.runs.capturing import read_captured
     from headrace.runs.figures import read_now
     from headrace.runs.watching import load_pipelines
@@ -119,7 +119,7 @@ def logs(
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look at all that is needed, and where each setting came from."""
+    """Look at all that is needed, and where settings came from."""
     from headrace.runs.doctor import examine, origins_of
     from headrace.show import show_findings
 

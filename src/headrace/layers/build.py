@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -22,7 +22,8 @@ from headrace.layers.entities.build import change_entities, refresh_entities
 from headrace.layers.entities.index import Stored
 from headrace.layers.entities.records import rules_of
 from headrace.layers.entities.scoring import splink_score
-from headrace.layers.events import mark_events, truncates
+from headrace.layers.events import mark_events
+from headrace.layers.glance import Glance, glance_metrics, read_glance
 from headrace.layers.keeping import keep_before, keep_removed
 from headrace.layers.lake import Lake, PlannedInputs
 from headrace.layers.lateness import measure_lateness
@@ -43,10 +44,10 @@ from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.spark_files import JavaObject, StagedFiles, load_java_table, plan_files, stage_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _FILES_OF_APPEND = 2
-_TRUNCATES, _UNKNOWN = "__truncates", "__unknown"
+_CARRIED, _UNKNOWN = "__carried", "__unknown"
 _PROPERTIES = {"commit.retry.num-retries": "0", "write.metadata.metrics.default": "truncate(16)"}
 
 
@@ -75,7 +76,8 @@ class _Result:
     processed: int
     results: tuple[CheckedExpectation, ...]
     refused: tuple[str, ...]
-    truncates: int = 0
+    glance: Glance = field(default_factory=Glance)
+    carried: int = 0
     unknown: int = 0
 
 
@@ -127,8 +129,11 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         event_time_us=lateness.event_time_us,
         rows_late=lateness.rows,
         erasures=plan.entry.erasures + (1 if plan.erased else 0),
-        truncates=result.truncates + (0 if plan.action == "refresh" else plan.entry.truncates),
+        rows_carried=result.carried + (0 if plan.action == "refresh" else plan.entry.rows_carried),
         rows_unknown=result.unknown + (0 if plan.action == "refresh" else plan.entry.rows_unknown),
+        truncated_at=result.glance.truncated_at,
+        deleted_at=result.glance.deleted_at,
+        knows_deletes=plan.action == "refresh" or plan.entry.knows_deletes,
     )
     reach(f"{name}:staged")
     entry = commit_build(
@@ -165,8 +170,8 @@ def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     result = _write_measured(
         inputs, java_table, measured, lambda rows: reduced(rows).where(~F.col(DELETED)).select(*columns), build_id
     )
-    if table.apply_as_deletes or result.truncates:
-        marked = mark_events(table, measured.good) if result.truncates else None
+    if table.apply_as_deletes or result.glance.truncates:
+        marked = mark_events(table, measured.good) if result.glance.truncates else None
         deletions = reduced(measured.good).where(F.col(DELETED))
         keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
     old = plan_files(java_table, snapshot_id=_current(java_table))
@@ -179,8 +184,10 @@ def _append(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Re
     empty = {name: inputs.whole(name).limit(0) for name in table.drivers if not inputs.moved(name)}
     new = {name: inputs.changes(name).rows for name in table.drivers if inputs.moved(name)}
     measured = measure(inputs.run({**empty, **new}), table.expectations)
-    dropped = table.except_columns
-    return _write_measured(inputs, java_table, measured, lambda rows: rows.drop(*dropped).coalesce(_FILES_OF_APPEND), build_id)
+    columns = [F.col(f"`{name}`") for name in _written(inputs)]
+    return _write_measured(
+        inputs, java_table, measured, lambda rows: rows.select(*columns).coalesce(_FILES_OF_APPEND), build_id
+    )
 
 
 def _write_measured(
@@ -192,10 +199,12 @@ def _write_measured(
 ) -> _Result:
     """Stages what `shape` makes of the rows that pass, and counts the expectations in the same pass."""
     observation, unknown = Observation(), Observation()
-    observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics(), _count_truncates(inputs.table)))
+    metrics = [*measured.metrics(), *glance_metrics(inputs.table, measured.rows, BuildLedger())]
+    observed = replace(measured, rows=measured.rows.observe(observation, *metrics))
     rows = shape(observed.good).withColumn(BUILD_ID, F.lit(build_id).cast("long"))
     if inputs.table.unchanged:
-        rows = rows.observe(unknown, F.count_if(has_unknown(F.col(CARRIED))).alias(_UNKNOWN))
+        counts = (F.count(CARRIED).alias(_CARRIED), F.count_if(has_unknown(F.col(CARRIED))).alias(_UNKNOWN))
+        rows = rows.observe(unknown, *counts)
     staged = stage_files(inputs.lake.spark, java_table, rows)
     results = measured.read_metrics(observation.get)
     check_results(inputs.table, results)
@@ -208,7 +217,8 @@ def _write_measured(
         processed=rows_in(observation.get),
         results=results,
         refused=_refuse(inputs, measured, results, build_id),
-        truncates=int(observation.get[_TRUNCATES]),
+        glance=read_glance(observation.get),
+        carried=int(unknown.get[_CARRIED]) if inputs.table.unchanged else 0,
         unknown=int(unknown.get[_UNKNOWN]) if inputs.table.unchanged else 0,
     )
 
@@ -221,13 +231,14 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
         measured = replace(work.measured, rows=measured_rows)
         rows = mark_events(table, measured.good)
         bounds_from = rows if work.touched is None else work.touched
-        aggregates = [*measured.metrics(), _count_truncates(table)]
+        aggregates = [*measured.metrics(), *glance_metrics(table, measured_rows, inputs.plan.entry)]
         aggregates += bounds_of(measured_rows, table) if work.touched is None else []
         values = _first(measured_rows.agg(*aggregates))
         results, processed = measured.read_metrics(values), rows_in(values)
         check_results(table, results)
-        truncated = int(values[_TRUNCATES]) if work.touched is None else 0
-        everything = work.whole or truncated > 0
+        glance = read_glance(values)
+        truncated = work.touched is None and glance.truncates > 0
+        everything = work.whole or truncated
         if work.touched is not None:
             values = _first(work.touched.agg(F.count(F.lit(1)).alias("__touched"), *bounds_of(work.touched, table)))
         touched = rows.select(*(F.col(f"`{key}`") for key in table.keys)).distinct() if work.touched is None else work.touched
@@ -242,7 +253,7 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
                 rows=rows,
                 touched=None if everything else touched,
                 decide=work.decide,
-                truncated=truncated > 0,
+                glance=glance,
                 bounds=bounds,
                 build_id=build_id,
             ) as (merged, before):
@@ -251,7 +262,7 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
         finally:
             if work.touched is not None:
                 work.touched.unpersist()
-    return replace(_merged_result(merged, processed, results, refused), truncates=truncated)
+    return replace(_merged_result(merged, processed, results, refused), glance=glance)
 
 
 def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
@@ -301,12 +312,9 @@ def _merged_result(
         processed=processed,
         results=results,
         refused=refused,
+        carried=merged.carried,
         unknown=merged.unknown,
     )
-
-
-def _count_truncates(table: LayerTable) -> Column:
-    return F.count_if(truncates(table)).alias(_TRUNCATES)
 
 
 def _written(inputs: PlannedInputs) -> list[str]:

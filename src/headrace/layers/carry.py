@@ -82,6 +82,11 @@ def carry_values(table: LayerTable, events: DataFrame) -> DataFrame:
     return known.withColumns({**filled, CARRIED: F.when(F.size(found) > 0, found)}).drop(*states, UNTOLD)
 
 
+def without_carried(events: DataFrame, *, like: DataFrame) -> DataFrame:
+    """Gives back events that tell all their values, with the `_carried` of such, in the type that the table has."""
+    return events.withColumn(CARRIED, F.lit(None).cast(like.schema[CARRIED].dataType)).drop(UNTOLD)
+
+
 def has_unknown(carried: Column) -> Column:
     """Gives back whether a row has a value that no event told."""
     return F.coalesce(F.exists(carried, lambda each: ~each["is_known"]), F.lit(False))

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import AtomicType, BinaryType, BooleanType, DateType, StringType, TimestampNTZType, TimestampType
 
 from headrace.layers.carry import has_unknown
+from headrace.layers.glance import Glance
 from headrace.layers.joins import drop_matching, equal_columns, keep_matching
 from headrace.layers.removed import DELETED
 from headrace.layers.versions import comparable
@@ -33,7 +34,8 @@ Bounds = Mapping[str, tuple[Any, Any, bool]]
 class Merged:
     """Files that come and go, and how many rows changed.
 
-    `deletions` are events that deleted a key, `unknown` is how many rows more (or less) have a value that no event told.
+    `deletions` are events that deleted a key, `carried` is how many rows more (or less) have a value that another event
+    told, `unknown` one that none told.
     """
 
     added: StagedFiles
@@ -42,6 +44,7 @@ class Merged:
     gone: int
     read_bytes: int
     deletions: int = 0
+    carried: int = 0
     unknown: int = 0
 
 
@@ -77,7 +80,7 @@ def merge(
     rows: DataFrame,
     touched: DataFrame | None,
     decide: Any,
-    truncated: bool,
+    glance: Glance,
     bounds: Bounds,
     build_id: int,
 ) -> Iterator[tuple[Merged, DataFrame]]:
@@ -92,14 +95,15 @@ def merge(
         old = all_old if touched is None else keep_matching(all_old, touched, table.keys)
         old = old.select(*(F.col(f"`{name}`") for name in columns), F.col(FILE)).persist()
         known = old.drop(FILE).withColumn(DELETED, F.lit(False))
-        desired = decide(rows, known, truncated)
+        desired = decide(rows, known, glance)
         verdicts = _compare(desired, old, row_key=row_key, columns=columns).persist()
         try:
             counts = verdicts.groupBy("file").agg(
                 F.count("new").alias("new"),
                 F.count("old").alias("old"),
                 F.count("deletion").alias("deletion"),
-                *(_unknown(side).alias(f"unknown_{side}") for side in ("new", "old") if table.unchanged),
+                *(_carried_in("new") if table.unchanged else ()),
+                *(_carried_in("old") if table.unchanged else ()),
             )
             found = counts.collect()
             touched_files = [row["file"] for row in found if row["file"] is not None]
@@ -117,6 +121,7 @@ def merge(
                 gone=gone,
                 read_bytes=candidates.bytes,
                 deletions=deletions,
+                carried=sum(row["carried_new"] - row["carried_old"] for row in found) if table.unchanged else 0,
                 unknown=sum(row["unknown_new"] - row["unknown_old"] for row in found) if table.unchanged else 0,
             )
             before = verdicts.where(F.col("old").isNotNull()).select("old.*").withColumn(DELETED, F.lit(False))
@@ -130,8 +135,9 @@ def merge(
             old.unpersist()
 
 
-def _unknown(side: str) -> Column:
-    return F.count_if(has_unknown(F.col(side)[CARRIED]))
+def _carried_in(side: str) -> tuple[Column, Column]:
+    carried = F.col(side)[CARRIED]
+    return F.count(carried).alias(f"carried_{side}"), F.count_if(has_unknown(carried)).alias(f"unknown_{side}")
 
 
 def _compare(desired: DataFrame, old: DataFrame, *, row_key: Sequence[str], columns: Sequence[str]) -> DataFrame:

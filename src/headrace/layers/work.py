@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.layers.carry import carry_values, events_of_rows
+from headrace.layers.carry import carry_values, events_of_rows, without_carried
 from headrace.layers.events import EPOCH, expectations_of, split_truncates, truncate_columns, truncates, with_epochs
 from headrace.layers.features import touched_windows
+from headrace.layers.glance import Glance
 from headrace.layers.joins import drop_matching, keep_matching
 from headrace.layers.lake import PlannedInputs
 from headrace.layers.pruning import same_key, with_keys_near
@@ -24,7 +25,7 @@ from headrace.spec.pipeline import TableName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Decide = Callable[["DataFrame", "DataFrame", bool], "DataFrame"]
+Decide = Callable[["DataFrame", "DataFrame", Glance], "DataFrame"]
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Work:
 
     `touched` has the keys and the constant columns; None stands for those of the rows themselves, and for all keys of the table
     where the rows are of all keys (`whole`) or a truncate is among them. `decide` takes the rows that passed, as `mark_events`
-    leaves them, the table's old rows with `_tombstone`, and whether a truncate is among the rows, and gives back the rows that
-    the touched keys shall have.
+    leaves them, the table's old rows with `_tombstone`, and what a glance at the rows told, and gives back the rows that the
+    touched keys shall have.
     """
 
     measured: Measured
@@ -72,11 +73,13 @@ def whole_work(inputs: PlannedInputs) -> Measured:
 def reduce_rows(table: LayerTable, marked: DataFrame) -> DataFrame:
     """Gives back what the table holds of all events that there are, as `mark_events` leaves them."""
     events, found = split_truncates(table, marked)
-    return _settle(table, events, () if found is None else (found,))
+    return _settle(table, events, () if found is None else (found,), carry=table.unchanged is not None)
 
 
-def _settle(table: LayerTable, events: DataFrame, found: Sequence[DataFrame]) -> DataFrame:
+def _settle(table: LayerTable, events: DataFrame, found: Sequence[DataFrame], *, carry: bool) -> DataFrame:
     """Gives back the newest row of a key, its history, or the rows as they are. `found` are truncates.
+
+    With `carry`, values that events don't tell are filled in.
 
     What a truncate took away is not among the newest rows, not even as a deletion.
     """
@@ -85,11 +88,11 @@ def _settle(table: LayerTable, events: DataFrame, found: Sequence[DataFrame]) ->
     if table.kind == "history":
         events = newest_of_keys(events, keys=[*table.keys, *table.sequence_by], sequence_by=table.sequence_by)
         events = with_epochs(table, events, found)
-        events = carry_values(table, events) if table.unchanged else events
+        events = carry_values(table, events) if carry else events
         return history_of_keys(events, table=table)
     if found:
         events = with_epochs(table, events, found)
-    if table.unchanged:
+    if carry:
         events = carry_values(table, events)
         newest = newest_of_keys(events, keys=table.keys, sequence_by=table.sequence_by, order=ORDER)
     else:
@@ -98,33 +101,43 @@ def _settle(table: LayerTable, events: DataFrame, found: Sequence[DataFrame]) ->
 
 
 def _merger(inputs: PlannedInputs) -> Decide:
-    """Gives back how new events meet the rows that are there: as if all had come at once."""
-    table, lake = inputs.table, inputs.lake
-    generation = inputs.plan.entry.generation
+    """Gives back how new events meet the rows that are there: as if all had come at once.
+
+    Deletions and truncates that were kept are read where they can change anything: they give a history its ends, and a newest
+    row only where an event is older than they are.
+    """
+    table, lake, entry = inputs.table, inputs.lake, inputs.plan.entry
     columns = tuple(each for each in lake.columns[table.table] if each.name not in HISTORY_COLUMNS)
 
-    def decide(rows: DataFrame, old: DataFrame, truncated: bool) -> DataFrame:
+    def decide(rows: DataFrame, old: DataFrame, glance: Glance) -> DataFrame:
         rows, found = split_truncates(table, rows)
+        carry = table.unchanged is not None and (glance.untold + entry.rows_carried) > 0
         old = old.drop(*HISTORY_COLUMNS) if table.kind == "history" else old
-        events = rows.unionByName(events_of_rows(table, old) if table.unchanged else old)
-        if table.apply_as_deletes:
-            deletes = read_deletes(lake.spark, lake.catalog, table.table, generation=generation, columns=columns)
+        if carry:
+            events = rows.unionByName(events_of_rows(table, old))
+        elif table.unchanged:
+            events = without_carried(rows, like=old).unionByName(old)
+        else:
+            events = rows.unionByName(old)
+        if table.apply_as_deletes and (table.kind == "history" or glance.before_deletes or not entry.knows_deletes):
+            deletes = read_deletes(lake.spark, lake.catalog, table.table, generation=entry.generation, columns=columns)
             if deletes is not None:
-                mine = keep_matching(deletes, events if truncated else rows, table.keys)
+                mine = keep_matching(deletes, events if glance.truncates else rows, table.keys)
                 events = events.unionByName(mine.withColumn(DELETED, F.lit(True)), allowMissingColumns=True)
-        return _settle(table, events, _all_truncates(inputs, found if truncated else None))
+        kept = _kept_truncates(inputs) if table.kind == "history" or glance.before_truncates else None
+        every = (found if glance.truncates else None, kept)
+        return _settle(table, events, tuple(each for each in every if each is not None), carry=carry)
 
     return decide
 
 
-def _all_truncates(inputs: PlannedInputs, found: DataFrame | None) -> tuple[DataFrame, ...]:
-    """Gives back the truncates that came with this build, and those that earlier ones kept."""
+def _kept_truncates(inputs: PlannedInputs) -> DataFrame | None:
+    """Gives back the truncates that earlier builds kept."""
     table, lake, entry = inputs.table, inputs.lake, inputs.plan.entry
-    kept = None
-    if entry.truncates:
-        columns = tuple(each for each in lake.columns[table.table] if each.name in truncate_columns(table))
-        kept = read_truncates(lake.spark, lake.catalog, table.table, generation=entry.generation, columns=columns)
-    return tuple(each for each in (found, kept) if each is not None)
+    if entry.truncated_at is None:
+        return None
+    columns = tuple(each for each in lake.columns[table.table] if each.name in truncate_columns(table))
+    return read_truncates(lake.spark, lake.catalog, table.table, generation=entry.generation, columns=columns)
 
 
 def _recompute(inputs: PlannedInputs, changed: Mapping[TableName, DataFrame], before: Mapping[TableName, DataFrame]) -> Work:
@@ -137,7 +150,8 @@ def _recompute(inputs: PlannedInputs, changed: Mapping[TableName, DataFrame], be
 
     def decide(rows: DataFrame, *_: object) -> DataFrame:
         events, _found = split_truncates(table, rows)
-        return _settle(table, events, _all_truncates(inputs, None))
+        kept = _kept_truncates(inputs)
+        return _settle(table, events, () if kept is None else (kept,), carry=table.unchanged is not None)
 
     parts = [now]
     if before:

@@ -57,8 +57,10 @@ class BuildLedger:
     digest of the table's file. `writer` is unique to an attempt. `rows_processed` counts the rows that the file made of what
     had changed, `rows_written` those of them that came into the table or changed there, in `seconds` up to the commit.
     `event_time_us` is the highest time of an event that builds have seen, where the table has a watermark, and `rows_late`
-    how many rows came behind that. `rows_unknown` is how many rows have a value that no event told, `truncates` how many
-    truncates are kept. `erasures` counts the builds that wrote it anew because a person was erased from an input.
+    how many rows came behind that. `rows_carried` is how many rows have a value that another event than their own told,
+    `rows_unknown` how many have one that none told. `truncated_at` and `deleted_at` are the sequence of the newest truncate and
+    the newest deletion, of all since the table was written anew where `knows_deletes`. `erasures` counts the builds that wrote
+    it anew because a person was erased from an input.
     """
 
     build_id: int = 0
@@ -74,8 +76,11 @@ class BuildLedger:
     built_at_us: int = 0
     event_time_us: int | None = None
     rows_late: int = 0
+    rows_carried: int = 0
     rows_unknown: int = 0
-    truncates: int = 0
+    truncated_at: str | None = None
+    deleted_at: str | None = None
+    knows_deletes: bool = False
     snapshot_id: int = 0
     sequence_number: int = 0
     seconds: float = 0.0
