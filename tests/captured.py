@@ -19,7 +19,7 @@ from headrace.services.kafka import running_kafka, stop_kafka
 from headrace.services.ports import find_free_port
 from headrace.services.postgres import running_postgres, stop_postgres
 from headrace.services.registry import stop_registry
-from headrace.services.web import ask
+from headrace.services.web import ask, is_fine
 from headrace.settings import Settings, load_settings
 from tests.application import Application, start_headrace
 from tests.waiting import wait_until
@@ -43,6 +43,7 @@ class CapturedShop:
         self.environ = {f"HEADRACE_{name}_PORT": str(find_free_port()) for name in PORTS}
         self.environ["HEADRACE_HOME"] = str(self.folder / ".headrace")
         self._port = find_free_port()
+        self._address = f"http://127.0.0.1:{self._port}"
         self.application: Application | None = None
         self.seeder: Application | None = None
 
@@ -56,7 +57,7 @@ class CapturedShop:
         self.seeder = start_headrace(
             "seeder", "storefront", "--port", str(self._port), environ=self.environ, folder=self.folder
         )
-        self.seeder.wait_to_say("Uvicorn running", seconds=START_SECONDS)
+        wait_until(lambda: is_fine(f"{self._address}/health", timeout=5), what="the seeder to answer", seconds=START_SECONDS)
         filled = self.post("seed/full", **sizes)
         wait_until(lambda: f"{SERVED}  build" in self.said(), what=f"{SERVED} to be built", seconds=START_SECONDS)
         return dict(filled["rows"])
@@ -73,13 +74,13 @@ class CapturedShop:
     def post(self, path: str, **query: float) -> dict[str, Any]:
         """Gives back what the seeder answers."""
         values = "&".join(f"{name}={value}" for name, value in query.items())
-        answer = ask(f"http://127.0.0.1:{self._port}/{path}?{values}", method="POST", timeout=START_SECONDS)
+        answer = ask(f"{self._address}/{path}?{values}", method="POST", timeout=START_SECONDS)
         assert answer.is_fine, answer
         return dict(answer.body)
 
     def committed(self) -> int:
         """Gives back how many transactions the traffic has committed so far."""
-        return int(ask(f"http://127.0.0.1:{self._port}/traffic/status").body["committed"])
+        return int(ask(f"{self._address}/traffic/status").body["committed"])
 
     def kill(self, part: str) -> None:
         """Sends SIGKILL to a part, and waits until it is back."""
