@@ -51,14 +51,15 @@ class CapturedShop:
     def settings(self) -> Settings:
         return load_settings(flags={}, environ=self.environ, folder=self.folder)
 
-    def open(self, **sizes: int) -> dict[str, int]:
-        """Starts everything and fills the shop; gives back how many rows each table has."""
-        self.start()
+    def open(self, *, rate: float, seed: int, **sizes: int) -> dict[str, int]:
+        """Fills the shop, and has it captured while customers play in it; gives back how many rows each table had before."""
         self.seeder = start_headrace(
             "seeder", "storefront", "--port", str(self._port), environ=self.environ, folder=self.folder
         )
         wait_until(lambda: is_fine(f"{self._address}/health", timeout=5), what="the seeder to answer", seconds=START_SECONDS)
         filled = self.post("seed/full", **sizes)
+        self.post("traffic/start", rate=rate, seed=seed)
+        self.start()
         wait_until(lambda: f"{SERVED}  build" in self.said(), what=f"{SERVED} to be built", seconds=START_SECONDS)
         return dict(filled["rows"])
 
@@ -123,8 +124,7 @@ def hold(minutes: float, *, folder: Path, seed: int) -> bool:
     chance = random.Random(seed)
     shop = CapturedShop(folder)
     try:
-        print(f"filled: {shop.open()}", flush=True)
-        shop.post("traffic/start", rate=60, seed=seed)
+        print(f"filled: {shop.open(rate=60, seed=seed)}", flush=True)
         ends, changes = time.monotonic() + minutes * 60, 0
         while time.monotonic() < ends:
             time.sleep(chance.uniform(5.0, 20.0))

@@ -20,7 +20,7 @@ _CUSTOMER: dict[str, ColumnType] = {
     "full_name": Primitive("string"),
     "tier": Primitive("string"),
     "loyalty_points": Primitive("int"),
-    "_lsn": Primitive("long"),
+    "_sequence": Primitive("string"),
     "_committed_at": Primitive("timestamp"),
 }
 _VERSION: dict[str, ColumnType] = {
@@ -44,7 +44,7 @@ def fill_shop_window(settings: Settings) -> None:
     """Makes customers as they stand, as they were and as they changed, and revenue of two days."""
     ann = {"id": 1, "email": "ann@example.com", "full_name": "Ann", "tier": "basic", "loyalty_points": 10}
     bob = {"id": 2, "email": "bob@example.com", "full_name": "Bob", "tier": "gold", "loyalty_points": 500}
-    first, second = {"_lsn": 100, "_committed_at": at(0)}, {"_lsn": 200, "_committed_at": at(5)}
+    first, second = {"_sequence": "64/64", "_committed_at": at(0)}, {"_sequence": "C8/C8", "_committed_at": at(5)}
     better = {**ann, "tier": "silver"}
     _make(settings, "shape.storefront", "customers", columns=_CUSTOMER, rows=[{**better, **second}, {**bob, **first}])
     events = [{**ann, **first, "_op": "c"}, {**bob, **first, "_op": "c"}, {**better, **second, "_op": "u"}]

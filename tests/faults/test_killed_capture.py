@@ -23,9 +23,8 @@ def shop(tmp_path: Path) -> Iterator[CapturedShop]:
 
 
 def test_the_lake_is_the_database_whoever_is_killed(shop: CapturedShop) -> None:
-    filled = shop.open(customers=100, products=40, orders=200)
+    filled = shop.open(rate=40, seed=7, customers=100, products=40, orders=200)
     assert len(filled) == TABLES
-    shop.post("traffic/start", rate=40, seed=7)
     for part in PARTS:
         before = shop.committed()
         shop.kill(part)

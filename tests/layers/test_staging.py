@@ -110,7 +110,7 @@ FILES = {
     "stage_tables.yaml": STAGE,
     "schemas/orders.avsc": json.dumps(ENVELOPE),
     "connectors/source.template.json": '{"name": "pond", "config": {}}',
-    "shape/orders.sql": "/*\nkeys: [id]\nsequence_by: [_lsn, kafka_offset]\napply_as_deletes: _op = 'd'\n*/\n"
+    "shape/orders.sql": "/*\nkeys: [id]\nsequence_by: [_sequence, kafka_offset]\napply_as_deletes: _op = 'd'\n*/\n"
     "SELECT * FROM stage.pond.orders",
 }
 GONE = "__debezium_unavailable_value"
@@ -195,6 +195,7 @@ def test_every_change_is_a_row_with_values_as_people_mean_them(spark: SparkSessi
     }
     assert (first["event_date_"], first["event_date"], first["event_date_source"]) == ("theirs", moment.date(), "created_at")
     assert (first["_op"], first["_lsn"], first["_tx_id"], first["_tx_order"], first["_snapshot"]) == ("r", 1, 7, None, "false")
+    assert first["_sequence"] == "0000000000000001/0000000000000000", "a snapshot is taken right behind a commit"
     assert first["_committed_at"] == datetime(2026, 1, 1, 0, 0, 0, 1000, tzinfo=timezone.utc)
     assert (first["_unchanged"], first["kafka_partition"], "_unreadable" in first) == ([], 0, False)
     assert sorted(updated["_unchanged"]) == ["note", "photo", "sizes", "tags"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 UNCHANGED, UNREADABLE = "_unchanged", "_unreadable"
 OWN = (
-    *("_op", "_lsn", "_tx_id", "_tx_order", "_committed_at", "_snapshot", UNCHANGED, UNREADABLE),
+    *("_op", "_sequence", "_lsn", "_tx_id", "_tx_order", "_committed_at", "_snapshot", UNCHANGED, UNREADABLE),
     *("event_date", "event_date_source", "kafka_partition", "kafka_offset"),
 )
 """The columns that a stage table has besides those of its source; `_unreadable` is only there to be expected empty."""
@@ -131,6 +131,7 @@ class _Text:
         milli = self._field("source", _EVENT_TIME, "BIGINT", "timestamp_millis({})")
         return {
             "_op": "op",
+            "_sequence": self._sequence(),
             "_lsn": self._field("source", "lsn", "BIGINT"),
             "_tx_id": self._field("source", "txId", "BIGINT"),
             "_tx_order": self._field("transaction", "total_order", "BIGINT"),
@@ -145,6 +146,18 @@ class _Text:
             "kafka_partition": "kafka_partition",
             "kafka_offset": "kafka_offset",
         }
+
+    def _sequence(self) -> str:
+        """Gives back SQL for where a change stands among all: the commit before it, and its own LSN, as text of equal length.
+
+        An LSN alone says when a row was written, and a transaction that was open while a snapshot was taken is committed after
+        it: so a row of a snapshot stands right behind the commit that it was taken at, and before all that follow.
+        """
+        own = self._field("source", "lsn", "BIGINT")
+        commit = self._field("source", "sequence", "STRING", "CAST(get_json_object({}, '$[0]') AS BIGINT)")
+        taken = f"(op = 'r' AND coalesce({self._field('source', 'snapshot', 'STRING')}, '') <> 'incremental')"
+        first, second = f"IF({taken}, {own}, coalesce({commit}, {own}))", f"IF({taken}, 0, {own})"
+        return f"concat(lpad(hex({first}), 16, '0'), '/', lpad(hex({second}), 16, '0'))"
 
     def _field(self, struct: str, name: str, kind: str, how: str = "{}") -> str:
         """Gives back SQL for a field of the envelope, null where the connector sends none."""

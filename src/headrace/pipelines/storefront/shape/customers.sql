@@ -1,7 +1,7 @@
 /*
 about: Customers as they stand in the shop's database.
 keys: [id]
-sequence_by: [_lsn, kafka_offset]
+sequence_by: [_sequence, kafka_offset]
 apply_as_deletes: _op = 'd'
 apply_as_truncates: _op = 't' OR _snapshot IN ('last', 'last_in_data_collection')
 unchanged: _unchanged

@@ -1,7 +1,7 @@
 /*
 about: "Customers as they were at any time: a version for each change that was committed."
 keys: [id]
-sequence_by: [_lsn, kafka_offset]
+sequence_by: [_sequence, kafka_offset]
 stored_as_scd_type: 2
 valid_from: _committed_at
 apply_as_deletes: _op = 'd'

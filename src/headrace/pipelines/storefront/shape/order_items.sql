@@ -1,7 +1,7 @@
 /*
 about: The lines of orders as they stand.
 keys: [order_id, line]
-sequence_by: [_lsn, kafka_offset]
+sequence_by: [_sequence, kafka_offset]
 apply_as_deletes: _op = 'd'
 apply_as_truncates: _op = 't' OR _snapshot IN ('last', 'last_in_data_collection')
 unchanged: _unchanged

@@ -1,7 +1,7 @@
 /*
 about: Promotions as they stand. Their key is a code that people change; at the end of a season all go at once.
 keys: [code]
-sequence_by: [_lsn, kafka_offset]
+sequence_by: [_sequence, kafka_offset]
 apply_as_deletes: _op = 'd'
 apply_as_truncates: _op = 't' OR _snapshot IN ('last', 'last_in_data_collection')
 unchanged: _unchanged
