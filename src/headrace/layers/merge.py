@@ -14,6 +14,7 @@ from headrace.layers.joins import drop_matching, equal_columns, keep_matching
 from headrace.layers.removed import DELETED
 from headrace.layers.versions import comparable
 from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable
+from headrace.tables.build_commit import FileChanges
 from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
 from headrace.tables.spark_files import FILE, JavaObject, ScanFiles, StagedFiles, plan_files, read_files, stage_files
 from headrace.tables.spark_times import TIMESTAMP, TIMESTAMP_NTZ
@@ -30,10 +31,10 @@ Bounds = Mapping[str, tuple[Any, Any, bool]]
 
 @dataclass(frozen=True)
 class Merged:
-    """Files that come and go, and how many rows changed. `before` are the old rows that did, while the block runs."""
+    """What was staged, the files that come and go, and how many rows changed."""
 
-    added: StagedFiles
-    removed: tuple[JavaObject, ...]
+    staged: StagedFiles
+    files: FileChanges
     written: int
     gone: int
     read_bytes: int
@@ -99,7 +100,7 @@ def merge(
             staged = StagedFiles()
             if written or gone:
                 staged = _stage(spark, java_table, verdicts, files, row_key, columns, build_id, written)
-            merged = Merged(staged, tuple(task.file() for task in files.tasks.values()), written, gone, candidates.bytes)
+            merged = Merged(staged, FileChanges(staged.files, tuple(files.tasks.values())), written, gone, candidates.bytes)
             before = verdicts.where(F.col("old").isNotNull()).select("old.*").withColumn(DELETED, F.lit(False))
             if deletions:
                 before = before.unionByName(
