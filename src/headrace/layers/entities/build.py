@@ -1,7 +1,7 @@
 """A table of entities, built in full or where it changed: Spark runs the query, the records are resolved as Arrow.
 
 What a build holds in memory is the query's rows and, of the records that are there, keys, values and entities; besides them
-the whole rows of files that have to be written anew.
+the whole rows that change, and those of files that have to be written anew.
 """
 
 from __future__ import annotations
