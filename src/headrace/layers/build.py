@@ -24,7 +24,7 @@ from headrace.layers.entities.records import rules_of
 from headrace.layers.entities.scoring import splink_score
 from headrace.layers.events import mark_events
 from headrace.layers.glance import Glance, glance_metrics, read_glance
-from headrace.layers.keeping import keep_before, keep_removed
+from headrace.layers.keeping import is_kept, keep_before, keep_removed
 from headrace.layers.lake import Lake, PlannedInputs
 from headrace.layers.lateness import measure_lateness
 from headrace.layers.merge import Merged, bounds_of, merge, read_bounds
@@ -37,10 +37,11 @@ from headrace.quality.expectations import Measured, check_results, measure, rows
 from headrace.quality.refused import settle_refused, stage_refused
 from headrace.services.faults import reach
 from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
-from headrace.tables.arrow_files import stage_arrow
-from headrace.tables.build_commit import commit_build
+from headrace.tables.arrow_files import arrow_file, data_folder, stage_arrow
+from headrace.tables.build_commit import FileChanges, commit_build
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation
 from headrace.tables.catalog import ensure_table, table_location
+from headrace.tables.deleted_rows import stage_deletes
 from headrace.tables.spark_files import JavaObject, StagedFiles, load_java_table, plan_files, stage_files
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class Built:
 class _Result:
     """Rows that are staged, before the commit."""
 
-    added: StagedFiles
-    removed: tuple[JavaObject, ...]
+    staged: StagedFiles
+    files: FileChanges
     rows: int
     gone: int
     read_bytes: int
@@ -111,11 +112,10 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         lateness = measure_lateness(inputs)
     except PySparkException as error:
         raise _explain(table, error) from error
-    changed = bool(result.added.files or result.removed)
     entry = replace(
         plan.entry,
         build_id=build_id,
-        changed_in=build_id if changed or plan.action == "refresh" else plan.entry.changed_in,
+        changed_in=build_id if result.files or plan.action == "refresh" else plan.entry.changed_in,
         generation=build_id if plan.action == "refresh" else plan.entry.generation,
         definition=plan.definition,
         writer=str(uuid.uuid4()),
@@ -136,15 +136,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         knows_deletes=plan.action == "refresh" or plan.entry.knows_deletes,
     )
     reach(f"{name}:staged")
-    entry = commit_build(
-        lake.spark,
-        lake.catalog,
-        name,
-        added=result.added.files,
-        removed=result.removed,
-        planned=plan.entry,
-        new=entry,
-    )
+    entry = commit_build(lake.spark, lake.catalog, name, files=result.files, planned=plan.entry, new=entry)
     reach(f"{name}:committed")
     settle_refused(lake.catalog, lake.settings, name, entry)
     return Built(
@@ -153,7 +145,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         rows=result.rows,
         gone=result.gone,
         read_bytes=result.read_bytes,
-        written_bytes=result.added.bytes,
+        written_bytes=result.staged.bytes,
         seconds=time.monotonic() - started,
     )
 
@@ -175,7 +167,7 @@ def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
         deletions = reduced(measured.good).where(F.col(DELETED))
         keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
     old = plan_files(java_table, snapshot_id=_current(java_table))
-    return replace(result, removed=tuple(task.file() for task in old.tasks.values()))
+    return replace(result, files=FileChanges(result.staged.files, tuple(old.tasks.values())))
 
 
 def _append(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
@@ -210,7 +202,7 @@ def _write_measured(
     check_results(inputs.table, results)
     return _Result(
         staged,
-        (),
+        FileChanges(staged.files),
         rows=staged.rows,
         gone=0,
         read_bytes=0,
@@ -278,7 +270,7 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     check_results(table, results)
     found = lake.catalog.load_table(str(table.table))
     files = plan_files(java_table, snapshot_id=_current(java_table))
-    stored = Stored(found, tuple(files.tasks))
+    stored = Stored(found, tuple(arrow_file(path, task) for path, task in files.tasks.items()), lake.read_files)
     if work is None:
         change = refresh_entities(table, rows=rows, stored=stored, rules=rules, build_id=build_id)
     else:
@@ -287,14 +279,15 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
             touched = pl.DataFrame(work.touched.toArrow())
             work.touched.unpersist()
         change = change_entities(table, rows=rows, touched=touched, stored=stored, rules=rules, build_id=build_id)
-    merged = Merged(
-        stage_arrow(lake.spark, java_table, found, change.parts),
-        tuple(files.tasks[path].file() for path in change.replaced),
-        written=change.written,
-        gone=change.before.height,
-        read_bytes=files.bytes,
+    staged = stage_arrow(lake.spark, java_table, found, change.parts)
+    deletes = stage_deletes(lake.spark, java_table, folder=data_folder(found), positions=change.deleted)
+    changes = FileChanges(
+        staged.files,
+        tuple(files.tasks[path] for path in change.replaced),
+        tuple((files.tasks[path], each) for path, each in deletes.items()),
     )
-    if work is not None and change.before.height:
+    merged = Merged(staged, changes, written=change.written, gone=change.before.height, read_bytes=files.bytes)
+    if work is not None and is_kept(inputs, merged):
         before = to_spark(lake.spark, change.before, spark_schema(lake.columns[table.table]))
         keep_before(inputs, merged, before.withColumn(DELETED, F.lit(False)), build_id)
     return _merged_result(merged, processed, results, _refuse(inputs, measured, results, build_id))
@@ -304,8 +297,8 @@ def _merged_result(
     merged: Merged, processed: int, results: tuple[CheckedExpectation, ...], refused: tuple[str, ...]
 ) -> _Result:
     return _Result(
-        merged.added,
-        merged.removed,
+        merged.staged,
+        merged.files,
         rows=merged.written,
         gone=merged.gone,
         read_bytes=merged.read_bytes,

@@ -20,14 +20,19 @@ if TYPE_CHECKING:
 def keep_before(
     inputs: PlannedInputs, merged: Merged, before: DataFrame, build_id: int, *, marked: DataFrame | None = None
 ) -> None:
-    """Keeps the old rows that a merge changed for those who have to follow them, deletions, and the truncates among `marked`.
+    """Keeps the old rows that a merge changed for those who follow them, deletions, and the truncates among `marked`."""
+    if is_kept(inputs, merged) or marked is not None:
+        keep_removed(inputs, before, build_id=build_id, generation=inputs.plan.entry.generation, marked=marked)
+
+
+def is_kept(inputs: PlannedInputs, merged: Merged) -> bool:
+    """Says whether anybody needs what a merge took away: those who follow the table, or events that come late.
 
     Also a reader with the same key needs the old row: its query may leave the new one out.
     """
     name = inputs.table.table
     is_followed = any(name in (*each.drivers, *each.rebuild_on) for each in inputs.lake.pipeline.tables)
-    if merged.deletions or (merged.gone and is_followed) or marked is not None:
-        keep_removed(inputs, before, build_id=build_id, generation=inputs.plan.entry.generation, marked=marked)
+    return bool(merged.deletions or (merged.gone and is_followed))
 
 
 def keep_removed(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.layers.changes import Changes, read_changes
+from headrace.layers.entities.read_files import ReadFiles
 from headrace.layers.inputs import position_column, read_input
 from headrace.layers.plan import TablePlan
 from headrace.layers.source import run_source
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 class Lake:
     """A pipeline's tables: the session and catalog that reach them, and the columns of each.
 
-    `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does.
+    `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `read_files` is
+    what builds have read and the next ones need again.
     """
 
     spark: SparkSession
@@ -37,6 +39,7 @@ class Lake:
     settings: Settings
     pipeline: Pipeline
     columns: Mapping[TableName, tuple[Column, ...]]
+    read_files: ReadFiles = field(default_factory=ReadFiles)
 
     def for_build(self, plan: TablePlan) -> Lake:
         """Gives back the lake with the session that suits a build, which is then the active one of this thread."""

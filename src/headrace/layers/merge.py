@@ -16,6 +16,7 @@ from headrace.layers.joins import drop_matching, equal_columns, keep_matching
 from headrace.layers.removed import DELETED
 from headrace.layers.versions import comparable
 from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
+from headrace.tables.build_commit import FileChanges
 from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
 from headrace.tables.spark_files import FILE, JavaObject, ScanFiles, StagedFiles, plan_files, read_files, stage_files
 from headrace.tables.spark_times import TIMESTAMP, TIMESTAMP_NTZ
@@ -32,14 +33,14 @@ Bounds = Mapping[str, tuple[Any, Any, bool]]
 
 @dataclass(frozen=True)
 class Merged:
-    """Files that come and go, and how many rows changed.
+    """What was staged, the files that come and go, and how many rows changed.
 
     `deletions` are events that deleted a key, `carried` is how many rows more (or less) have a value that another event
     told, `unknown` one that none told.
     """
 
-    added: StagedFiles
-    removed: tuple[JavaObject, ...]
+    staged: StagedFiles
+    files: FileChanges
     written: int
     gone: int
     read_bytes: int
@@ -116,7 +117,7 @@ def merge(
                 staged = _stage(spark, java_table, verdicts, files, row_key, columns, build_id, written)
             merged = Merged(
                 staged,
-                tuple(task.file() for task in files.tasks.values()),
+                FileChanges(staged.files, tuple(files.tasks.values())),
                 written=written,
                 gone=gone,
                 read_bytes=candidates.bytes,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
 from headrace.serving.asking import Answer, make_answer
@@ -14,7 +14,7 @@ from headrace.serving.room import ShownTable
 from headrace.spec.lineage import Input, Topic
 from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger, read_build
-from headrace.tables.catalog import load_table
+from headrace.tables.catalog import load_table, rows_after
 from headrace.tables.ledger import Ledger
 from headrace.tables.quarantine import QUARANTINE
 
@@ -51,18 +51,27 @@ def list_files(table: Table | None) -> dict[str, object]:
     """Gives back the data files of the table as it is now: how many, how large, and the largest of them."""
     if table is None:
         return {"count": 0, "bytes": 0, "rows": 0, "files": []}
-    files = [task.file for task in table.scan().plan_files()]
-    largest = sorted(files, key=lambda each: -each.file_size_in_bytes)[:_FILES]
+    tasks = list(table.scan().plan_files())
+    largest = sorted(tasks, key=lambda each: -each.file.file_size_in_bytes)[:_FILES]
     folder = _plain(table.location()).rstrip("/") + "/"
     return {
-        "count": len(files),
-        "bytes": sum(each.file_size_in_bytes for each in files),
-        "rows": sum(each.record_count for each in files),
+        "count": len(tasks),
+        "bytes": sum(each.file.file_size_in_bytes for each in tasks),
+        "rows": sum(_rows(each) for each in tasks),
         "files": [
-            {"path": _plain(each.file_path).removeprefix(folder), "rows": each.record_count, "bytes": each.file_size_in_bytes}
+            {
+                "path": _plain(each.file.file_path).removeprefix(folder),
+                "rows": _rows(each),
+                "bytes": each.file.file_size_in_bytes,
+            }
             for each in largest
         ],
     }
+
+
+def _rows(task: FileScanTask) -> int:
+    """Gives back how many rows a data file has, less those that are deleted in it."""
+    return task.file.record_count - sum(each.record_count for each in task.delete_files)
 
 
 def _plain(location: str) -> str:
@@ -129,8 +138,10 @@ def _snapshot(snapshot: Snapshot) -> dict[str, object]:
         "by": by,
         "seconds": (landed.seconds if landed else built.seconds if built else 0) or None,
         "added_rows": int(summary.get("added-records", 0)),
-        "deleted_rows": int(summary.get("deleted-records", 0)),
-        "total_rows": int(summary.get("total-records", 0)),
+        "deleted_rows": int(summary.get("deleted-records", 0))
+        + int(summary.get("added-position-deletes", 0))
+        - int(summary.get("removed-position-deletes", 0)),
+        "total_rows": rows_after(snapshot),
         "added_files": int(summary.get("added-data-files", 0)),
         "total_files": int(summary.get("total-data-files", 0)),
     }

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
+from headrace.tables.deleted_rows import deletes_of
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.spark_files import JavaObject, StagedFiles
 
@@ -20,8 +23,22 @@ if TYPE_CHECKING:
 _AT_ONCE = 2
 
 
+@dataclass(frozen=True)
+class ArrowFile:
+    """A data file: where it is, how many rows are written in it, and where the positions of those are that were deleted."""
+
+    path: str
+    rows: int
+    deletes: tuple[str, ...] = ()
+
+
+def arrow_file(path: str, task: JavaObject) -> ArrowFile:
+    """Gives back the data file of a scan task."""
+    return ArrowFile(path, int(task.file().recordCount()), tuple(str(each.location()) for each in deletes_of(task)))
+
+
 def read_arrow(table: Table, paths: Sequence[str], *, columns: Sequence[str]) -> list[pa.Table]:
-    """Gives back these columns of data files, a table for each file, its rows in their order."""
+    """Gives back these columns of data files, a table for each file, its rows in their order, also those that were deleted."""
 
     def read(path: str) -> pa.Table:
         with table.io.new_input(path).open() as stream:
@@ -31,14 +48,35 @@ def read_arrow(table: Table, paths: Sequence[str], *, columns: Sequence[str]) ->
         return list(pool.map(read, paths))
 
 
+def read_rows(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequence[str]) -> list[pa.Table]:
+    """Gives back these columns of some rows of each data file: those at the given positions, which are in order."""
+
+    def read(wanted: tuple[str, pa.Array]) -> pa.Table:
+        path, positions = wanted
+        found, first = [], 0
+        with table.io.new_input(path).open() as stream:
+            file = pq.ParquetFile(stream)
+            for group in range(file.metadata.num_row_groups):
+                end = first + file.metadata.row_group(group).num_rows
+                here = positions.filter(pc.and_(pc.greater_equal(positions, first), pc.less(positions, end)))
+                if len(here):
+                    held = file.read_row_group(group, columns=list(columns), use_threads=False)
+                    found.append(held.take(pc.subtract(here, first)).select(list(columns)))
+                first = end
+        return pa.concat_tables(found)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(read, rows.items()))
+
+
 def stage_arrow(spark: SparkSession, java_table: JavaObject, table: Table, rows: Sequence[pa.Table]) -> StagedFiles:
     """Gives back files of an unpartitioned table that hold the rows, a file for each part. Nothing refers to them yet."""
     form = TableFormat(table.schema(), table.spec())
-    name = uuid.uuid4().hex
+    folder, name = data_folder(table), uuid.uuid4().hex
 
     def write(part: tuple[int, pa.Table]) -> list[str]:
         number, each = part
-        files = TableFiles(form, folder=f"{table.location()}/data", name=f"{name}-{number}")
+        files = TableFiles(form, folder=folder, name=f"{name}-{number}")
         files.write(each.select(form.arrow_schema.names).cast(form.arrow_schema))
         return [str(file.file_path) for file in files.close()]
 
@@ -48,6 +86,10 @@ def stage_arrow(spark: SparkSession, java_table: JavaObject, table: Table, rows:
     return StagedFiles(
         staged, rows=sum(each.num_rows for each in rows), bytes=sum(int(file.fileSizeInBytes()) for file in staged)
     )
+
+
+def data_folder(table: Table) -> str:
+    return f"{table.location()}/data"
 
 
 def _as_java(spark: SparkSession, java_table: JavaObject, path: str) -> JavaObject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
@@ -13,6 +13,7 @@ from headrace.errors import TakenOverError
 from headrace.spec.pipeline import TableName
 from headrace.tables.build_ledger import KEY, BuildLedger, read_build
 from headrace.tables.commit import commit_once
+from headrace.tables.deleted_rows import deletes_of_one_file
 from headrace.tables.history import RECENT, DatedSnapshot, snapshots_to_drop
 from headrace.tables.spark_files import JavaObject, load_java_table
 
@@ -20,15 +21,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@dataclass(frozen=True)
+class FileChanges:
+    """Data files that come, scan tasks of those that go, and scan tasks of those that stay, each with its new delete file."""
+
+    added: Sequence[JavaObject] = ()
+    removed: Sequence[JavaObject] = ()
+    deleted: Sequence[tuple[JavaObject, JavaObject]] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.deleted)
+
+
 def commit_build(
-    spark: SparkSession,
-    catalog: Catalog,
-    name: TableName,
-    *,
-    added: Sequence[JavaObject],
-    removed: Sequence[JavaObject],
-    planned: BuildLedger,
-    new: BuildLedger,
+    spark: SparkSession, catalog: Catalog, name: TableName, *, files: FileChanges, planned: BuildLedger, new: BuildLedger
 ) -> BuildLedger:
     """Gives back the entry as it was committed, with the snapshot that holds the build's rows.
 
@@ -48,9 +54,7 @@ def commit_build(
             )
         return None
 
-    return commit_once(
-        lambda: _commit(spark, name, added=added, removed=removed, planned=planned, new=new), find=find, where=str(name)
-    )
+    return commit_once(lambda: _commit(spark, name, files=files, planned=planned, new=new), find=find, where=str(name))
 
 
 def append_files(spark: SparkSession, name: TableName, *, added: Sequence[JavaObject]) -> None:
@@ -65,23 +69,15 @@ class _MovedError(Exception):
     """The table's entry is no longer the one that the build was planned from."""
 
 
-def _commit(
-    spark: SparkSession,
-    name: TableName,
-    *,
-    added: Sequence[JavaObject],
-    removed: Sequence[JavaObject],
-    planned: BuildLedger,
-    new: BuildLedger,
-) -> BuildLedger:
+def _commit(spark: SparkSession, name: TableName, *, files: FileChanges, planned: BuildLedger, new: BuildLedger) -> BuildLedger:
     table = load_java_table(spark, name)
     text = table.properties().get(KEY)
     if (BuildLedger.from_json(text).writer if text else "") != planned.writer:
         raise _MovedError(f"{name} was built since")
     transaction = table.newTransaction()
     entry = new
-    if added or removed:
-        entry = _change_rows(transaction, table, added=added, removed=removed, new=new)
+    if files:
+        entry = _change_rows(spark, transaction, table, files=files, new=new)
     properties = transaction.updateProperties()
     for key, value in entry.to_properties().items():
         properties.set(key, value)
@@ -92,23 +88,27 @@ def _commit(
 
 
 def _change_rows(
-    transaction: JavaObject, table: JavaObject, *, added: Sequence[JavaObject], removed: Sequence[JavaObject], new: BuildLedger
+    spark: SparkSession, transaction: JavaObject, table: JavaObject, *, files: FileChanges, new: BuildLedger
 ) -> BuildLedger:
     update: Any
-    if removed:
-        update = transaction.newOverwrite()
-        for file in removed:
-            update.deleteFile(file)
-        for file in added:
-            update.addFile(file)
+    if files.removed or files.deleted:
+        update = transaction.newRowDelta()
+        for task in files.removed:
+            update.removeRows(task.file())
+        for _, deletes in files.deleted:
+            update.addDeletes(deletes)
+        for task in (*files.removed, *(task for task, _ in files.deleted)):
+            for outdated in deletes_of_one_file(spark, task):
+                update.removeDeletes(outdated)
+        for file in files.added:
+            update.addRows(file)
+        update.validateFromSnapshot(table.currentSnapshot().snapshotId())
+        update.validateDeletedFiles()
+        update.validateNoConflictingDeleteFiles()
     else:
         update = transaction.newAppend()
-        for file in added:
+        for file in files.added:
             update.appendFile(file)
-    current = table.currentSnapshot()
-    if current is not None and removed:
-        update.validateFromSnapshot(current.snapshotId())
-        update.validateNoConflictingDeletes()
     # The id of a snapshot is known when it is made, so the summary's entry names no snapshot and the properties' does.
     for key, value in new.to_properties().items():
         update.set(key, value)

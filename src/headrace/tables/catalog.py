@@ -10,6 +10,7 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Identifier
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
@@ -163,4 +164,10 @@ def load_table(catalog: Catalog, name: TableName) -> Table | None:
 def count_rows(table: Table | None) -> int:
     """Gives back how many rows the current snapshot says the table has; 0 where there is no table or no snapshot."""
     snapshot = table.current_snapshot() if table else None
-    return int(snapshot.summary.additional_properties.get("total-records", 0)) if snapshot and snapshot.summary else 0
+    return rows_after(snapshot) if snapshot else 0
+
+
+def rows_after(snapshot: Snapshot) -> int:
+    """Gives back how many rows a snapshot says the table has: those in its data files, less those that are deleted there."""
+    said = snapshot.summary.additional_properties if snapshot.summary else {}
+    return int(said.get("total-records", 0)) - int(said.get("total-position-deletes", 0))

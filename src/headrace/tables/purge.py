@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile, ManifestWriter, ManifestWriterV2
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
@@ -124,17 +124,36 @@ class _LiveFiles(_SnapshotProducer["_LiveFiles"]):
 
     def _existing_manifests(self) -> list[ManifestFile]:
         current = self._transaction.table_metadata.current_snapshot()
-        live: Mapping[int, list[ManifestEntry]] = defaultdict(list)
+        live: Mapping[tuple[int, ManifestContent], list[ManifestEntry]] = defaultdict(list)
         for manifest in current.manifests(self._io) if current else ():
-            live[manifest.partition_spec_id].extend(manifest.fetch_manifest_entry(self._io, discard_deleted=True))
+            kind = manifest.partition_spec_id, manifest.content
+            live[kind].extend(manifest.fetch_manifest_entry(self._io, discard_deleted=True))
         found = []
-        for spec_id, entries in live.items():
+        for (spec_id, content), entries in live.items():
             if entries:
-                with self.new_manifest_writer(self.spec(spec_id)) as writer:
+                with self._writer(spec_id, content) as writer:
                     for entry in entries:
                         writer.existing(entry)
                 found.append(writer.to_manifest_file())
         return found
+
+    def _writer(self, spec_id: int, content: ManifestContent) -> ManifestWriter:
+        if content == ManifestContent.DATA:
+            return self.new_manifest_writer(self.spec(spec_id))
+        return _DeletesWriter(
+            self.spec(spec_id), self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
+        )
+
+
+class _DeletesWriter(ManifestWriterV2):
+    """Writes a manifest of delete files; PyIceberg's own are of data files alone."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
 
 
 def needed_files(table: Table) -> frozenset[str]:

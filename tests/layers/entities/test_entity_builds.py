@@ -12,6 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from headrace.layers import build as build_module
+from headrace.layers.entities import build as entity_build
 from tests.dying import KilledError, die_in
 from tests.layers.entities.people import TABLES, People, Record, clusters
 from tests.layers.pond import assert_same
@@ -84,6 +85,7 @@ def test_a_version_that_comes_late_changes_nothing(spark: SparkSession, tmp_path
 
 def test_a_build_that_dies_is_taken_up_again(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = die_in(monkeypatch, build_module)
+    monkeypatch.setattr(entity_build, "MOST_DELETED", 1.0)
     people = People(tmp_path, spark)
     people.send(Record("shop", "1", email="a@b.org"), Record("crm", "1", phone="+14155552671", day=2))
     for number, place in enumerate(("kept", "staged", "committed"), start=3):
@@ -120,8 +122,9 @@ def records_of(random: Random, count: int) -> list[Record]:
     max_examples=2, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck), deadline=None
 )
 def test_small_builds_a_big_one_and_a_full_refresh_agree(
-    seed: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    seed: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(entity_build, "MOST_DELETED", 1.0)
     random = Random(seed)
     records = records_of(random, 30)
     small = People(tmp_path_factory.mktemp("small"), spark)

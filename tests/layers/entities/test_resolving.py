@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from headrace.layers.entities.alike import PAIRS, block_columns
 from headrace.layers.entities.clusters import connected_components
-from headrace.layers.entities.index import FILE_NUMBER
+from headrace.layers.entities.index import FILE_NUMBER, PLACE, ROW_NUMBER, RecordIndex
 from headrace.layers.entities.names import NODE
 from headrace.layers.entities.normalise import normalise, phone_number
 from headrace.layers.entities.resolve import Rules, resolve, shared_too_widely
-from headrace.layers.entities.touched import Resolved, resolve_change
+from headrace.layers.entities.touched import Resolved, resolve_change, rows_with_keys
 from headrace.spec.fuzzy import Block, Comparison, Fuzzy
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, EmailRules, Match
 
@@ -36,6 +36,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     UNUSED: pl.List(pl.String),
     CONFIDENCE: pl.Decimal(5, 2),
     FILE_NUMBER: pl.UInt32,
+    ROW_NUMBER: pl.Int64,
 }
 KEYS = list(RULES.keys)
 ADDED = [ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
@@ -60,15 +61,23 @@ class Index:
     def __init__(self, rules: Rules = RULES) -> None:
         self.rules = rules
         self.rows = pl.DataFrame(schema=SCHEMA)
+        self.gone = self.rows.clear()
+
+    def index(self) -> RecordIndex:
+        """Gives back the records, and those that went and still lie in the files."""
+        every = pl.concat([self.rows, self.gone]).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW_NUMBER))
+        return RecordIndex(every, every.tail(self.gone.height).select(PLACE))
 
     def apply(self, change: dict[Key, Values | None]) -> Resolved:
         touched = pl.DataFrame(list(change), schema=KEYS, orient="row")
         new = _frame({key: value for key, value in change.items() if value is not None})
-        found = resolve_change(self.rows, new, touched, self.rules)
+        index = self.index()
+        found = resolve_change(index, new, rows_with_keys(index, touched), self.rules)
         came = new.drop(*ADDED).join(found.new, on=KEYS)
         rest = self.rows.join(touched, on=KEYS, how="anti")
         stays = rest.join(found.changed, on=KEYS, how="anti")
         moved = rest.drop(*ADDED).join(found.changed, on=KEYS)
+        self.gone = pl.concat([self.gone, self.rows.join(stays, on=KEYS, how="anti")])
         self.rows = pl.concat([each.select(*SCHEMA) for each in (stays, moved, came)])
         return found
 
@@ -77,7 +86,7 @@ class Index:
 
 
 def _frame(records: dict[Key, Values]) -> pl.DataFrame:
-    rows = [(*key, *(*value, None, None)[:5], None, None, None, None, 0) for key, value in records.items()]
+    rows = [(*key, *(*value, None, None)[:5], None, None, None, None, 0, 0) for key, value in records.items()]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

@@ -1,38 +1,43 @@
 """A table of entities, built in full or where it changed: Spark runs the query, the records are resolved as Arrow.
 
 What a build holds in memory is the query's rows and, of the records that are there, keys, values and entities; besides them
-the whole rows of files that have to be written anew.
+the whole rows that change, and those of files that have to be written anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
 
-from headrace.layers.entities.index import FILE_NUMBER, Stored
+from headrace.layers.entities.index import FILE_NUMBER, PLACE, ROW_NUMBER, Stored
 from headrace.layers.entities.records import newest, normalised, resolve_records
 from headrace.layers.entities.resolve import Rules
-from headrace.layers.entities.touched import Resolved, resolve_change
+from headrace.layers.entities.touched import resolve_change, rows_with_keys
 from headrace.spec.layers import BUILD_ID, LayerTable
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
 
 _PARTS = 2
 _SMALL_ROWS = 50_000
+MOST_DELETED = 0.1
+"""Which part of a file's rows may be deleted in it before the others are written anew."""
+
 _RESOLVED = (ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE)
 
 
 @dataclass(frozen=True)
 class EntityRows:
-    """Rows to write, as parts that become files, and the paths of the files that go.
+    """Rows to write, as parts that become files, the paths of the files that go, and of others the rows that are deleted there.
 
     `written` rows are new or changed; `before` are the old rows that were replaced or went.
     """
 
     parts: tuple[pa.Table, ...]
     replaced: tuple[str, ...]
+    deleted: Mapping[str, pa.Array]
     written: int
     before: pl.DataFrame
 
@@ -42,9 +47,8 @@ def refresh_entities(table: LayerTable, *, rows: pl.DataFrame, stored: Stored, r
     records = newest(normalised(table, rows), keys=table.keys, sequence_by=table.sequence_by)
     resolved = resolve_records(records, stored.ids(rules), rules)
     resolved = resolved.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
-    return EntityRows(
-        _parts(resolved, stored, rows_each=-(-resolved.height // _PARTS)), stored.paths, resolved.height, resolved.clear()
-    )
+    parts = _parts(resolved, stored, rows_each=-(-resolved.height // _PARTS))
+    return EntityRows(parts, tuple(file.path for file in stored.files), {}, resolved.height, resolved.clear())
 
 
 def change_entities(
@@ -59,38 +63,45 @@ def change_entities(
     new = normalised(table, rows)
     index = stored.index(rules)
     meets = (new if touched is None else touched).select(keys).unique()
+    replaced = rows_with_keys(index, meets)
+    old = stored.complete(replaced)
     if touched is None:
-        there = index.join(meets, on=keys, how="semi", nulls_equal=True)
-        old = stored.whole(there[FILE_NUMBER].unique().to_list())
-        new = pl.concat([new, old.join(meets, on=keys, how="semi", nulls_equal=True).select(new.columns)])
+        new = pl.concat([new, old.select(new.columns)])
     new = newest(new, keys=keys, sequence_by=table.sequence_by)
-    change = resolve_change(index, new, meets, rules)
-    wanted = new.join(change.new, on=keys, how="left", nulls_equal=True)
-    return _rewrite(wanted, keys=keys, touched=meets, change=change, stored=stored, build_id=build_id)
-
-
-def _rewrite(
-    wanted: pl.DataFrame, *, keys: list[str], touched: pl.DataFrame, change: Resolved, stored: Stored, build_id: int
-) -> EntityRows:
-    """Gives back the rows that come, with those of the files that hold rows which go."""
-    old = stored.whole(change.files)
+    change = resolve_change(index, new, replaced, rules)
+    was = stored.complete(change.was)
     columns = [name for name in stored.columns if name != BUILD_ID]
-    moved = old.drop(*_RESOLVED).join(change.changed, on=keys, how="inner", nulls_equal=True).select(columns)
-    wanted = pl.concat([wanted.select(columns).cast(moved.schema), moved])
-    every = pl.concat([touched, change.changed.select(keys)])
-    before = old.join(every, on=keys, how="semi", nulls_equal=True)
+    moved = was.drop(*_RESOLVED).join(change.changed, on=keys, how="inner", nulls_equal=True).select(columns)
+    wanted = new.join(change.new, on=keys, how="left", nulls_equal=True).select(columns)
+    wanted = pl.concat([wanted.cast(moved.schema), moved])
+    before = pl.concat([old, was])
     same = _same(wanted, before.select(columns), keys)
     written = wanted.join(same, on=keys, how="anti", nulls_equal=True)
     before = before.join(same, on=keys, how="anti", nulls_equal=True)
+    return _change_files(written, before, stored=stored, build_id=build_id)
+
+
+def _change_files(written: pl.DataFrame, before: pl.DataFrame, *, stored: Stored, build_id: int) -> EntityRows:
+    """Gives back the rows that come, and how those of before go: deleted where they are, or with their file.
+
+    A file is written anew when it has lost many rows, or is one of many small ones.
+    """
     if not written.height and not before.height:
-        return EntityRows((), (), 0, before.select(columns))
-    small = stored.small(rows=_SMALL_ROWS) if len(stored.paths) >= MANY_SMALL else []
-    files = {*before[FILE_NUMBER], *(small if len(small) >= MANY_SMALL else [])}
-    kept = pl.concat([old, stored.whole(sorted(files - {*change.files}))])
-    kept = kept.filter(pl.col(FILE_NUMBER).is_in(sorted(files))).join(before, on=keys, how="anti", nulls_equal=True)
+        return EntityRows((), (), {}, 0, before.select(written.columns))
+    gone = {number: each[ROW_NUMBER] for (number,), each in before.partition_by(FILE_NUMBER, as_dict=True).items()}
+    gone = {number: pl.concat([rows, stored.deleted[number]]).sort() for number, rows in sorted(gone.items())}
+    small = stored.small(rows=_SMALL_ROWS) if len(stored.files) >= MANY_SMALL else []
+    anew = {number for number, rows in gone.items() if len(rows) > stored.files[number].rows * MOST_DELETED}
+    anew |= {*small} if len(small) >= MANY_SMALL else set()
+    kept = stored.whole(sorted(anew)).join(before, on=PLACE, how="anti")
     new = written.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
-    parts = _parts(pl.concat([new, kept.select(new.columns)]), stored, rows_each=ROWS_PER_FILE)
-    return EntityRows(parts, tuple(stored.paths[number] for number in sorted(files)), written.height, before.select(columns))
+    return EntityRows(
+        _parts(pl.concat([new, kept.select(new.columns)]), stored, rows_each=ROWS_PER_FILE),
+        tuple(stored.files[number].path for number in sorted(anew)),
+        {stored.files[number].path: rows.to_arrow() for number, rows in gone.items() if number not in anew},
+        written.height,
+        before.select(written.columns),
+    )
 
 
 def _same(wanted: pl.DataFrame, before: pl.DataFrame, keys: list[str]) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -11,6 +11,9 @@ from headrace.layers.entities.names import CLUSTER, NODE
 from headrace.spec.matching import ENTITY_ID, PREVIOUS
 
 _AGE, _NEW, _OWNER = "__age", "__new", "__owner"
+
+Taken = Callable[[pl.Series], pl.Series]
+"""Gives back those of some ids that entities have which are not among the records that are resolved."""
 
 
 def own_id(key: Sequence[object], *, again: int = 0) -> str:
@@ -22,7 +25,7 @@ def own_id(key: Sequence[object], *, again: int = 0) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def stable_ids(records: pl.DataFrame, keys: Sequence[str], *, oldest_by: str, taken: pl.Series | None = None) -> pl.DataFrame:
+def stable_ids(records: pl.DataFrame, keys: Sequence[str], *, oldest_by: str, taken: Taken | None = None) -> pl.DataFrame:
     """Gives back the records with the id of their cluster, and with the ids that it had before it was merged into an older one.
 
     An id belongs to the cluster with the record that gave it, or, where that one is gone, the oldest that has it. Of the ids
@@ -60,12 +63,16 @@ def _first(rows: pl.DataFrame, by: str, keys: Sequence[str]) -> pl.DataFrame:
     return pl.concat([oldest.filter(~several), decided])
 
 
-def _new_ids(first: pl.DataFrame, keys: Sequence[str], known: pl.Series, taken: pl.Series | None) -> pl.DataFrame:
+def _new_ids(first: pl.DataFrame, keys: Sequence[str], known: pl.Series, taken: Taken | None) -> pl.DataFrame:
     """Gives back an id for each cluster, that of its oldest record, or another where it is or was just now in use."""
     ids = pl.Series(_NEW, [own_id(key) for key in first.select(*keys).iter_rows()], dtype=pl.String)
-    in_use = known if taken is None else pl.concat([known, taken])
+
+    def used(ids: pl.Series) -> pl.Series:
+        found = known.filter(known.is_in(ids.implode()))
+        return ids.is_in((found if taken is None else pl.concat([found, taken(ids)])).implode())
+
     again = 0
-    while (is_used := ids.is_in(in_use.filter(in_use.is_in(ids.implode())).implode())).any():
+    while (is_used := used(ids)).any():
         again += 1
         others = [own_id(key, again=again) for key in first.filter(is_used).select(*keys).iter_rows()]
         ids = ids.scatter(is_used.arg_true(), pl.Series(others, dtype=pl.String))

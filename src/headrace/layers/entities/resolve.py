@@ -13,7 +13,7 @@ import polars as pl
 
 from headrace.layers.entities.alike import LEFT, PAIRS, RIGHT, Score, compare_all, confidence
 from headrace.layers.entities.clusters import connected_components
-from headrace.layers.entities.ids import stable_ids
+from headrace.layers.entities.ids import Taken, stable_ids
 from headrace.layers.entities.names import CLUSTER, NODE
 from headrace.spec.fuzzy import Fuzzy
 from headrace.spec.matching import UNUSED, Match
@@ -44,11 +44,11 @@ Unused = Mapping[str, pl.Series]
 """For each match column the values that too many records share."""
 
 
-def resolve(records: pl.DataFrame, rules: Rules, *, unused: Unused, taken: pl.Series | None = None) -> pl.DataFrame:
+def resolve(records: pl.DataFrame, rules: Rules, *, unused: Unused, taken: Taken | None = None) -> pl.DataFrame:
     """Gives back the records, in their order, with their entity's id, the ids that it had before, how sure that is and the
     matches not used.
 
-    `taken` are ids of entities that are not among the records: no new entity gets one of them.
+    `taken` tells ids of entities that are not among the records: no new entity gets one of them.
     """
     numbered = records.with_row_index(NODE)
     left, right = edges(numbered, rules.matches, unused=unused)
@@ -75,9 +75,15 @@ def edges(records: pl.DataFrame, matches: Sequence[Match], *, unused: Unused) ->
 
 
 def shared_too_widely(records: pl.DataFrame, match: Match) -> pl.Series:
-    """Gives back the values that more records have than the match allows, where all records are there."""
-    counts = records.select(match.column).drop_nulls().group_by(match.column).len()
-    return counts.filter(pl.col("len") > match.max_records)[match.column]
+    """Gives back the values that more records have than the match allows, where all records are there.
+
+    Only values whose hash is that of many are counted themselves, which are few.
+    """
+    values = records.select(pl.col(match.column).alias("value")).drop_nulls()
+    hashed = values.select(pl.col("value").hash().alias("hash"))
+    many = hashed.group_by("hash").len().filter(pl.col("len") > match.max_records)["hash"]
+    counts = values.filter(hashed["hash"].is_in(many.implode())).group_by("value").len()
+    return counts.filter(pl.col("len") > match.max_records)["value"].alias(match.column)
 
 
 def not_used(matches: Sequence[Match], unused: Unused) -> pl.Expr:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.layers.entities.alike import share_block
-from headrace.layers.entities.index import FILE_NUMBER
+from headrace.layers.entities.index import PLACE, RecordIndex
 from headrace.layers.entities.resolve import Rules, resolve
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, Match
 
@@ -21,50 +21,61 @@ from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, Matc
 class Resolved:
     """`new` are the records that came, `changed` those that were there and whose entity changed: keys and what was resolved.
 
-    `files` are the numbers of the files that hold rows which change or go.
+    `was` are the rows of the index that changed, as they were.
     """
 
     new: pl.DataFrame
     changed: pl.DataFrame
-    files: tuple[int, ...]
+    was: pl.DataFrame
 
 
-def resolve_change(index: pl.DataFrame, new: pl.DataFrame, touched: pl.DataFrame, rules: Rules) -> Resolved:
-    """Gives back what becomes of a table's records when those of the touched keys become the new ones; others of them go."""
+def resolve_change(index: RecordIndex, new: pl.DataFrame, replaced: pl.DataFrame, rules: Rules) -> Resolved:
+    """Gives back what becomes of a table's records when the new ones come and the replaced ones, rows of the index, go."""
     keys = list(rules.keys)
-    replaced = index.join(touched, on=keys, how="semi", nulls_equal=True)
-    others = index.join(touched, on=keys, how="anti", nulls_equal=True) if replaced.height else index
-    unused = {each.column: _Sharing(each, others, replaced, new) for each in rules.matches}
+    unused = {each.column: _Sharing(each, index, replaced, new) for each in rules.matches}
     entities = [replaced[ENTITY_ID], *(sharing.touched_entities() for sharing in unused.values())]
     if rules.fuzzy:
-        entities.append(others.filter(share_block(others, new, rules.fuzzy))[ENTITY_ID])
-    mine = pl.col(ENTITY_ID).is_in(pl.concat(entities).unique().implode())
-    affected = others.filter(mine)
+        entities.append(_others(index.where(share_block(index.rows, new, rules.fuzzy)), replaced)[ENTITY_ID])
+    touched = pl.concat(entities).unique()
+    affected = _others(index.where(pl.col(ENTITY_ID).is_in(touched.implode())), replaced)
     known = replaced.select(*keys, ENTITY_ID, PREVIOUS)
     came = new.select(*keys, *rules.columns).join(known, on=keys, how="left", nulls_equal=True)
-    was = affected.select(*came.columns, UNUSED, CONFIDENCE, FILE_NUMBER)
+
+    def taken(ids: pl.Series) -> pl.Series:
+        found = index.where(pl.col(ENTITY_ID).is_in(ids.implode()))[ENTITY_ID]
+        return found.filter(~found.is_in(touched.implode()))
+
     resolved = resolve(
-        pl.concat([came, was.select(came.columns)]),
+        pl.concat([came, affected.select(came.columns)]),
         rules,
         unused={name: sharing.unused(affected) for name, sharing in unused.items()},
-        taken=others.filter(~mine)[ENTITY_ID],
+        taken=taken,
     )
     added = [ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
-    now = resolved.tail(was.height).select(*keys, *added).with_columns(was[FILE_NUMBER])
-    differs = pl.any_horizontal(now[name].ne_missing(was[name]) for name in added)
-    changed = now.filter(pl.select(differs).to_series())
-    files = pl.concat([replaced[FILE_NUMBER], changed[FILE_NUMBER]]).unique().sort()
-    return Resolved(resolved.head(came.height).select(*keys, *added), changed.drop(FILE_NUMBER), tuple(files))
+    now = resolved.tail(affected.height).select(*keys, *added)
+    differs = pl.select(pl.any_horizontal(now[name].ne_missing(affected[name]) for name in added)).to_series()
+    return Resolved(resolved.head(came.height).select(*keys, *added), now.filter(differs), affected.filter(differs))
+
+
+def rows_with_keys(index: RecordIndex, keys: pl.DataFrame) -> pl.DataFrame:
+    """Gives back the rows of the index that have one of these keys."""
+    telling = max(keys.columns, key=lambda name: keys[name].n_unique())
+    near = index.where(pl.col(telling).is_in(keys[telling].unique().implode(), nulls_equal=True))
+    return near.join(keys, on=keys.columns, how="semi", nulls_equal=True)
+
+
+def _others(rows: pl.DataFrame, replaced: pl.DataFrame) -> pl.DataFrame:
+    return rows.join(replaced, on=PLACE, how="anti")
 
 
 class _Sharing:
     """The values of one match that a change is about: how many records had each, and how many have it now."""
 
-    def __init__(self, match: Match, others: pl.DataFrame, replaced: pl.DataFrame, new: pl.DataFrame) -> None:
+    def __init__(self, match: Match, index: RecordIndex, replaced: pl.DataFrame, new: pl.DataFrame) -> None:
         self._match = match
         name = match.column
         self._values = pl.concat([replaced[name], new[name]]).drop_nulls().unique()
-        self._sharing = others.filter(pl.col(name).is_in(self._values.implode())).select(name, ENTITY_ID)
+        self._sharing = _others(index.where(pl.col(name).is_in(self._values.implode())), replaced)
         there = self._sharing.group_by(name).len("there")
         counts = pl.DataFrame({name: self._values}).join(there, on=name, how="left")
         for column, frame in (("was", replaced), ("now", new)):
