@@ -154,7 +154,7 @@ class _Text:
         it: so a row of a snapshot stands right behind the commit that it was taken at, and before all that follow.
         """
         own = self._field("source", "lsn", "BIGINT")
-        commit = self._field("source", "sequence", "STRING", "CAST(get_json_object({}, '$[0]') AS BIGINT)")
+        commit = self._field("source", "sequence", "STRING", "TRY_CAST(get_json_object({}, '$[0]') AS BIGINT)")
         taken = f"(op = 'r' AND coalesce({self._field('source', 'snapshot', 'STRING')}, '') <> 'incremental')"
         first, second = f"IF({taken}, {own}, coalesce({commit}, {own}))", f"IF({taken}, 0, {own})"
         return f"concat(lpad(hex({first}), 16, '0'), '/', lpad(hex({second}), 16, '0'))"
