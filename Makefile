@@ -8,7 +8,7 @@ RUN := $(VENV)/bin
 
 STREAMS := charges refunds disputes subscriptions
 
-.PHONY: help setup demo test check expected bench soak captured truth airflow fresh lock clean generate-all generate-stop $(STREAMS:%=generate-%)
+.PHONY: help setup demo test long check expected bench soak captured truth airflow fresh lock clean generate-all generate-stop $(STREAMS:%=generate-%)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -44,8 +44,11 @@ generate-all: $(STAMP) ## all four of them
 generate-stop: $(STAMP) ## stop the generators in the background, by their pids
 	@$(RUN)/headrace generate --stop
 
-test: check ## all that CI runs: check and every test
-	@$(RUN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15
+test: check ## all that CI runs: check, and every test but the long ones
+	@$(RUN)/pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder --durations=15
+
+long: $(STAMP) ## the tests that take minutes: servers and applications are killed in the middle of live pipelines
+	@$(RUN)/pytest -m long --durations=0
 
 check: $(STAMP) ## ruff, mypy strict, import-linter
 	@$(RUN)/ruff format --check --quiet .

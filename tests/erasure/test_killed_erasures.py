@@ -19,7 +19,7 @@ from tests.erasure.test_forgetting import ANN, fill
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 TABLES = ("staging/people.sql", "staging/members.sql", "staging/orders.sql")
 PLACES = (

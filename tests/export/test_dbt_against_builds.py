@@ -19,6 +19,7 @@ from tests.topics import make_topic, produce
 @pytest.mark.services
 @pytest.mark.spark
 @pytest.mark.dbt
+@pytest.mark.long
 def test_dbt_and_headrace_build_the_same_rows(lake: Lake, dbt: Dbt) -> None:
     folder = write_shop(lake.folder)
     settings = folder / "pipeline.yml"

@@ -10,7 +10,7 @@ import pytest
 from tests.captured import PARTS, CapturedShop
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.long]
 
 TABLES = 10
 

@@ -31,7 +31,7 @@ from tests.webhooks import SCHEMES, SECRETS, commerce
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.services, pytest.mark.spark]
+pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.long]
 
 CONNECTIONS, ACKNOWLEDGED, LIST = 8, 300, 3
 

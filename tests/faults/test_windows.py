@@ -25,7 +25,7 @@ from tests.topics import make_topic, produce, producer_of
 from tests.waiting import wait_until
 from tests.weather import published, readings, recompute
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.long]
 
 TOPIC = "weather"
 PUBLISHED = "rows to Postgres table weather"
