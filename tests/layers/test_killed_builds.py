@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.layers import build as build_module
+from headrace.layers import keeping
 from tests.dying import KilledError, die_in
 from tests.layers.pond import TABLES, Pond, assert_same
 from tests.layers.test_one_truth import cut, events_of
@@ -24,7 +25,7 @@ KINDS = ("a/appended.sql", "a/latest.sql", "a/present.sql", "a/versions.sql", "b
 @pytest.fixture
 def die_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The place where the next build dies; it is taken out when it does."""
-    return die_in(monkeypatch, build_module)
+    return die_in(monkeypatch, build_module, keeping)
 
 
 def test_a_build_that_dies_is_taken_up_again(spark: SparkSession, tmp_path: Path, die_at: list[str]) -> None:

@@ -12,6 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from headrace.layers import build as build_module
+from headrace.layers import keeping
 from headrace.layers.entities import build as entity_build
 from tests.dying import KilledError, die_in
 from tests.layers.entities.people import TABLES, People, Record, clusters
@@ -84,7 +85,7 @@ def test_a_version_that_comes_late_changes_nothing(spark: SparkSession, tmp_path
 
 
 def test_a_build_that_dies_is_taken_up_again(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = die_in(monkeypatch, build_module)
+    places = die_in(monkeypatch, build_module, keeping)
     monkeypatch.setattr(entity_build, "MOST_DELETED", 1.0)
     people = People(tmp_path, spark)
     people.send(Record("shop", "1", email="a@b.org"), Record("crm", "1", phone="+14155552671", day=2))
