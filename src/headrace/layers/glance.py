@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import AtomicType
 
 from headrace.layers.events import truncates
 from headrace.spec.layers import LayerTable
@@ -66,7 +67,11 @@ def _newest(
     table: LayerTable, rows: DataFrame, which: Column, kept: str | None, at_name: str, before_name: str
 ) -> list[Column]:
     name = table.sequence_by[0]
-    at, last = F.col(f"`{name}`"), F.lit(kept).cast(rows.schema[name].dataType)
+    at, kind = F.col(f"`{name}`"), rows.schema[name].dataType
+    if not isinstance(kind, AtomicType):  # a sequence that can't be read back from text: every row may be older
+        newest = F.coalesce(F.max(F.when(which, at)).cast("string"), F.lit(kept))
+        return [newest.alias(at_name), F.count(F.lit(1)).alias(before_name)]
+    last = F.lit(kept).cast(kind)
     newest = F.greatest(F.max(F.when(which, at)), last).cast("string")
     is_before = F.coalesce(at <= last, at.isNull())
     return [newest.alias(at_name), F.count_if(is_before).alias(before_name)]
