@@ -32,6 +32,8 @@ def test_the_demo_goes_the_whole_way_and_leaves_nothing_running(lake: Lake) -> N
         assert {one["name"]: one["state"] for one in status["services"]} == {
             "kafka": "stopped",
             "postgres": "running",
+            "connect": "stopped",
+            "registry": "stopped",
         }
         (table,) = status["tables"]
         assert (table["late_rows"], table["watermark"] is not None) == (0, True)
