@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.application import start_headrace
 from tests.captured import PARTS, CapturedShop
 from tests.waiting import wait_until
 
@@ -39,3 +41,13 @@ def test_the_lake_is_the_database_whoever_is_killed(shop: CapturedShop) -> None:
     assert len(tables) == TABLES
     assert sum(each["rows"] for each in tables) > sum(filled.values()) / 2
     assert all(each["different"] == 0 for each in tables)
+
+
+def test_a_row_changed_by_hand_is_seen_in_the_demo(shop: CapturedShop) -> None:
+    demo = start_headrace("demo", "storefront", "--exit", environ=shop.environ, folder=shop.folder)
+    assert demo.wait(seconds=900) == 0, demo.said()
+    said = demo.said()
+    assert "in 10 tables of Postgres" in said
+    assert "headrace psql storefront -c" in said
+    assert "UPDATE 1" in said
+    assert re.search(r"The lake had it \d+\.\d s after psql", said), said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from enum import Enum
 from typing import Annotated, Optional
 
@@ -73,8 +74,9 @@ def psql(
     from headrace.services.source_database import ready_database
 
     settings = settings_here()
-    with postgres(settings, report=quiet) as server:
-        dsn = ready_database(settings, capture_of(load(pipeline)), report=say).dsn if pipeline else server
+    capture = capture_of(load(pipeline)) if pipeline else None
+    with nullcontext("") if capture and capture.url else postgres(settings, report=quiet) as server:
+        dsn = ready_database(settings, capture, report=say).dsn if capture else server
         code = open_psql(dsn, ["--command", command] if command else [])
     raise typer.Exit(code)
 

@@ -1,0 +1,28 @@
+"""psql as a program of its own, on a real Postgres."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import ServiceError
+from headrace.services.psql import _environ, run_statement
+
+
+@pytest.mark.services
+def test_a_statement_is_done_or_refused_in_words(database: str) -> None:
+    assert run_statement(database, "CREATE TABLE things (id int)") == "CREATE TABLE"
+    assert run_statement(database, "INSERT INTO things VALUES (1), (2)") == "INSERT 0 2"
+    with pytest.raises(ServiceError, match='relation "nothing" does not exist') as refused:
+        run_statement(database, "UPDATE nothing SET id = 1")
+    assert refused.value.where == "UPDATE nothing SET id = 1"
+
+
+def test_the_password_is_in_no_argument() -> None:
+    environ = _environ("postgresql://me:secret@example.com:5433/shop?sslmode=require")
+    assert (environ["PGHOST"], environ["PGPORT"], environ["PGDATABASE"], environ["PGUSER"]) == (
+        "example.com",
+        "5433",
+        "shop",
+        "me",
+    )
+    assert (environ["PGPASSWORD"], environ["PGSSLMODE"]) == ("secret", "require")
