@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Tests run Java for seconds, and its second compiler pays after minutes: without it a start takes two thirds of the CPU time.
-os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1"
+# One session runs all tests of a process, and what the first compiler makes of them does not fit into its default of 48 MB.
+os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 hypothesis_settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("headrace")

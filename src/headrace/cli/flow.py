@@ -49,17 +49,17 @@ def demo(
         if publisher is not None:
             publisher.publish()
         show_demo(out, read_results(session), settings=settings, pipeline=loaded)
-        with traffic(source, report=board.report):
-            if loaded.capture is not None and loaded.capture.by_hand is not None:
-                show_seen(out, change_by_hand(session, loaded.capture.by_hand, board=board), pipeline=loaded)
-            if leave or not out.is_terminal:
-                return
-            with (
-                generators(session),
-                live_board(out, title=f"{loaded.name}, live") as live,
-                stop_on_signals() as stop,
-            ):
-                land_and_build(session, stop=stop, board=live, publisher=publisher)
+        if loaded.capture is not None and loaded.capture.by_hand is not None:
+            show_seen(out, change_by_hand(session, loaded.capture.by_hand, board=board), pipeline=loaded)
+        if leave or not out.is_terminal:
+            return
+        with (
+            generators(session),
+            traffic(source, report=board.report),
+            live_board(out, title=f"{loaded.name}, live") as live,
+            stop_on_signals() as stop,
+        ):
+            land_and_build(session, stop=stop, board=live, publisher=publisher)
 
 
 def generate(
