@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import ServiceError
-from headrace.services.psql import _environ, run_statement
+from headrace.services.libpq import environ_of
+from headrace.services.psql import run_statement
 
 
 @pytest.mark.services
@@ -18,7 +19,7 @@ def test_a_statement_is_done_or_refused_in_words(database: str) -> None:
 
 
 def test_the_password_is_in_no_argument() -> None:
-    environ = _environ("postgresql://me:secret@example.com:5433/shop?sslmode=require")
+    environ = environ_of("postgresql://me:secret@example.com:5433/shop?sslmode=require")
     assert (environ["PGHOST"], environ["PGPORT"], environ["PGDATABASE"], environ["PGUSER"]) == (
         "example.com",
         "5433",

@@ -12,13 +12,13 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from headrace.errors import ServiceError
+from headrace.services.libpq import environ_of
 from headrace.services.postgres import without_password
 
 HISTORY = "public.schema_history"
 """The table in the database that says which migrations were applied, with their checksums."""
 _LOCK = 0x68656164
 """The advisory lock that one migration at a time holds."""
-_LIBPQ = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY"}
 _TIMEOUT_SECONDS = 600
 
 
@@ -43,9 +43,7 @@ def _run(dsn: str, *, folder: Path) -> None:
         "--database-username": parts.get("user") or os.environ.get("PGUSER") or parts["dbname"],
     }
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYWAY_")}
-    environ |= {variable: parts[name] for name, variable in _LIBPQ.items() if name in parts}
-    if "password" in parts:
-        environ["PGPASSWORD"] = parts["password"]
+    environ |= environ_of(dsn)
     with tempfile.TemporaryDirectory() as empty:  # pyway reads a settings file of the folder that it runs in
         done = subprocess.run(
             [sys.executable, "-m", "pyway.scripts.main", *(part for pair in arguments.items() for part in pair), "migrate"],

@@ -1,0 +1,25 @@
+"""Programs that connect as libpq does are told which database is meant by their environment: arguments are for all to read."""
+
+from __future__ import annotations
+
+from psycopg.conninfo import conninfo_to_dict
+
+_VARIABLES = {
+    "host": "PGHOST",
+    "hostaddr": "PGHOSTADDR",
+    "port": "PGPORT",
+    "dbname": "PGDATABASE",
+    "user": "PGUSER",
+    "password": "PGPASSWORD",
+    "options": "PGOPTIONS",
+    "sslmode": "PGSSLMODE",
+    "sslrootcert": "PGSSLROOTCERT",
+    "sslcert": "PGSSLCERT",
+    "sslkey": "PGSSLKEY",
+}
+
+
+def environ_of(dsn: str) -> dict[str, str]:
+    """Gives back the variables that say what a connection string does."""
+    parts = conninfo_to_dict(dsn)
+    return {variable: str(parts[name]) for name, variable in _VARIABLES.items() if parts.get(name) is not None}
