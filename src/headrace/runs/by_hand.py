@@ -16,7 +16,7 @@ from headrace.runs.capturing import capture_of
 from headrace.runs.landing import Session
 from headrace.runs.live import land_and_build
 from headrace.services.psql import run_statement
-from headrace.services.source_database import ready_database
+from headrace.services.source_database import find_database
 from headrace.serving.query import run_query
 from headrace.spec.pipeline import ByHand
 from headrace.tables.catalog import open_catalog
@@ -38,11 +38,12 @@ class Seen:
 
 def change_by_hand(session: Session, by_hand: ByHand, *, board: Board) -> Seen:
     """Gives back how a change came through, while the pipeline is landed and built."""
-    dsn = ready_database(session.settings, capture_of(session.pipeline), report=board.report).dsn
+    database = find_database(session.settings, capture_of(session.pipeline))
+    assert database is not None
     catalog = open_catalog(session.settings)
     with _live(session, board):
         before = run_query(catalog, by_hand.see)
-        said = run_statement(dsn, by_hand.change)
+        said = run_statement(database.dsn, by_hand.change)
         started = time.monotonic()
         while time.monotonic() < started + _SEEN_SECONDS:
             answer = run_query(catalog, by_hand.see)
