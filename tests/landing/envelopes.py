@@ -1,4 +1,4 @@
-"""Changes as Debezium writes them, in Avro with a registry's ids and in JSON with their schema, and a registry to ask."""
+"""Changes as Debezium writes them, in Avro with a registry's ids and in JSON with their schema."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import base64
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import fastavro
@@ -168,48 +165,6 @@ class Schemas(Registry):
         if not 1 <= schema_id <= len(self._tables):
             raise NotFoundError(f"the registry has no schema {schema_id}")
         return self._tables[schema_id - 1].avsc
-
-
-@dataclass
-class RegistryServer:
-    """A registry that answers over HTTP; with a `status` it only says that."""
-
-    url: str = ""
-    schemas: dict[int, str] = field(default_factory=dict)
-    status: int = 200
-    asked: list[str] = field(default_factory=list)
-
-
-@contextmanager
-def registry_server() -> Iterator[RegistryServer]:
-    server = RegistryServer()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            server.asked.append(self.path)
-            found = server.schemas.get(int(self.path.rpartition("/")[2]))
-            if server.status != 200:
-                status, body = server.status, b"<html>"
-            elif found is None:
-                status, body = 404, b'{"error_code": 40403, "message": "Schema not found"}'
-            else:
-                status, body = 200, json.dumps({"schema": found}).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *said: object) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.url = f"http://127.0.0.1:{http.server_port}"
-    Thread(target=http.serve_forever, daemon=True).start()
-    try:
-        yield server
-    finally:
-        http.shutdown()
-        http.server_close()
 
 
 def _record(name: str, columns: Mapping[str, Kind], *, required: set[str], namespace: str = "") -> dict[str, Any]:

@@ -40,9 +40,9 @@ from tests.landing.envelopes import (
     Table,
     change,
     decimal,
-    registry_server,
 )
 from tests.landing.streams import rows_of, schema_of
+from tests.services.played_registry import play_registry
 
 WIDE = Table(
     {
@@ -319,24 +319,25 @@ def test_a_new_part_of_the_envelope_is_a_new_column() -> None:
 
 
 def test_a_registry_is_asked_once_for_each_schema() -> None:
-    with registry_server() as server:
+    with play_registry() as server:
         registry = Registry(server.url)
-        server.schemas[1] = ORDERS.avsc
+        server.add(1, ORDERS.avsc)
         assert [registry.schema(1), registry.schema(1)] == [ORDERS.avsc] * 2
         for _ in range(2):
             with pytest.raises(NotFoundError, match="the registry has no schema 2"):
                 registry.schema(2)
-        assert server.asked == ["/schemas/ids/1", "/schemas/ids/2"]
+        assert [path for path, _ in server.asked] == ["/schemas/ids/1", "/schemas/ids/2"]
 
 
 @pytest.mark.parametrize("status", [404, 500, 503])
 def test_a_registry_that_is_away_is_worth_trying_again(status: int) -> None:
     """A web server that is no registry says 404 too, and then nothing is refused for it."""
-    with registry_server() as server:
+    with play_registry() as server:
         server.status = status
         with pytest.raises(UnavailableError, match=str(status)):
             ChangesDecoder(schema=schema_of(ORDERS.stream), registry=Registry(server.url)).decode([GOOD])
-        server.status, server.schemas[1] = 200, ORDERS.avsc
+        server.status = 200
+        server.add(1, ORDERS.avsc)
         rows, _ = decode(ChangesDecoder(schema=schema_of(ORDERS.stream), registry=Registry(server.url)), [GOOD])
         assert len(rows) == 1
     with pytest.raises(UnavailableError, match="does not answer"):

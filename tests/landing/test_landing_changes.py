@@ -13,7 +13,8 @@ from headrace.landing.lander import Batch
 from headrace.runs.landing import Session, land
 from headrace.spec import Pipeline
 from tests.lake import Lake, check_verified
-from tests.landing.envelopes import DOUBLE, INT, LONG, TEXT, Table, change, decimal, registry_server
+from tests.landing.envelopes import DOUBLE, INT, LONG, TEXT, Table, change, decimal
+from tests.services.played_registry import play_registry
 from tests.topics import make_topic, produce
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ def write_pipeline(lake: Lake) -> Pipeline:
 def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic, partitions=2)
     pipeline = write_pipeline(lake)
-    with registry_server() as registry:
-        registry.schemas = {1: FIRST.avsc, 2: GROWN.avsc, 3: OTHER.avsc, 4: IMPOSSIBLE.avsc, 5: RENAMED.avsc}
+    with play_registry() as registry:
+        for schema_id, table in enumerate((FIRST, GROWN, OTHER, IMPOSSIBLE, RENAMED), start=1):
+            registry.add(schema_id, table.avsc)
         lander = lake.lander(pipeline, HEADRACE_REGISTRY_URL=registry.url)
         session = Session(lake.settings(), pipeline, lake.servers, lander, spark)
         said: list[str] = []
@@ -133,7 +135,8 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
         assert any(line.startswith(f"shop.orders: messages go to the quarantine, {reason}") for line in said)
 
         # A registry that is away is waited for: nothing is refused, nothing is lost.
-        registry.schemas[6], registry.status = FIRST.avsc, 503
+        registry.add(6, FIRST.avsc)
+        registry.status = 503
         produce(lake.servers, lake.topic, [FIRST.framed(change(one), schema_id=6)] * 2, partitions=2)
         with pytest.raises(UnavailableError, match="registry"):
             lander.land_batch(spark.sparkContext)

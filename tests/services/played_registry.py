@@ -7,20 +7,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from types import MappingProxyType
 from typing import Any
 
 
 class PlayedRegistry:
-    """`answers` are by path; what is not among them is said not to be there. `asked` are paths and headers."""
+    """`answers` are by path; what is not among them is said not to be there. With another `status` it only says that, and no
+    JSON. `asked` are paths and headers."""
 
     def __init__(self, answers: Mapping[str, object]) -> None:
         self.answers = dict(answers)
         self.asked: list[tuple[str, Mapping[str, str]]] = []
         self.url = ""
+        self.status = 200
+
+    def add(self, schema_id: int, schema: str) -> None:
+        self.answers[f"/schemas/ids/{schema_id}"] = {"schema": schema}
 
 
 @contextmanager
-def play_registry(answers: Mapping[str, object]) -> Iterator[PlayedRegistry]:
+def play_registry(answers: Mapping[str, object] = MappingProxyType({})) -> Iterator[PlayedRegistry]:
     played = PlayedRegistry(answers)
 
     class Handler(BaseHTTPRequestHandler):
@@ -29,7 +35,10 @@ def play_registry(answers: Mapping[str, object]) -> Iterator[PlayedRegistry]:
             found = played.answers.get(self.path)
             missing = {"error_code": 40403, "message": "not found"}
             body = json.dumps(missing if found is None else found).encode()
-            self.send_response(404 if found is None else 200)
+            status = 404 if found is None else 200
+            if played.status != 200:
+                status, body = played.status, b"<html>"
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
