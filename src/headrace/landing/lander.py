@@ -156,14 +156,13 @@ class Lander:
         topics = {part.topic for part in ranges}
         active = [stream for stream in self.streams if stream.stream.topic in topics]
         results = self._run(spark, active, ranges)
-        grown = {stream.stream.topic: self._grow(stream, results[stream.label]) for stream in active}
-        whole = [stream for stream in active if not _growth_of(results[stream.label])]
+        growth = {stream.stream.topic: _growth_of(results[stream.label]) for stream in active}
+        grown = [note for stream in active for note in self._grow(stream, growth[stream.stream.topic])]
+        whole = [stream for stream in active if not growth[stream.stream.topic]]
         landed = self._commit(whole, ranges, results, started=started)
         reach("commit")
-        waiting = {stream.stream.topic for stream in active} - {stream.stream.topic for stream in whole}
-        behind += sum(part.size for part in ranges if part.topic in waiting)
-        notes = (*(note for notes in grown.values() for note in notes), *_refusals(results))
-        return Batch(landed, time.monotonic() - started, behind, notes)
+        behind += sum(part.size for part in ranges if growth[part.topic])
+        return Batch(landed, time.monotonic() - started, behind, (*grown, *_refusals(results)))
 
     @property
     def stopped(self) -> Mapping[str, LandingError]:
@@ -256,9 +255,8 @@ class Lander:
             registry_url=self._find_registry() if stream.stream.format == "debezium" else "",
         )
 
-    def _grow(self, stream: LandingStream, results: Sequence[StreamResult]) -> tuple[str, ...]:
+    def _grow(self, stream: LandingStream, growth: Sequence[tuple[Column, ...]]) -> tuple[str, ...]:
         """Gives the stream's table the columns that it lacks, and back what came; its messages are left for the next batch."""
-        growth = _growth_of(results)
         if not growth:
             return ()
         stream.table, notes = grow_table(self._catalog, stream.table, growth)

@@ -20,8 +20,9 @@ from headrace.layers.lake import Lake
 from headrace.layers.plan import TablePlan, foresee, plan_table
 from headrace.layers.watermarks import mirror_watermarks
 from headrace.quality.results import CheckedBuild, record_results
-from headrace.runs.landing import Report, spark_session
+from headrace.runs.landing import spark_session
 from headrace.runs.lock import build_lock
+from headrace.services.embedded import Report
 from headrace.services.spark import explain_end
 from headrace.settings import Settings
 from headrace.spec.layers import LayerTable

@@ -11,6 +11,7 @@ from threading import Event, Thread
 
 from headrace.errors import HeadraceError, RetryableError, ServiceError, SpecError, UnavailableError
 from headrace.services.connect import connect, find_connect, knows_kafka, secret_path, start_connect, stop_connect
+from headrace.services.embedded import Report
 from headrace.services.kafka import find_servers, kafka, start_kafka
 from headrace.services.postgres import find_postgres, postgres, start_postgres
 from headrace.services.registry import find_registry, registry, start_registry
@@ -34,8 +35,6 @@ from headrace.spec.pipeline import Capture, Pipeline
 _LOOK_SECONDS = 2.0
 _FIRST_WAIT_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 60.0
-
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from headrace.errors import LandingError, SpecError, UnavailableError
 from headrace.runs.building import build, open_lake
 from headrace.runs.capturing import capturing
 from headrace.runs.catching_up import Way, tables_on_the_way, wait_for_tables, wait_for_topics
-from headrace.runs.landing import Report, Session, land, landing_session
+from headrace.runs.landing import Session, land, landing_session
 from headrace.runs.lock import is_running
+from headrace.services.embedded import Report
 from headrace.services.source_database import find_database
 from headrace.settings import Settings
 from headrace.sources.comparison import lake_tables, source_tables

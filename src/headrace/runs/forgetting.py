@@ -32,9 +32,10 @@ from headrace.layers.entities.normalise import normalise
 from headrace.layers.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.runs.erasing import erase_quarantined, erase_stream, find_in_quarantine, find_in_stream
-from headrace.runs.landing import Report, spark_session
+from headrace.runs.landing import spark_session
 from headrace.runs.lock import build_lock, pipeline_lock
 from headrace.runs.proving import prove, purge_past
+from headrace.services.embedded import Report
 from headrace.services.faults import reach
 from headrace.settings import Settings
 from headrace.spec.pipeline import People, Pipeline

@@ -15,6 +15,7 @@ from headrace.errors import LandingError, RetryableError
 from headrace.landing.lander import Batch, Lander
 from headrace.runs.capturing import capturing
 from headrace.runs.lock import pipeline_lock
+from headrace.services.embedded import Report
 from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home
 from headrace.services.kafka import kafka
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 _IDLE_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 10.0
 _PATIENCE_ONCE_SECONDS = 60.0
-
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)

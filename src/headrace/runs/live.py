@@ -13,10 +13,11 @@ from headrace.landing.lander import Batch
 from headrace.layers.lake import Lake
 from headrace.runs.board import Board
 from headrace.runs.building import Outcome, build, follow_inputs, mirror, open_lake
-from headrace.runs.landing import Report, Session, land
+from headrace.runs.landing import Session, land
 from headrace.runs.lock import build_lock
 from headrace.runs.publishing import Publisher
 from headrace.runs.waiting_requests import WaitingRequests
+from headrace.services.embedded import Report
 from headrace.spec.pipeline import TableName
 
 _FIRST_WAIT_SECONDS = 5.0

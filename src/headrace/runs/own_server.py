@@ -5,18 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 
 import uvicorn
 from fastapi import FastAPI
 
-from headrace.errors import ServiceError
-from headrace.runs.landing import Report, stop_on_signals
+from headrace.errors import ServiceError, UnavailableError
+from headrace.runs.landing import stop_on_signals
 from headrace.services import embedded, ports, process
-from headrace.services.embedded import START_TIMEOUT, Embedded
+from headrace.services.embedded import Embedded, Report
+from headrace.services.web import ask
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
 
@@ -76,26 +74,21 @@ def own_server(
 
 
 def _wait_until_ready(state: process.ServiceState, title: str) -> None:
-    deadline = time.monotonic() + START_TIMEOUT
-    while not _answers(state.port):
-        if process.find_process(state) is None:
-            lines = embedded.read_log(state).strip().splitlines()
-            raise ServiceError(
-                f"{title} ended while it started ({lines[-1] if lines else 'its log is empty'})",
-                where=state.log,
-                next_step=f"Read the log: headrace logs {state.name}",
-            )
-        if time.monotonic() > deadline:
-            raise embedded.no_answer(title, state)
-        time.sleep(0.05)
+    def explain(text: str) -> ServiceError:
+        lines = text.strip().splitlines()
+        return ServiceError(
+            f"{title} ended while it started ({lines[-1] if lines else 'its log is empty'})",
+            where=state.log,
+            next_step=f"Read the log: headrace logs {state.name}",
+        )
+
+    embedded.wait_until_ready(state, title=title, answers=lambda: _answers(state.port), explain=explain)
 
 
 def _answers(port: int) -> bool:
     """Gives back whether a server answers there, also if it answers that what it needs is away."""
     try:
-        with urllib.request.urlopen(f"http://{ports.HOST}:{port}/health", timeout=_ANSWER_SECONDS):
-            return True
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
+        ask(f"http://{ports.HOST}:{port}/health", timeout=_ANSWER_SECONDS)
+    except UnavailableError:
         return False
+    return True

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pyiceberg.catalog import Catalog
 
 from headrace.errors import HeadraceError, RetryableError
-from headrace.runs.landing import Report
+from headrace.services.embedded import Report
 from headrace.services.postgres import find_postgres, postgres, start_postgres
 from headrace.serving.publish import Published, publish
 from headrace.settings import Settings

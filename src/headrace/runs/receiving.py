@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from headrace.errors import SpecError
-from headrace.runs.landing import Report
 from headrace.runs.own_server import need_free, own_server, serve_app
 from headrace.services import embedded, ports
-from headrace.services.embedded import Embedded
+from headrace.services.embedded import Embedded, Report
 from headrace.services.kafka import kafka
 from headrace.services.status import RECEIVER
 from headrace.services.topics import admin_client, ensure_topics

@@ -8,10 +8,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from headrace.errors import ServiceError, SpecError, UnavailableError
 from headrace.runs.capturing import capture_of
 from headrace.runs.catching_up import Way, wait_for_topics
-from headrace.runs.landing import Report, Session
+from headrace.runs.landing import Session
 from headrace.runs.own_server import need_free, own_server, serve_app
 from headrace.services import embedded, ports
-from headrace.services.embedded import Embedded
+from headrace.services.embedded import Embedded, Report
 from headrace.services.postgres import postgres
 from headrace.services.source_database import find_database, ready_database
 from headrace.services.status import SEEDER

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from headrace.erasure.requests import count_requests
 from headrace.layers.lake import Lake
-from headrace.runs.landing import Report
+from headrace.services.embedded import Report
 from headrace.tables.catalog import load_table
 from headrace.tables.ledger import read_ledger
 

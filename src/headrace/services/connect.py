@@ -13,7 +13,7 @@ from headrace.errors import ServiceError, UnavailableError
 from headrace.services import connect_worker, embedded, ports, process
 from headrace.services.archives import ENDING, unpack
 from headrace.services.connect_worker import CONVERTER
-from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
+from headrace.services.embedded import Embedded, Report, RunningService
 from headrace.services.jars import cache_folder, resolve_jars
 from headrace.services.java import choose_java
 from headrace.services.kafka import find_servers, kafka, start_kafka
@@ -119,14 +119,13 @@ def _is_archive(path: Path) -> bool:
 
 
 def _wait_until_ready(state: process.ServiceState) -> None:
-    deadline = time.monotonic() + START_TIMEOUT
-    while time.monotonic() < deadline:
-        if process.find_process(state) is None:
-            raise connect_worker.explain_failure(embedded.read_log(state), log=Path(state.log))
-        if is_fine(f"{_url(state.port)}/health", timeout=2.0):
-            return
-        time.sleep(0.1)
-    raise embedded.no_answer("Connect", state)
+    embedded.wait_until_ready(
+        state,
+        title="Connect",
+        answers=lambda: is_fine(f"{_url(state.port)}/health", timeout=2.0),
+        explain=lambda text: connect_worker.explain_failure(text, log=Path(state.log)),
+        pause=0.1,
+    )
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:

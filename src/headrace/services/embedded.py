@@ -145,6 +145,25 @@ def choose_port(title: str, setting: str, settings: Settings, *, usual: int, las
     return port
 
 
+def wait_until_ready(
+    state: process.ServiceState,
+    *,
+    title: str,
+    answers: Callable[[], bool],
+    explain: Callable[[str], ServiceError],
+    pause: float = 0.05,
+) -> None:
+    """Returns when a server answers; one that ended meanwhile is the error that `explain` makes of its log."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < deadline:
+        if process.find_process(state) is None:
+            raise explain(read_log(state))
+        if answers():
+            return
+        time.sleep(pause)
+    raise no_answer(title, state)
+
+
 def last_port(folder: Path) -> int | None:
     """Gives back the port of the run before, as `keep_port` kept it, or None if there was none."""
     try:

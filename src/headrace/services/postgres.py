@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.errors import SettingsError, UnavailableError
 from headrace.services import embedded, ports, postgres_server, process
-from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
+from headrace.services.embedded import Embedded, Report, RunningService
 from headrace.settings import Settings
 
 NAME = "postgres"
@@ -116,15 +116,13 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
 
 
 def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
-    deadline = time.monotonic() + START_TIMEOUT
     dsn = _dsn(settings, state)
-    while time.monotonic() < deadline:
-        if process.find_process(state) is None:
-            raise postgres_server.explain_failure(embedded.read_log(state), log=Path(state.log), home=settings.home)
-        if _try(dsn) is None:
-            return
-        time.sleep(0.05)
-    raise embedded.no_answer("Postgres", state)
+    embedded.wait_until_ready(
+        state,
+        title="Postgres",
+        answers=lambda: _try(dsn) is None,
+        explain=lambda text: postgres_server.explain_failure(text, log=Path(state.log), home=settings.home),
+    )
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from headrace.errors import ServiceError, UnavailableError
 from headrace.services import embedded, ports, process
 from headrace.services.archives import unpack
-from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
+from headrace.services.embedded import Embedded, Report, RunningService
 from headrace.services.jars import cache_folder, resolve_jars
 from headrace.services.java import SERVER_OPTIONS, choose_java
 from headrace.services.kafka_server import find_telling_line
@@ -121,14 +121,13 @@ def _command(java: Path, program: Path, *, port: int) -> tuple[str, ...]:
 
 
 def _wait_until_ready(state: process.ServiceState) -> None:
-    deadline = time.monotonic() + START_TIMEOUT
-    while time.monotonic() < deadline:
-        if process.find_process(state) is None:
-            raise _explain_failure(embedded.read_log(state), log=Path(state.log))
-        if is_fine(f"{_url(state.port)}/subjects", timeout=2.0):
-            return
-        time.sleep(0.1)
-    raise embedded.no_answer("The registry", state)
+    embedded.wait_until_ready(
+        state,
+        title="The registry",
+        answers=lambda: is_fine(f"{_url(state.port)}/subjects", timeout=2.0),
+        explain=lambda text: _explain_failure(text, log=Path(state.log)),
+        pause=0.1,
+    )
 
 
 def _explain_failure(text: str, *, log: Path) -> ServiceError:

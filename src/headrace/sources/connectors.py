@@ -46,11 +46,6 @@ class ConnectorStatus:
         return self.state == "RUNNING" and bool(self.tasks) and all(task.state == "RUNNING" for task in self.tasks)
 
 
-def list_connectors(url: str) -> tuple[str, ...]:
-    """Gives back the names of the connectors that Connect has."""
-    return tuple(sorted(_ask(f"{url}/connectors").body))
-
-
 def read_status(url: str, name: str) -> ConnectorStatus:
     """Gives back how a connector and its tasks are."""
     answer = _ask(f"{_at(url, name)}/status", fine=(404,))
