@@ -23,7 +23,7 @@ from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.columns import landed_columns
 from headrace.tables.append import append_checkpoint
 from headrace.tables.build_ledger import InputState
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.tables.catalog import ensure_table, open_catalog, rows_after, table_location
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.ledger import Ledger, read_ledger
 
@@ -144,7 +144,7 @@ class ChargeLake:
     def count(self, name: str) -> int:
         """Gives back how many rows a table has, as its current snapshot says."""
         snapshot = self.catalog.load_table(f"bench.{name}").current_snapshot()
-        return int(snapshot.summary["total-records"] or 0) if snapshot and snapshot.summary else 0
+        return rows_after(snapshot) if snapshot else 0
 
 
 def _bytes_between(raw: Table, *, since: InputState, until: InputState) -> int:

@@ -1,10 +1,11 @@
-"""Frames as rows for Spark, without pandas."""
+"""Arrow as rows for Spark, without pandas."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 if TYPE_CHECKING:
@@ -12,9 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def to_spark(spark: SparkSession, frame: pl.DataFrame, schema: StructType) -> DataFrame:
+def to_spark(spark: SparkSession, rows: pa.Table | pl.DataFrame, schema: StructType) -> DataFrame:
     """Gives back the columns of a schema as rows for Spark; polars has other types for text and lists than Spark in Arrow."""
-    if frame.is_empty():
+    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()) if isinstance(rows, pl.DataFrame) else rows
+    if not table.num_rows:
         return spark.createDataFrame([], schema)
-    rows = frame.select(schema.names).to_arrow(compat_level=pl.CompatLevel.oldest())
-    return spark.createDataFrame(rows.cast(to_arrow_schema(schema)), schema)
+    return spark.createDataFrame(table.select(schema.names).cast(to_arrow_schema(schema)), schema)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import BuildError
 from headrace.layers.analysis import stored_columns
-from headrace.layers.arrow import to_spark
 from headrace.layers.carry import has_unknown
 from headrace.layers.entities.build import change_entities, refresh_entities
 from headrace.layers.entities.index import Stored
@@ -24,13 +22,13 @@ from headrace.layers.entities.records import rules_of
 from headrace.layers.entities.scoring import splink_score
 from headrace.layers.events import mark_events
 from headrace.layers.glance import Glance, glance_metrics, read_glance
-from headrace.layers.keeping import is_kept, keep_before, keep_removed
+from headrace.layers.keeping import keep_before, keep_removed
 from headrace.layers.lake import Lake, PlannedInputs
 from headrace.layers.lateness import measure_lateness
-from headrace.layers.merge import Merged, bounds_of, merge, read_bounds
+from headrace.layers.merge import bounds_of, merge, read_bounds
+from headrace.layers.placing import Merged, persisted
 from headrace.layers.plan import TablePlan
 from headrace.layers.removed import DELETED
-from headrace.layers.types import spark_schema
 from headrace.layers.versions import NOT_UNIQUE
 from headrace.layers.work import reduce_rows, whole_work, work_of
 from headrace.quality.expectations import Measured, check_results, measure, rows_in
@@ -42,6 +40,7 @@ from headrace.tables.build_commit import FileChanges, commit_build
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation
 from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.deleted_rows import stage_deletes
+from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import JavaObject, StagedFiles, load_java_table, plan_files, stage_files
 
 if TYPE_CHECKING:
@@ -80,6 +79,7 @@ class _Result:
     glance: Glance = field(default_factory=Glance)
     carried: int = 0
     unknown: int = 0
+    removed: bool = False
 
 
 def build_table(lake: Lake, plan: TablePlan) -> Built:
@@ -134,6 +134,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         truncated_at=result.glance.truncated_at,
         deleted_at=result.glance.deleted_at,
         knows_deletes=plan.action == "refresh" or plan.entry.knows_deletes,
+        removed_in=build_id if result.removed else 0 if plan.action == "refresh" else plan.entry.removed_in,
     )
     reach(f"{name}:staged")
     entry = commit_build(lake.spark, lake.catalog, name, files=result.files, planned=plan.entry, new=entry)
@@ -154,7 +155,7 @@ def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     """Writes all rows anew, in the place of those that are there."""
     table = inputs.table
     measured = whole_work(inputs)
-    columns = [F.col(f"`{name}`") for name in _written(inputs)]
+    columns = [named(name) for name in _written(inputs)]
 
     def reduced(rows: DataFrame) -> DataFrame:
         return reduce_rows(table, mark_events(table, rows))
@@ -162,12 +163,13 @@ def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     result = _write_measured(
         inputs, java_table, measured, lambda rows: reduced(rows).where(~F.col(DELETED)).select(*columns), build_id
     )
-    if table.apply_as_deletes or result.glance.truncates:
+    keeps = bool(table.apply_as_deletes or result.glance.truncates)
+    if keeps:
         marked = mark_events(table, measured.good) if result.glance.truncates else None
         deletions = reduced(measured.good).where(F.col(DELETED))
         keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
     old = plan_files(java_table, snapshot_id=_current(java_table))
-    return replace(result, files=FileChanges(result.staged.files, tuple(old.tasks.values())))
+    return replace(result, files=FileChanges(result.staged.files, tuple(old.tasks.values())), removed=keeps)
 
 
 def _append(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
@@ -176,7 +178,7 @@ def _append(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Re
     empty = {name: inputs.whole(name).limit(0) for name in table.drivers if not inputs.moved(name)}
     new = {name: inputs.changes(name).rows for name in table.drivers if inputs.moved(name)}
     measured = measure(inputs.run({**empty, **new}), table.expectations)
-    columns = [F.col(f"`{name}`") for name in _written(inputs)]
+    columns = [named(name) for name in _written(inputs)]
     return _write_measured(
         inputs, java_table, measured, lambda rows: rows.select(*columns).coalesce(_FILES_OF_APPEND), build_id
     )
@@ -219,7 +221,7 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
     """Puts the rows of the touched keys into the table."""
     lake, table = inputs.lake, inputs.table
     work = work_of(inputs)
-    with _persisted(work.measured.rows) as measured_rows:
+    with persisted(work.measured.rows) as measured_rows:
         measured = replace(work.measured, rows=measured_rows)
         rows = mark_events(table, measured.good)
         bounds_from = rows if work.touched is None else work.touched
@@ -233,11 +235,11 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
         everything = work.whole or truncated
         if work.touched is not None:
             values = _first(work.touched.agg(F.count(F.lit(1)).alias("__touched"), *bounds_of(work.touched, table)))
-        touched = rows.select(*(F.col(f"`{key}`") for key in table.keys)).distinct() if work.touched is None else work.touched
+        touched = rows.select(*(named(key) for key in table.keys)).distinct() if work.touched is None else work.touched
         bounds = {} if everything else read_bounds(bounds_from, table, values)
         try:
             with merge(
-                lake.spark,
+                lake,
                 java_table,
                 table,
                 columns=_written(inputs),
@@ -248,13 +250,14 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
                 glance=glance,
                 bounds=bounds,
                 build_id=build_id,
+                few=inputs.plan.is_small,
             ) as (merged, before):
-                keep_before(inputs, merged, before, build_id, marked=rows if truncated else None)
+                removed = keep_before(inputs, merged, before, build_id, marked=rows if truncated else None)
                 refused = _refuse(inputs, measured, results, build_id)
         finally:
             if work.touched is not None:
                 work.touched.unpersist()
-    return replace(_merged_result(merged, processed, results, refused), glance=glance)
+    return replace(_merged_result(merged, processed, results, refused), glance=glance, removed=removed)
 
 
 def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
@@ -280,17 +283,19 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
             work.touched.unpersist()
         change = change_entities(table, rows=rows, touched=touched, stored=stored, rules=rules, build_id=build_id)
     staged = stage_arrow(lake.spark, java_table, found, change.parts)
-    deletes = stage_deletes(lake.spark, java_table, folder=data_folder(found), positions=change.deleted)
+    deletes = stage_deletes(lake.spark, java_table, files.tasks, folder=data_folder(found), positions=change.deleted)
     changes = FileChanges(
         staged.files,
         tuple(files.tasks[path] for path in change.replaced),
         tuple((files.tasks[path], each) for path, each in deletes.items()),
     )
     merged = Merged(staged, changes, written=change.written, gone=change.before.height, read_bytes=files.bytes)
-    if work is not None and is_kept(inputs, merged):
-        before = to_spark(lake.spark, change.before, spark_schema(lake.columns[table.table]))
-        keep_before(inputs, merged, before.withColumn(DELETED, F.lit(False)), build_id)
-    return _merged_result(merged, processed, results, _refuse(inputs, measured, results, build_id))
+    removed = False
+    if work is not None:
+        before = change.before.with_columns(pl.lit(False).alias(DELETED))
+        removed = keep_before(inputs, merged, before.to_arrow(compat_level=pl.CompatLevel.oldest()), build_id)
+    refused = _refuse(inputs, measured, results, build_id)
+    return replace(_merged_result(merged, processed, results, refused), removed=removed)
 
 
 def _merged_result(
@@ -335,15 +340,6 @@ def _first(rows: DataFrame) -> Mapping[str, Any]:
     row = rows.first()
     assert row is not None
     return row.asDict()
-
-
-@contextmanager
-def _persisted(rows: DataFrame) -> Iterator[DataFrame]:
-    kept = rows.persist()
-    try:
-        yield kept
-    finally:
-        kept.unpersist()
 
 
 def _explain(table: LayerTable, error: PySparkException) -> Exception:

@@ -17,6 +17,7 @@ from headrace.layers.events import EPOCH, UNTOLD
 from headrace.layers.removed import DELETED
 from headrace.layers.versions import ORDER, event_order
 from headrace.spec.layers import CARRIED, HISTORY_COLUMNS, LayerTable
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,7 +32,7 @@ def events_of_rows(table: LayerTable, rows: DataFrame) -> DataFrame:
     names = _data_columns(table, rows)
     untold = rows.withColumn(UNTOLD, F.transform(carried, lambda each: each["column"]))
     own = untold.withColumns(
-        {name: F.when(_told(name), F.col(f"`{name}`")) for name in names},
+        {name: F.when(_told(name), named(name)) for name in names},
     ).drop(CARRIED)
     if table.kind == "history":
         return own
@@ -40,7 +41,7 @@ def events_of_rows(table: LayerTable, rows: DataFrame) -> DataFrame:
     older = older.where(reduce(lambda a, b: a | b, (each[name].isNotNull() for name in table.sequence_by)))
     older = older.withColumns(
         {
-            **{name: F.when(each["column"] == name, F.col(f"`{name}`")) for name in names},
+            **{name: F.when(each["column"] == name, named(name)) for name in names},
             **{name: each[name] for name in table.sequence_by},
             UNTOLD: F.filter(F.array(*map(F.lit, names)), lambda name: name != each["column"]),
             DELETED: ~each["is_known"],
@@ -56,15 +57,13 @@ def carry_values(table: LayerTable, events: DataFrame) -> DataFrame:
     """
     names = _data_columns(table, events)
     events = events.withColumn(ORDER, event_order(events, sequence_by=table.sequence_by))
-    keys = [F.col(f"`{key}`") for key in table.keys]
+    keys = [named(key) for key in table.keys]
     epoch = [F.col(EPOCH)["at"]] if EPOCH in events.columns else []
     window = Window.partitionBy(*keys, *epoch).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    sequence = [F.col(f"`{name}`").alias(name) for name in table.sequence_by]
+    sequence = [named(name).alias(name) for name in table.sequence_by]
     states, carried = {}, []
     for index, name in enumerate(names):
-        told = F.struct(
-            F.when(~F.col(DELETED), F.col(f"`{name}`")).alias("value"), *sequence, (~F.col(DELETED)).alias("is_known")
-        )
+        told = F.struct(F.when(~F.col(DELETED), named(name)).alias("value"), *sequence, (~F.col(DELETED)).alias("is_known"))
         states[f"__state_{index}"] = F.last(F.when(_told(name), told), ignorenulls=True).over(window)
         state = F.col(f"__state_{index}")
         source = F.struct(
@@ -75,8 +74,7 @@ def carry_values(table: LayerTable, events: DataFrame) -> DataFrame:
         carried.append(F.when(~_told(name), source))
     found = F.array_compact(F.array(*carried))
     filled = {
-        name: F.when(_told(name), F.col(f"`{name}`")).otherwise(F.col(f"__state_{index}")["value"])
-        for index, name in enumerate(names)
+        name: F.when(_told(name), named(name)).otherwise(F.col(f"__state_{index}")["value"]) for index, name in enumerate(names)
     }
     known = events.withColumns(states)
     return known.withColumns({**filled, CARRIED: F.when(F.size(found) > 0, found)}).drop(*states, UNTOLD)

@@ -13,6 +13,7 @@ from headrace.layers.removed import read_removed
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.types import Column
 from headrace.tables.build_ledger import InputState
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +48,7 @@ def read_changes(
     position = position_column(name, pipeline)
     rows = read_input(spark, name, until, columns=columns, with_position=position)
     rows = rows.where((F.col(position) > since.position) & (F.col(position) <= until.position))
-    rows = rows.select(*(F.col(f"`{column.name}`") for column in columns))
+    rows = rows.select(*(named(column.name) for column in columns))
     if is_raw(name, pipeline):
         return Changes(rows)
     return Changes(rows, read_removed(spark, catalog, name, since=since, until=until, columns=columns))

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.layers.removed import DELETED, TRUNCATES
 from headrace.spec.layers import Expectation, LayerTable
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,7 +30,7 @@ def mark_events(table: LayerTable, rows: DataFrame) -> DataFrame:
     if table.apply_as_truncates:
         marks[TRUNCATES] = truncates(table)
     if table.unchanged:
-        marks[UNTOLD] = F.col(f"`{table.unchanged}`")
+        marks[UNTOLD] = named(table.unchanged)
     return rows.withColumns(marks).drop(*table.except_columns)
 
 
@@ -54,9 +55,9 @@ def split_truncates(table: LayerTable, marked: DataFrame) -> tuple[DataFrame, Da
     """
     if not table.apply_as_truncates:
         return marked, None
-    has_key = reduce(lambda a, b: a & b, (F.col(f"`{key}`").isNotNull() for key in table.keys))
+    has_key = reduce(lambda a, b: a & b, (named(key).isNotNull() for key in table.keys))
     rows = marked.where(~F.col(TRUNCATES) | has_key).drop(TRUNCATES)
-    return rows, marked.where(F.col(TRUNCATES)).select(*(F.col(f"`{name}`") for name in truncate_columns(table)))
+    return rows, marked.where(F.col(TRUNCATES)).select(*(named(name) for name in truncate_columns(table)))
 
 
 def truncate_columns(table: LayerTable) -> tuple[str, ...]:
@@ -69,8 +70,8 @@ def with_epochs(table: LayerTable, events: DataFrame, found: Sequence[DataFrame]
 
     Only the first column of `sequence_by` is compared: those that follow tell events of one key apart, and a truncate has none.
     """
-    at = F.col(f"`{table.sequence_by[0]}`")
-    time = F.col(f"`{table.versioned_by}`")
+    at = named(table.sequence_by[0])
+    time = named(table.versioned_by)
     if not found:
         return events.withColumn(EPOCH, F.lit(None).cast(_epoch_type(table, events)))
     every = reduce(lambda a, b: a.unionByName(b), found)

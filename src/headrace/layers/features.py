@@ -12,6 +12,7 @@ from pyspark.sql.window import Window as Over
 
 from headrace.layers.changes import Changes
 from headrace.spec.layers import Window
+from headrace.tables.spark_columns import named
 from headrace.tables.spark_times import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Affected:
 
     def choose(self, rows: DataFrame) -> DataFrame:
         """Gives back the rows whose window holds a change. The others in the context lack a part of theirs."""
-        names, order = self.window.partition_by, F.col(f"`{self.window.order_by}`")
+        names, order = self.window.partition_by, named(self.window.order_by)
         moments = self.moments.select(
             *(F.col(_PARTS.format(index)).alias(name) for index, name in enumerate(names)),
             F.col(_AT).alias(self.window.order_by),
@@ -41,7 +42,7 @@ class Affected:
         )
         both = rows.withColumn(_CHANGE, F.lit(False)).unionByName(moments, allowMissingColumns=True)
         # The last change up to a row tells, so that each is looked at once, however many there are in a partition.
-        up_to = Over.partitionBy(*(F.col(f"`{name}`") for name in names), order.isNull()).orderBy(order)
+        up_to = Over.partitionBy(*(named(name) for name in names), order.isNull()).orderBy(order)
         up_to = up_to.rangeBetween(Over.unboundedPreceding, Over.currentRow)
         last = F.max(F.when(F.col(_CHANGE), order)).over(up_to)
         near = F.when(order.isNull(), F.max(_CHANGE).over(up_to)).otherwise(_later(last, self.window) >= order)
@@ -55,15 +56,15 @@ def touched_windows(rows: DataFrame, changes: Changes, window: Window) -> Affect
     """
     changed = changes.rows if changes.before is None else changes.rows.unionByName(changes.before)
     moments = changed.select(
-        *(F.col(f"`{name}`").alias(_PARTS.format(index)) for index, name in enumerate(window.partition_by)),
-        F.col(f"`{window.order_by}`").alias(_AT),
+        *(named(name).alias(_PARTS.format(index)) for index, name in enumerate(window.partition_by)),
+        named(window.order_by).alias(_AT),
     )
     moments = moments.distinct().persist()
     bounds = moments.agg(F.min(_AT).alias("first"), F.max(_AT).alias("last"))
     first, last = bounds.select(
         F.date_format(_earlier(F.col("first"), window), TIMESTAMP), F.date_format(_later(F.col("last"), window), TIMESTAMP)
     ).first() or (None, None)
-    order = F.col(f"`{window.order_by}`")
+    order = named(window.order_by)
     near = rows
     if first is not None:
         between = (order >= F.lit(first).cast("timestamp")) & (order <= F.lit(last).cast("timestamp"))

@@ -12,6 +12,7 @@ from pyspark.sql.types import AtomicType
 from headrace.layers.events import truncates
 from headrace.spec.layers import LayerTable
 from headrace.tables.build_ledger import BuildLedger
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,7 +48,7 @@ def glance_metrics(table: LayerTable, rows: DataFrame, entry: BuildLedger) -> li
         deletes = F.expr(table.apply_as_deletes)
         metrics += _newest(table, rows, deletes, entry.deleted_at, _DELETED_AT, _BEFORE_DELETES)
     if table.unchanged:
-        metrics.append(F.count_if(F.size(F.col(f"`{table.unchanged}`")) > 0).alias(_UNTOLD))
+        metrics.append(F.count_if(F.size(named(table.unchanged)) > 0).alias(_UNTOLD))
     return metrics
 
 
@@ -67,7 +68,7 @@ def _newest(
     table: LayerTable, rows: DataFrame, which: Column, kept: str | None, at_name: str, before_name: str
 ) -> list[Column]:
     name = table.sequence_by[0]
-    at, kind = F.col(f"`{name}`"), rows.schema[name].dataType
+    at, kind = named(name), rows.schema[name].dataType
     if not isinstance(kind, AtomicType):  # a sequence that can't be read back from text: every row may be older
         newest = F.coalesce(F.max(F.when(which, at)).cast("string"), F.lit(kept))
         return [newest.alias(at_name), F.count(F.lit(1)).alias(before_name)]

@@ -16,6 +16,7 @@ from headrace.spec.types import Column
 from headrace.tables.build_ledger import InputState, read_build
 from headrace.tables.catalog import count_rows, load_table
 from headrace.tables.ledger import read_ledger
+from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import read_snapshot
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def state_of(table: Table | None, *, raw: bool) -> InputState:
         ledger = read_ledger(table)
         return InputState(snapshot_id, ledger.checkpoint_id, ledger.rollbacks, rows, ledger.erasures)
     entry = read_build(table)
-    return InputState(snapshot_id, entry.changed_in, entry.generation, rows, entry.erasures)
+    return InputState(snapshot_id, entry.changed_in, entry.generation, rows, entry.erasures, entry.removed_in)
 
 
 def input_states(catalog: Catalog, pipeline: Pipeline, names: tuple[TableName, ...]) -> Mapping[TableName, InputState]:
@@ -67,5 +68,5 @@ def read_input(
     rows = read_snapshot(spark, name, state.snapshot_id)
     chosen = [column.alias(name) for name, column in fit_columns(rows, schema).items()]
     if with_position and with_position not in schema.names:
-        chosen.append(F.col(f"`{with_position}`"))
+        chosen.append(named(with_position))
     return rows.select(*chosen)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -24,11 +24,11 @@ def drop_matching(rows: DataFrame, others: DataFrame, columns: Sequence[str] | M
 
 def equal_columns(pairs: Mapping[str, str]) -> Column:
     """Gives back the condition that columns, by name, are equal or both null."""
-    return reduce(lambda a, b: a & b, (F.col(f"`{mine}`").eqNullSafe(F.col(f"`{theirs}`")) for mine, theirs in pairs.items()))
+    return reduce(lambda a, b: a & b, (named(mine).eqNullSafe(named(theirs)) for mine, theirs in pairs.items()))
 
 
 def _join(rows: DataFrame, others: DataFrame, columns: Sequence[str] | Mapping[str, str], how: str) -> DataFrame:
     pairs = columns if isinstance(columns, Mapping) else {name: name for name in columns}
     renamed = {mine: f"__other_{index}" for index, mine in enumerate(pairs)}
-    values = others.select(*(F.col(f"`{theirs}`").alias(renamed[mine]) for mine, theirs in pairs.items()))
+    values = others.select(*(named(theirs).alias(renamed[mine]) for mine, theirs in pairs.items()))
     return rows.join(values, equal_columns(renamed), how)

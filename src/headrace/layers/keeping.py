@@ -4,28 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.layers.events import split_truncates
 from headrace.layers.lake import PlannedInputs
-from headrace.layers.merge import Merged
+from headrace.layers.placing import Merged
 from headrace.layers.removed import DELETED, TRUNCATES, write_removed
 from headrace.layers.types import spark_schema
 from headrace.services.faults import reach
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def keep_before(
-    inputs: PlannedInputs, merged: Merged, before: DataFrame, build_id: int, *, marked: DataFrame | None = None
-) -> None:
-    """Keeps the old rows that a merge changed for those who follow them, deletions, and the truncates among `marked`."""
-    if is_kept(inputs, merged) or marked is not None:
-        keep_removed(inputs, before, build_id=build_id, generation=inputs.plan.entry.generation, marked=marked)
+    inputs: PlannedInputs, merged: Merged, before: DataFrame | pa.Table, build_id: int, *, marked: DataFrame | None = None
+) -> bool:
+    """Keeps the old rows that a merge changed for those who follow them, deletions, and the truncates among `marked`.
+
+    Says whether there was anything to keep.
+    """
+    if not _is_kept(inputs, merged) and marked is None:
+        return False
+    keep_removed(inputs, before, build_id=build_id, generation=inputs.plan.entry.generation, marked=marked)
+    return True
 
 
-def is_kept(inputs: PlannedInputs, merged: Merged) -> bool:
+def _is_kept(inputs: PlannedInputs, merged: Merged) -> bool:
     """Says whether anybody needs what a merge took away: those who follow the table, or events that come late.
 
     Also a reader with the same key needs the old row: its query may leave the new one out.
@@ -36,15 +43,21 @@ def is_kept(inputs: PlannedInputs, merged: Merged) -> bool:
 
 
 def keep_removed(
-    inputs: PlannedInputs, rows: DataFrame, *, build_id: int, generation: int, marked: DataFrame | None = None
+    inputs: PlannedInputs, rows: DataFrame | pa.Table, *, build_id: int, generation: int, marked: DataFrame | None = None
 ) -> None:
     """Keeps rows with `_tombstone`, and the truncates among the `marked` rows, as removed by a build."""
     lake, table = inputs.lake, inputs.table
     columns = lake.columns[table.table]
-    names = (F.col(f"`{column.name}`") for column in columns)
-    kept = rows.select(*names, F.col(DELETED), F.lit(False).alias(TRUNCATES))
-    if marked is not None:
-        kept = kept.unionByName(_truncates_in(inputs, marked))
+    names = (*(column.name for column in columns), DELETED)
+    truncates = None if marked is None else _truncates_in(inputs, marked)
+    kept: DataFrame | pa.Table
+    if isinstance(rows, pa.Table):
+        kept = rows.select(names).append_column(TRUNCATES, pa.repeat(pa.scalar(False), rows.num_rows))
+        if truncates is not None:
+            kept = pa.concat_tables([kept, truncates.select(*map(named, kept.column_names)).toArrow().cast(kept.schema)])
+    else:
+        kept = rows.select(*map(named, names), F.lit(False).alias(TRUNCATES))
+        kept = kept if truncates is None else kept.unionByName(truncates)
     write_removed(
         lake.spark,
         lake.catalog,

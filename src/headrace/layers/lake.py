@@ -20,6 +20,7 @@ from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.stage_query import follow_columns
 from headrace.spec.types import Column
 from headrace.tables.spark_catalog import use_session
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +70,7 @@ class PlannedInputs:
         columns = self.lake.columns[name]
         rows = read_input(self.lake.spark, name, self.plan.until[name], columns=columns, with_position=position)
         rows = rows.where(F.col(position) <= self.plan.since[name].position)
-        return rows.select(*(F.col(f"`{column.name}`") for column in columns))
+        return rows.select(*(named(column.name) for column in columns))
 
     def changes(self, name: TableName) -> Changes:
         """Gives back what happened to an input since the last build."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.layers.lake import PlannedInputs
+from headrace.tables.spark_columns import named
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def measure_lateness(inputs: PlannedInputs) -> Lateness:
     if not refresh and not inputs.moved(driver):
         return Lateness(entry.event_time_us, entry.rows_late)
     rows = inputs.whole(driver) if refresh else inputs.changes(driver).rows
-    moment = F.unix_micros(F.col(f"`{watermark.column}`").cast("timestamp"))
+    moment = F.unix_micros(named(watermark.column).cast("timestamp"))
     before = None if refresh else entry.event_time_us
     late = F.lit(0) if before is None else F.count_if(moment < before - int(watermark.seconds * 1_000_000))
     found = rows.agg(F.max(moment).alias("highest"), late.alias("late")).first()

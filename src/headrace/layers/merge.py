@@ -1,59 +1,40 @@
-"""Puts the rows of touched keys into a table, by writing anew only the files that hold rows which change."""
+"""Puts the rows of touched keys into a table: which rows these keys have, which they shall have, and what changes by that."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import AtomicType, BinaryType, BooleanType, DateType, StringType, TimestampNTZType, TimestampType
 
-from headrace.layers.carry import has_unknown
 from headrace.layers.glance import Glance
-from headrace.layers.joins import drop_matching, equal_columns, keep_matching
+from headrace.layers.joins import equal_columns, keep_matching
+from headrace.layers.lake import Lake
+from headrace.layers.placing import PLACE, Merged, Target, persisted, place_few, place_many
 from headrace.layers.removed import DELETED
 from headrace.layers.versions import comparable
-from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
-from headrace.tables.build_commit import FileChanges
-from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
-from headrace.tables.spark_files import FILE, JavaObject, ScanFiles, StagedFiles, plan_files, read_files, stage_files
+from headrace.layers.work import Decide
+from headrace.spec.layers import LayerTable
+from headrace.tables.spark_columns import named
+from headrace.tables.spark_files import FILE, POSITION, JavaObject, plan_files, read_files
 from headrace.tables.spark_times import TIMESTAMP, TIMESTAMP_NTZ
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-_SMALL_BYTES = 8 * 1024 * 1024
-
 Bounds = Mapping[str, tuple[Any, Any, bool]]
 """The least and the greatest value of a column, and whether it is null anywhere."""
-
-
-@dataclass(frozen=True)
-class Merged:
-    """What was staged, the files that come and go, and how many rows changed.
-
-    `deletions` are events that deleted a key, `carried` is how many rows more (or less) have a value that another event
-    told, `unknown` one that none told.
-    """
-
-    staged: StagedFiles
-    files: FileChanges
-    written: int
-    gone: int
-    read_bytes: int
-    deletions: int = 0
-    carried: int = 0
-    unknown: int = 0
 
 
 def bounds_of(rows: DataFrame, table: LayerTable) -> list[Column]:
     """Gives back the aggregates that `read_bounds` understands: ranges of keys and constant columns."""
     columns: list[Column] = []
     for name in _bounded(rows, table):
-        column = F.col(f"`{name}`")
+        column = named(name)
         as_text = _as_text(rows.schema[name].dataType)
         columns += [
             as_text(F.min(column)).alias(f"__min_{name}"),
@@ -72,7 +53,7 @@ def read_bounds(rows: DataFrame, table: LayerTable, values: Mapping[str, Any]) -
 
 @contextmanager
 def merge(
-    spark: SparkSession,
+    lake: Lake,
     java_table: JavaObject,
     table: LayerTable,
     *,
@@ -80,86 +61,53 @@ def merge(
     snapshot_id: int | None,
     rows: DataFrame,
     touched: DataFrame | None,
-    decide: Any,
+    decide: Decide,
     glance: Glance,
     bounds: Bounds,
     build_id: int,
-) -> Iterator[tuple[Merged, DataFrame]]:
+    few: bool,
+) -> Iterator[tuple[Merged, DataFrame | pa.Table]]:
     """Gives the files of the merge, staged, and the old rows that changed (with `_tombstone`), while the block runs.
 
     `touched` are the keys whose rows are decided again; None stands for all. A row that stays as it is keeps the build that
-    wrote it, whatever file it moves to.
+    wrote it, whatever file it moves to. With `few`, what changes is put in place as Arrow.
     """
-    candidates = plan_files(java_table, snapshot_id=snapshot_id, where=_expression(spark, bounds))
-    with read_files(spark, java_table, candidates) as all_old:
+    candidates = plan_files(java_table, snapshot_id=snapshot_id, where=_expression(lake.spark, bounds))
+    with read_files(lake.spark, java_table, candidates) as all_old:
         row_key = [*table.keys, *table.sequence_by] if table.kind == "history" else list(table.keys)
         old = all_old if touched is None else keep_matching(all_old, touched, table.keys)
-        old = old.select(*(F.col(f"`{name}`") for name in columns), F.col(FILE)).persist()
-        known = old.drop(FILE).withColumn(DELETED, F.lit(False))
-        desired = decide(rows, known, glance)
-        verdicts = _compare(desired, old, row_key=row_key, columns=columns).persist()
-        try:
-            counts = verdicts.groupBy("file").agg(
-                F.count("new").alias("new"),
-                F.count("old").alias("old"),
-                F.count("deletion").alias("deletion"),
-                *(_carried_in("new") if table.unchanged else ()),
-                *(_carried_in("old") if table.unchanged else ()),
-            )
-            found = counts.collect()
-            touched_files = [row["file"] for row in found if row["file"] is not None]
-            written = sum(row["new"] for row in found)
-            gone = sum(row["old"] for row in found)
-            deletions = sum(row["deletion"] for row in found)
-            files = candidates.among(touched_files + _small_files(candidates, touched_files, table, written))
-            staged = StagedFiles()
-            if written or gone:
-                staged = _stage(spark, java_table, verdicts, files, row_key, columns, build_id, written)
-            merged = Merged(
-                staged,
-                FileChanges(staged.files, tuple(files.tasks.values())),
-                written=written,
-                gone=gone,
-                read_bytes=candidates.bytes,
-                deletions=deletions,
-                carried=sum(row["carried_new"] - row["carried_old"] for row in found) if table.unchanged else 0,
-                unknown=sum(row["unknown_new"] - row["unknown_old"] for row in found) if table.unchanged else 0,
-            )
-            before = verdicts.where(F.col("old").isNotNull()).select("old.*").withColumn(DELETED, F.lit(False))
-            if deletions:
-                before = before.unionByName(
-                    verdicts.where(F.col("deletion").isNotNull()).select("deletion.*").withColumn(DELETED, F.lit(True))
-                )
-            yield merged, before
-        finally:
-            verdicts.unpersist()
-            old.unpersist()
-
-
-def _carried_in(side: str) -> tuple[Column, Column]:
-    carried = F.col(side)[CARRIED]
-    return F.count(carried).alias(f"carried_{side}"), F.count_if(has_unknown(carried)).alias(f"unknown_{side}")
+        old = old.select(*map(named, (*columns, FILE, POSITION)))
+        target = Target(lake, java_table, table, candidates, columns=columns, row_key=row_key, build_id=build_id)
+        with nullcontext(old) if few else persisted(old) as old:
+            known = old.drop(FILE, POSITION).withColumn(DELETED, F.lit(False))
+            verdicts = _compare(decide(rows, known, glance), old, row_key=row_key, columns=columns)
+            if few:
+                yield place_few(target, verdicts)
+            else:
+                with persisted(verdicts) as kept:
+                    yield place_many(target, kept)
 
 
 def _compare(desired: DataFrame, old: DataFrame, *, row_key: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Gives back what changes: `new` and `old` rows, either of which may be missing, and the `file` of the old one.
+    """Gives back what changes: `new` and `old` rows, either of which may be missing, and the place of the old one.
 
     A row of `desired` with `_tombstone` is no new row; it is the `deletion` itself.
     """
-    chosen = [F.col(f"`{name}`") for name in columns]
+    chosen = [named(name) for name in columns]
     right = F.struct(*(comparable(old, name) for name in columns))
     left = F.struct(*(comparable(desired, name) for name in columns))
     new = desired.select(
         F.struct(*chosen).alias("row"),
         left.alias("new_value"),
         F.col(DELETED),
-        *(F.col(f"`{name}`").alias(f"new_{index}") for index, name in enumerate(row_key)),
+        *(named(name).alias(f"new_{index}") for index, name in enumerate(row_key)),
     )
     was = old.select(
         F.struct(*chosen).alias("old"),
         right.alias("old_value"),
-        F.col(FILE).alias("file"),
-        *(F.col(f"`{name}`").alias(f"old_{index}") for index, name in enumerate(row_key)),
+        named(FILE).alias(PLACE[0]),
+        named(POSITION).alias(PLACE[1]),
+        *(named(name).alias(f"old_{index}") for index, name in enumerate(row_key)),
     )
     keys = {f"new_{index}": f"old_{index}" for index in range(len(row_key))}
     both = new.join(was, equal_columns(keys), "full_outer")
@@ -170,42 +118,8 @@ def _compare(desired: DataFrame, old: DataFrame, *, row_key: Sequence[str], colu
         F.when(is_row, F.col("row")).alias("new"),
         F.when(F.col(DELETED), F.col("row")).alias("deletion"),
         F.col("old"),
-        F.col("file"),
+        *map(named, PLACE),
     )
-
-
-def _stage(
-    spark: SparkSession,
-    java_table: JavaObject,
-    verdicts: DataFrame,
-    files: ScanFiles,
-    row_key: Sequence[str],
-    columns: Sequence[str],
-    build_id: int,
-    written: int,
-) -> StagedFiles:
-    new = verdicts.where(F.col("new").isNotNull()).select("new.*").withColumn(BUILD_ID, F.lit(build_id).cast("long"))
-    rows = written + sum(int(task.file().recordCount()) for task in files.tasks.values())
-    parts = max(1, rows // ROWS_PER_FILE)
-    if not files.tasks:
-        return stage_files(spark, java_table, new.coalesce(parts))
-    with read_files(spark, java_table, files) as kept:
-        gone = verdicts.where(F.col("old").isNotNull()).select("old.*")
-        rest = kept.select(*(F.col(f"`{name}`") for name in columns), F.col(BUILD_ID))
-        rest = drop_matching(rest, gone, row_key)
-        return stage_files(spark, java_table, new.unionByName(rest).coalesce(parts))
-
-
-def _small_files(candidates: ScanFiles, chosen: Sequence[str], table: LayerTable, written: int) -> list[str]:
-    """Gives back small files to write together with this build's rows, once there are many: live builds make one each."""
-    if not written:
-        return []
-    small = [
-        path
-        for path, task in candidates.tasks.items()
-        if path not in chosen and int(task.file().fileSizeInBytes()) < _SMALL_BYTES
-    ]
-    return small if len(small) >= MANY_SMALL else []
 
 
 def _bounded(rows: DataFrame, table: LayerTable) -> list[str]:

@@ -10,6 +10,7 @@ from pyspark.sql.types import AtomicType, DateType, StringType, TimestampType
 
 from headrace.spec.layers import LayerTable, Query
 from headrace.spec.pipeline import Pipeline
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -80,7 +81,7 @@ def with_keys_near(driver: DataFrame, table: LayerTable, touched: DataFrame) -> 
 
 def _near(driver: DataFrame, key: KeySource, touched: DataFrame) -> Column | None:
     kind = driver.schema[key.columns[0]].dataType
-    value = F.col(f"`{key.key}`")
+    value = named(key.key)
     if key.unit is None:
         if not isinstance(kind, AtomicType) or isinstance(kind, StringType):
             return None
@@ -95,7 +96,7 @@ def _near(driver: DataFrame, key: KeySource, touched: DataFrame) -> Column | Non
     if len(found) > _MOST_RANGES:
         return None
     condition = F.lit(False)
-    for column in (F.col(f"`{name}`") for name in key.columns):
+    for column in (named(name) for name in key.columns):
         for row in found:
             if row["start"] is None:
                 part = column.isNull()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -19,11 +20,13 @@ from headrace.spec.layers import BUILD_ID
 from headrace.spec.names import METADATA
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column, Primitive
+from headrace.tables.arrow_files import stage_arrow, with_constants
 from headrace.tables.build_commit import append_files
 from headrace.tables.build_ledger import InputState
 from headrace.tables.catalog import ensure_table, load_table, table_location
 from headrace.tables.commit import commit_once
 from headrace.tables.spark_catalog import spark_name
+from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import load_java_table, stage_files
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ def write_removed(
     catalog: Catalog,
     settings: Settings,
     name: TableName,
-    rows: DataFrame,
+    rows: DataFrame | pa.Table,
     *,
     columns: tuple[Column, ...],
     build_id: int,
@@ -60,9 +63,14 @@ def write_removed(
 ) -> None:
     """Keeps rows, which have the table's columns, `_tombstone` and `_truncates`, as removed by a build."""
     kept = removed_name(name)
-    ensure_table(catalog, kept, columns=(*columns, *_OWN), location=table_location(settings, kept))
-    marked = rows.withColumn(GENERATION, F.lit(generation).cast("long")).withColumn(BUILD_ID, F.lit(build_id).cast("long"))
-    staged = stage_files(spark, load_java_table(spark, kept), marked.coalesce(1))
+    found = ensure_table(catalog, kept, columns=(*columns, *_OWN), location=table_location(settings, kept))
+    java_table = load_java_table(spark, kept)
+    marks = {GENERATION: generation, BUILD_ID: build_id}
+    if isinstance(rows, pa.Table):
+        staged = stage_arrow(spark, java_table, found, [with_constants(rows, marks)])
+    else:
+        marked = rows.withColumns({mark: F.lit(value).cast("long") for mark, value in marks.items()})
+        staged = stage_files(spark, java_table, marked.coalesce(1))
     append_files(spark, kept, added=staged.files)
 
 
@@ -76,13 +84,15 @@ def read_removed(
     columns: tuple[Column, ...],
 ) -> DataFrame | None:
     """Gives back the rows that builds removed between two points, or None where there are none."""
+    if until.removed_in is not None and until.removed_in <= since.position:
+        return None
     rows = _read(spark, catalog, name, columns=columns)
     if rows is None:
         return None
     rows = rows.where(F.col(BUILD_ID).between(since.position + 1, until.position) & (F.col(GENERATION) == until.generation))
     rows = rows.where(_IS_ROW)
-    rows = rows.select(*(F.col(f"`{column.name}`") for column in columns))
-    return None if rows.isEmpty() else rows
+    rows = rows.select(*(named(column.name) for column in columns))
+    return None if until.removed_in is None and rows.isEmpty() else rows
 
 
 def read_deletes(
@@ -93,7 +103,7 @@ def read_deletes(
     if rows is None:
         return None
     rows = rows.where(F.col(DELETED) & (F.col(GENERATION) == generation) & F.expr(_IS_ROW))
-    return rows.select(*(F.col(f"`{column.name}`") for column in columns))
+    return rows.select(*(named(column.name) for column in columns))
 
 
 def read_truncates(
@@ -104,7 +114,7 @@ def read_truncates(
     if rows is None:
         return None
     rows = rows.where(F.col(TRUNCATES) & (F.col(GENERATION) == generation))
-    return rows.select(*(F.col(f"`{column.name}`") for column in columns))
+    return rows.select(*(named(column.name) for column in columns))
 
 
 def forget_removed(catalog: Catalog, name: TableName, *, generation: int) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import types as spark
 
 from headrace.spec.types import Array, ColumnType, Decimal, Map, Primitive, PrimitiveName, Struct
 from headrace.spec.types import Column as SpecColumn
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -67,7 +68,7 @@ def fit_columns(rows: DataFrame, schema: spark.StructType) -> dict[str, Column]:
     """Gives back rows' columns in the types of a schema that is as wide or wider, by name; what the rows lack is null."""
     have = {field.name: field.dataType for field in rows.schema.fields}
     return {
-        field.name: _fit(F.col(f"`{field.name}`"), have[field.name], field.dataType)
+        field.name: _fit(named(field.name), have[field.name], field.dataType)
         if field.name in have
         else F.lit(None).cast(field.dataType)
         for field in schema.fields

@@ -16,6 +16,7 @@ from headrace.layers.events import EPOCH
 from headrace.layers.removed import DELETED
 from headrace.layers.types import has_map
 from headrace.spec.layers import CARRIED, HISTORY_COLUMNS, LayerTable
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
@@ -62,8 +63,8 @@ def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
     `_tombstone`, so that the caller can keep it.
     """
     epoch = F.col(EPOCH)
-    window = Window.partitionBy(*(F.col(f"`{key}`") for key in table.keys), epoch["at"]).orderBy(
-        *(F.col(f"`{name}`").asc_nulls_first() for name in table.sequence_by)
+    window = Window.partitionBy(*(named(key) for key in table.keys), epoch["at"]).orderBy(
+        *(named(name).asc_nulls_first() for name in table.sequence_by)
     )
     if table.untracked:
         left_out = {*table.keys, *table.sequence_by, table.versioned_by, *table.untracked, EPOCH, ORDER, CARRIED}
@@ -71,7 +72,7 @@ def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
         rows = rows.withColumn("__same", tracked.eqNullSafe(F.lag(tracked).over(window)))
         rows = rows.where(~F.col("__same") | F.col(DELETED)).drop("__same")
     start, end, current = HISTORY_COLUMNS
-    time, is_last = F.col(f"`{table.versioned_by}`"), F.lead(F.lit(1)).over(window).isNull()
+    time, is_last = named(table.versioned_by), F.lead(F.lit(1)).over(window).isNull()
     return rows.withColumns(
         {
             start: time,
@@ -83,13 +84,13 @@ def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
 
 def comparable(rows: DataFrame, name: str) -> Column:
     """Gives back a column as something that Spark can compare: a map as its JSON."""
-    column = F.col(f"`{name}`")
+    column = named(name)
     return F.to_json(column) if has_map(rows.schema[name].dataType) else column
 
 
 def _by_key(rows: DataFrame, keys: Sequence[str]) -> GroupedData:
-    return rows.groupBy(*(F.col(f"`{key}`").alias(f"__key_{index}") for index, key in enumerate(keys)))
+    return rows.groupBy(*(named(key).alias(f"__key_{index}") for index, key in enumerate(keys)))
 
 
 def _all_of(rows: DataFrame) -> Column:
-    return F.struct(*(F.col(f"`{name}`") for name in rows.columns))
+    return F.struct(*(named(name) for name in rows.columns))

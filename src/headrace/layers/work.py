@@ -21,6 +21,7 @@ from headrace.layers.versions import ORDER, history_of_keys, newest_of_keys, one
 from headrace.quality.expectations import Measured, measure
 from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
 from headrace.spec.pipeline import TableName
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -193,7 +194,7 @@ def _touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[DataFrame
             continue
         changes = inputs.changes(lookup)
         rows = changes.rows if changes.before is None else changes.rows.unionByName(changes.before)
-        values = F.broadcast(rows.select(*(F.col(f"`{name}`") for name in pairs)).distinct())
+        values = F.broadcast(rows.select(*(named(name) for name in pairs)).distinct())
         mine = {column: theirs for theirs, column in pairs.items()}
         for driver, rest in older.items():
             if all(column in rest.columns for column in mine):
@@ -204,5 +205,5 @@ def _touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[DataFrame
 
 def _keys_of(table: LayerTable, parts: Iterable[DataFrame]) -> DataFrame:
     names = tuple(dict.fromkeys((*table.keys, *table.constant)))
-    chosen = [each.select(*(F.col(f"`{name}`") for name in names)) for each in parts]
+    chosen = [each.select(*(named(name) for name in names)) for each in parts]
     return reduce(lambda a, b: a.unionByName(b), chosen).distinct()

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.errors import QualityError
 from headrace.spec.layers import Expectation, LayerTable
 from headrace.tables.build_ledger import CheckedExpectation
+from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,7 +36,7 @@ class Measured:
         rows = self.rows
         for failed in out:
             rows = rows.where(~failed)
-        return rows.select(*(F.col(f"`{name}`") for name in self.columns))
+        return rows.select(*(named(name) for name in self.columns))
 
     @property
     def refused(self) -> DataFrame:
@@ -46,7 +47,7 @@ class Measured:
         for name, _ in flags:
             anything = anything | F.col(name)
         return self.rows.where(anything).select(
-            F.to_json(F.struct(*(F.col(f"`{name}`") for name in self.columns)), {"ignoreNullFields": "false"}).alias("row"),
+            F.to_json(F.struct(*(named(name) for name in self.columns)), {"ignoreNullFields": "false"}).alias("row"),
             reasons.alias("reason"),
             *(F.col(name) for name in self.columns if name.startswith("kafka_")),
         )
@@ -55,7 +56,7 @@ class Measured:
         """Gives back the aggregates that `read_metrics` understands, to be computed in a pass that is made anyway."""
         metrics = [F.count(F.lit(1)).alias(_CHECKED)]
         for index, (name, _) in enumerate(self._flags()):
-            row = F.to_json(F.struct(*(F.col(f"`{column}`") for column in self.columns)))
+            row = F.to_json(F.struct(*(named(column) for column in self.columns)))
             metrics.append(F.count(F.when(F.col(name), F.lit(1))).alias(_FAILED.format(index)))
             metrics.append(F.max(F.when(F.col(name), row)).alias(_SAMPLE.format(index)))
         return metrics

@@ -70,14 +70,17 @@ def read_rows(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequence[s
 
 
 def stage_arrow(spark: SparkSession, java_table: JavaObject, table: Table, rows: Sequence[pa.Table]) -> StagedFiles:
-    """Gives back files of an unpartitioned table that hold the rows, a file for each part. Nothing refers to them yet."""
+    """Gives back files of an unpartitioned table that hold the rows, a file for each part. Nothing refers to them yet.
+
+    A column that the rows lack is null in them.
+    """
     form = TableFormat(table.schema(), table.spec())
     folder, name = data_folder(table), uuid.uuid4().hex
 
     def write(part: tuple[int, pa.Table]) -> list[str]:
         number, each = part
         files = TableFiles(form, folder=folder, name=f"{name}-{number}")
-        files.write(each.select(form.arrow_schema.names).cast(form.arrow_schema))
+        files.write(_fit(each, form.arrow_schema))
         return [str(file.file_path) for file in files.close()]
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -88,8 +91,21 @@ def stage_arrow(spark: SparkSession, java_table: JavaObject, table: Table, rows:
     )
 
 
+def with_constants(rows: pa.Table, values: Mapping[str, int]) -> pa.Table:
+    """Gives back the rows with columns that have one value each, a long."""
+    for name, value in values.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
+    return rows
+
+
 def data_folder(table: Table) -> str:
     return f"{table.location()}/data"
+
+
+def _fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    known = set(rows.column_names)
+    columns = [rows[field.name] if field.name in known else pa.nulls(rows.num_rows, field.type) for field in schema]
+    return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
 
 
 def _as_java(spark: SparkSession, java_table: JavaObject, path: str) -> JavaObject:

@@ -20,6 +20,9 @@ from headrace.tables.storage import new_file
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MOST_DELETED = 0.1
+"""Which part of a file's rows may be deleted in it before the others are written anew."""
+
 _ID = "PARQUET:field_id"
 _SCHEMA = pa.schema(
     [
@@ -54,17 +57,26 @@ def read_positions(table: Table, path: str, deletes: Sequence[str]) -> pa.Array:
 
 
 def stage_deletes(
-    spark: SparkSession, java_table: JavaObject, *, folder: str, positions: Mapping[str, pa.Array]
+    spark: SparkSession,
+    java_table: JavaObject,
+    tasks: Mapping[str, JavaObject],
+    *,
+    folder: str,
+    positions: Mapping[str, pa.Array],
 ) -> dict[str, JavaObject]:
-    """Gives back for each data file a delete file with these positions, which are in order. Nothing refers to them yet."""
+    """Gives back for each data file a delete file with these positions, which are in order. Nothing refers to them yet.
+
+    `tasks` are scan tasks by their file's path.
+    """
     name = uuid.uuid4().hex
     return {
-        path: _stage(spark, java_table, f"{folder}/part-{name}-{number}-deletes.parquet", path=path, positions=each)
+        path: _stage(spark, java_table, f"{folder}/part-{name}-{number}-deletes.parquet", tasks[path], positions=each)
         for number, (path, each) in enumerate(positions.items())
     }
 
 
-def _stage(spark: SparkSession, java_table: JavaObject, uri: str, *, path: str, positions: pa.Array) -> JavaObject:
+def _stage(spark: SparkSession, java_table: JavaObject, uri: str, task: JavaObject, *, positions: pa.Array) -> JavaObject:
+    path = str(task.file().location())
     rows = pa.Table.from_arrays([pa.repeat(path, len(positions)), positions], schema=_SCHEMA)
     with new_file(uri) as stream:
         pq.write_table(rows, stream, compression="zstd", compression_level=1, store_schema=False)
@@ -72,5 +84,7 @@ def _stage(spark: SparkSession, java_table: JavaObject, uri: str, *, path: str, 
     file = java_table.io().newInputFile(uri)
     # Readers find a file's deletes by the bounds of the path, so these must be whole.
     metrics = iceberg.parquet.ParquetUtil.fileMetrics(file, iceberg.MetricsConfig.forPositionDelete())
-    builder = iceberg.FileMetadata.deleteFileBuilder(java_table.spec()).ofPositionDeletes()
+    builder = iceberg.FileMetadata.deleteFileBuilder(task.spec()).ofPositionDeletes()
+    if task.spec().isPartitioned():
+        builder = builder.withPartition(task.file().partition())
     return builder.withInputFile(file).withFormat("parquet").withMetrics(metrics).withReferencedDataFile(path).build()

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 JavaObject = Any
 """An object that lives in Spark's JVM."""
 
-FILE = "_file"
-"""Iceberg's column that names the file of a row."""
+FILE, POSITION = "_file", "_pos"
+"""Iceberg's columns that name the file of a row, and the row's number in it."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def plan_files(table: JavaObject, *, snapshot_id: int | None, where: JavaObject 
 
 @contextmanager
 def read_files(spark: SparkSession, table: JavaObject, files: ScanFiles) -> Iterator[DataFrame]:
-    """Gives the rows of these files, with `_file`, while the block runs."""
+    """Gives the rows of these files, with `_file` and `_pos`, while the block runs."""
     if not files.tasks:
-        yield spark.read.format("iceberg").load(f"{table.name()}").select("*", FILE).limit(0)
+        yield spark.read.format("iceberg").load(f"{table.name()}").select("*", FILE, POSITION).limit(0)
         return
     jvm: Any = spark._jvm
     tasks = jvm.java.util.ArrayList()
@@ -86,7 +86,7 @@ def read_files(spark: SparkSession, table: JavaObject, files: ScanFiles) -> Iter
         manager = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
         manager.stageTasks(table, group, tasks)
         try:
-            yield spark.read.format("iceberg").load(group).select("*", FILE)
+            yield spark.read.format("iceberg").load(group).select("*", FILE, POSITION)
         finally:
             manager.removeTasks(table, group)
 

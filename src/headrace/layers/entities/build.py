@@ -18,13 +18,11 @@ from headrace.layers.entities.resolve import Rules
 from headrace.layers.entities.touched import resolve_change, rows_with_keys
 from headrace.spec.layers import BUILD_ID, LayerTable
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
+from headrace.tables.deleted_rows import MOST_DELETED
 from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
 
 _PARTS = 2
 _SMALL_ROWS = 50_000
-MOST_DELETED = 0.1
-"""Which part of a file's rows may be deleted in it before the others are written anew."""
-
 _RESOLVED = (ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE)
 
 
