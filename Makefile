@@ -8,7 +8,7 @@ RUN := $(VENV)/bin
 
 STREAMS := charges refunds disputes subscriptions
 
-.PHONY: help setup demo test long check expected bench soak captured truth airflow fresh lock clean generate-all generate-stop $(STREAMS:%=generate-%)
+.PHONY: help setup demo test long check expected bench soak captured truth airflow dagster fresh lock clean generate-all generate-stop $(STREAMS:%=generate-%)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ truth: $(STAMP) ## BUILDS (1000) small builds of tables of every kind against on
 airflow: $(STAMP) ## run the DAG of PIPELINE (payments) and of a broken one in a real Airflow, in an environment of its own
 	@$(RUN)/python -m tests.export.airflow_check $(or $(PIPELINE),payments)
 
+dagster: $(STAMP) ## materialize the assets of PIPELINE (commerce) and of a broken one in a real Dagster, in an environment of its own
+	@$(RUN)/python -m tests.export.dagster_check $(or $(PIPELINE),commerce)
+
 fresh: ## what a newcomer does, in a fresh clone with empty caches, and again without a network (Linux, 40 minutes)
 	@scripts/fresh
 
@@ -84,6 +87,8 @@ lock: ## pin all packages again, with hashes (needs uv)
 	  tests/export/dbt.in --output-file tests/export/dbt.lock
 	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  tests/export/airflow.in --output-file tests/export/airflow.lock
+	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  tests/export/dagster.in --output-file tests/export/dagster.lock
 
 clean: ## remove the environment, the state and all caches of the project
 	@rm -rf $(VENV) .headrace .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist
