@@ -7,14 +7,15 @@ FROM python:3.12.12-slim-bookworm AS build
 WORKDIR /build
 COPY requirements.lock ./
 # Every package is checked against its hash here; what is installed below comes out of this folder alone.
-RUN pip download --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.lock --dest wheels
+RUN pip wheel --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.lock --wheel-dir wheels
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
 RUN python -m venv /opt/headrace \
  && /opt/headrace/bin/pip install --quiet --disable-pip-version-check --no-index --find-links wheels .
 COPY --from=java /opt/java/openjdk /opt/java
 ENV JAVA_HOME=/opt/java HEADRACE_CACHE=/opt/headrace/cache
-RUN /opt/headrace/bin/python -c "from headrace.services.jars import resolve_jars; [resolve_jars(name, report=print) for name in ('spark', 'aws', 'postgres')]"
+COPY deploy/link_jars.py ./
+RUN /opt/headrace/bin/python link_jars.py
 
 FROM python:3.12.12-slim-bookworm AS headrace
 RUN useradd --uid 10001 --create-home headrace \

@@ -216,7 +216,7 @@ class Settings:
 def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> Settings:
     """Gives back the settings that hold in `folder`; a name or value that can't be is a SettingsError."""
     profile, chosen_by = _choose_profile(flags=flags, environ=environ)
-    from_file = _read_profile(folder / FILE, profile=profile)
+    from_file = read_profile(folder / FILE, profile=profile)
     _refuse_secrets(from_file, profile=profile)
     values: dict[str, str] = {}
     origins: dict[str, str] = {"profile": chosen_by}
@@ -286,7 +286,7 @@ def _choose_profile(*, flags: Mapping[str, str], environ: Mapping[str, str]) -> 
     return LOCAL, "default"
 
 
-def _read_profile(path: Path, *, profile: str) -> dict[str, str]:
+def read_profile(path: Path, *, profile: str) -> dict[str, str]:
     """Gives back the profile's values by their dotted names."""
     if not path.exists():
         if profile in (LOCAL, STACK):

@@ -1,4 +1,4 @@
-"""The Dockerfile and what it copies, without an engine: each instruction, each source, who runs it, and what the image starts."""
+"""The Dockerfile without an engine: each instruction, each source, who runs it, and what the image starts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deploy import link_jars
+from headrace.services.spark import spark_groups
+from headrace.settings import load_settings
 from headrace.spec import load_pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +100,23 @@ def test_spark_is_where_the_image_says() -> None:
     assert version
     environment = " ".join(of_stage("headrace", "ENV"))
     assert f"SPARK_HOME=/opt/headrace/lib/python{version[1]}/site-packages/pyspark" in environment
+
+
+def test_spark_finds_the_jars_that_a_submitted_driver_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def resolve(group: str, **_: object) -> tuple[Path, ...]:
+        asked.append(group)
+        return (tmp_path / f"{group}-1.0.jar", tmp_path / "shared-1.0.jar")
+
+    monkeypatch.setattr(link_jars, "resolve_jars", resolve)
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars/shared-1.0.jar").write_bytes(b"Spark's own")
+    link_jars.link_jars(tmp_path / "jars")
+    settings = load_settings(flags={}, environ={"HEADRACE_WAREHOUSE": "s3://lake"}, folder=tmp_path)
+    assert {*asked} >= {*spark_groups(settings), "postgres"}
+    assert not (tmp_path / "jars/shared-1.0.jar").is_symlink()
+    assert (tmp_path / "jars/aws-1.0.jar").readlink() == tmp_path / "aws-1.0.jar"
 
 
 def test_dagster_loads_the_files_that_the_image_has(tmp_path: Path) -> None:

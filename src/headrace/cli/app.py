@@ -30,6 +30,7 @@ from headrace.cli.folders import check, new, stage_config
 from headrace.cli.forgetting import forget
 from headrace.cli.servers import clean, doctor, down, logs, psql, status, up
 from headrace.cli.shared import err, out, settings_here
+from headrace.cli.submitting import submit
 from headrace.errors import HeadraceError
 
 app = typer.Typer(
@@ -49,7 +50,7 @@ export.command("dbt")(export_dbt)
 export.command("airflow")(export_airflow)
 export.command("dagster")(export_dagster)
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, new, check, stage_config, up, down, status, logs, generate, receive, seeder, psql, land, run, build, plan),
+    *(demo, new, check, stage_config, up, down, status, logs, generate, receive, seeder, psql, land, run, submit, build, plan),
     *(serve, quality, query, topics, notebook, lineage, commits, verify, forget, doctor, clean),
 )
 for command in _COMMANDS:

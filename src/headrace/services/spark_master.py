@@ -20,9 +20,17 @@ from urllib.parse import urlsplit
 import headrace
 from headrace.settings import Settings
 
+_TASK_FAILURES = 4
 _LOOPBACK = "127.0.0.1"
 _CODE, _ENVIRONMENT = "headrace_code", "headrace_environment"
 _BEGINNING = (1980, 1, 1, 0, 0, 0)
+
+
+def with_retries(master: str) -> str:
+    """Gives back a master's address; a local one is told to try a task again, which it would not by itself."""
+    if master.startswith("local[") and "," not in master:
+        return f"{master.removesuffix(']')},{_TASK_FAILURES}]"
+    return f"local[1,{_TASK_FAILURES}]" if master == "local" else master
 
 
 def on_this_machine() -> Mapping[str, str]:
