@@ -1,4 +1,4 @@
-"""Puts the jars that Headrace needs of Spark where Spark itself has its own: for the image, whose drivers spark-submit starts."""
+"""Puts the jars that Headrace needs where Spark has its own: for the image, whose drivers spark-submit starts."""
 
 from __future__ import annotations
 
