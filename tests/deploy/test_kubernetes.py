@@ -54,7 +54,8 @@ def test_files_are_what_the_api_takes(path: Path) -> None:
 
 def test_what_the_api_does_not_take_is_found() -> None:
     document = read("run.yaml")
-    for wrong in ({"drivr": {}}, {"restartPolicy": {"type": "Sometimes", "onFailure": 3}}):
+    mistakes: list[dict[str, Any]] = [{"drivr": {}}, {"restartPolicy": {"type": "Sometimes", "onFailure": 3}}]
+    for wrong in mistakes:
         with pytest.raises(AssertionError):
             check({**document, "spec": {**document["spec"], **wrong}})
     with pytest.raises(ValueError, match="main"):

@@ -213,7 +213,7 @@ def running_dagster(home: Path, *, files: Sequence[Path], environ: Mapping[str, 
     path = f"{bin_folder}{os.pathsep}{plain['PATH']}"
     everything = {**plain, "PATH": path, "DAGSTER_HOME": str(home), **environ}
     workspace = ["-w", str(home / "workspace.yaml")]
-    commands = {
+    commands: dict[str, list[str | Path]] = {
         "daemon": [bin_folder / "dagster-daemon", "run", *workspace],
         "webserver": [bin_folder / "dagster-webserver", "-h", "127.0.0.1", "-p", str(port), *workspace],
     }

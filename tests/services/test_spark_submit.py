@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import sys
 import zipfile
 from pathlib import Path
 
@@ -114,6 +115,13 @@ def test_a_standalone_cluster_takes_no_driver(tmp_path: Path, monkeypatch: pytes
     assert planned.arguments[planned.arguments.index("--deploy-mode") + 1] == "client"
     assert not [part for part in secret_parts() if part in properties_text(planned.properties) or part in shown]
     assert "#headrace_code" in planned.properties["spark.archives"]
+
+
+def test_a_local_master_runs_tasks_in_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    planned, _ = plan(tmp_path, "local[2]", conf="")
+    assert planned.arguments[planned.arguments.index("--master") + 1] == "local[2,4]"
+    assert planned.properties["spark.pyspark.python"] == sys.executable
 
 
 def test_the_file_of_settings_is_for_its_owner_and_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 export = typer.Typer(
-    help="Write a pipeline for others: export dbt, export airflow, export dagster.", no_args_is_help=True, rich_markup_mode=None
+    help="Write a pipeline for others: export dbt, airflow, dagster.", no_args_is_help=True, rich_markup_mode=None
 )
 export.command("dbt")(export_dbt)
 export.command("airflow")(export_airflow)

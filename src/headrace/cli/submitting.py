@@ -26,7 +26,7 @@ def submit(
     in_image: Annotated[bool, typer.Option("--in-image", help="on Kubernetes: the pipeline is in the image's /work")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only show the command and its settings, without secrets")] = False,
 ) -> None:
-    """Hand a pipeline to the cluster of a profile, by spark-submit."""
+    """Hand a pipeline to the cluster of a profile."""
     from headrace.runs.submitting import describe, plan_submission
     from headrace.runs.submitting import submit as submit_plan
 

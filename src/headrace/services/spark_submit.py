@@ -76,7 +76,7 @@ def submission(
         along += ["--archives", ",".join(archives)] if archives else []
         arguments = (*begin, "--deploy-mode", "cluster", *along, str(MAIN), *command)
         return Submission(arguments, {**shared, **sent, "spark.pyspark.python": python})
-    where = on_this_machine() if settings.is_local else on_a_cluster(settings)
+    where = {"spark.pyspark.python": sys.executable, **on_this_machine()} if settings.is_local else on_a_cluster(settings)
     return Submission((*begin, "--deploy-mode", "client", "--jars", listed, str(MAIN), *command), {**shared, **where})
 
 
