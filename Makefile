@@ -8,7 +8,7 @@ RUN := $(VENV)/bin
 
 STREAMS := charges refunds disputes subscriptions
 
-.PHONY: help setup demo test long check expected bench soak captured truth airflow fresh lock clean generate-all generate-stop $(STREAMS:%=generate-%)
+.PHONY: help setup demo test long check expected bench soak captured truth airflow dagster fresh lock clean docker-up docker-down docker-restart docker-status docker-logs generate-all generate-stop $(STREAMS:%=generate-%)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -74,8 +74,29 @@ truth: $(STAMP) ## BUILDS (1000) small builds of tables of every kind against on
 airflow: $(STAMP) ## run the DAG of PIPELINE (payments) and of a broken one in a real Airflow, in an environment of its own
 	@$(RUN)/python -m tests.export.airflow_check $(or $(PIPELINE),payments)
 
+dagster: $(STAMP) ## materialize the assets of PIPELINE (commerce) and of a broken one in a real Dagster, in an environment of its own
+	@$(RUN)/python -m tests.export.dagster_check $(or $(PIPELINE),commerce)
+
 fresh: ## what a newcomer does, in a fresh clone with empty caches, and again without a network (Linux, 40 minutes)
 	@scripts/fresh
+
+docker-up: .env ## build the image and start all systems of compose.yaml, until they are healthy
+	@docker compose up --build --detach --wait
+
+docker-down: ## stop them; what they keep stays (docker compose down --volumes removes it)
+	@docker compose down
+
+docker-restart: ## restart them, or SERVICE=headrace alone
+	@docker compose restart $(SERVICE)
+
+docker-status: ## what runs, its health and its ports
+	@docker compose ps --all
+
+docker-logs: ## follow their logs, or SERVICE=headrace alone
+	@docker compose logs --follow --tail 100 $(SERVICE)
+
+.env:
+	@echo "There is no .env: run  cp .env.example .env  and give each secret in it a value."; exit 1
 
 lock: ## pin all packages again, with hashes (needs uv)
 	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \
@@ -84,6 +105,8 @@ lock: ## pin all packages again, with hashes (needs uv)
 	  tests/export/dbt.in --output-file tests/export/dbt.lock
 	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  tests/export/airflow.in --output-file tests/export/airflow.lock
+	@uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  tests/export/dagster.in --output-file tests/export/dagster.lock
 
 clean: ## remove the environment, the state and all caches of the project
 	@rm -rf $(VENV) .headrace .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist

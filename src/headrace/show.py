@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.runs.comparing import Compared
     from headrace.runs.demo import Results
     from headrace.runs.doctor import Finding, SettingOrigin
+    from headrace.runs.one_table import TableReport
     from headrace.runs.quality import ExpectationReport
     from headrace.settings import Settings
     from headrace.spec import Pipeline, TableName
@@ -62,7 +63,11 @@ def show_plan(console: Console, plans: Sequence[TablePlan], *, pipeline: Pipelin
                     "action": plan.action,
                     "why": list(plan.why),
                     "reads": {
-                        str(name): {"from": plan.since[name].position, "to": plan.until[name].position}
+                        str(name): {
+                            "from": plan.since[name].position,
+                            "to": plan.until[name].position,
+                            "snapshot": plan.until[name].snapshot_id,
+                        }
                         for name in plan.table.inputs
                     },
                     "next_build": plan.entry.build_id + 1,
@@ -80,6 +85,11 @@ def show_plan(console: Console, plans: Sequence[TablePlan], *, pipeline: Pipelin
         reads = [_reading(plan, name) for name in plan.table.inputs]
         table.add_row(str(plan.table.table), plan.table.kind, does[plan.action], "\n".join(reads), "\n".join(plan.why))
     console.print(table)
+
+
+def show_report(report: TableReport) -> None:
+    """Prints what became of a table, for an orchestrator."""
+    print_json(dataclasses.asdict(report))
 
 
 def _reading(plan: TablePlan, name: TableName) -> str:

@@ -51,13 +51,15 @@ def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -
     assert "Exit codes: 0 done" in said
     for command in (
         *("demo", "new", "check", "up", "down", "status", "logs", "connectors", "generate", "seeder", "psql", "land", "run"),
-        *("topics", "notebook", "stage-config"),
+        *("topics", "notebook", "stage-config", "submit"),
         *("serve", "query", "lineage", "export", "commits", "verify", "forget", "doctor", "clean"),
     ):
         assert f"\n  {command} " in said
 
 
-@pytest.mark.parametrize("command", ["land", "run", "check", "commits", "verify", "generate", "status", "demo", "lineage"])
+@pytest.mark.parametrize(
+    "command", ["land", "run", "submit", "check", "commits", "verify", "generate", "status", "demo", "lineage"]
+)
 def test_an_unknown_pipeline(tmp_path: Path, command: str) -> None:
     code, said = headrace(tmp_path, command, "linage")
     assert code == 2

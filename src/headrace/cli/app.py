@@ -11,13 +11,26 @@ from typing import Annotated, Optional
 import typer
 
 from headrace import __version__
-from headrace.cli.asking import commits, export_airflow, export_dbt, lineage, notebook, quality, query, serve, topics, verify
+from headrace.cli.asking import (
+    commits,
+    export_airflow,
+    export_dagster,
+    export_dbt,
+    lineage,
+    notebook,
+    quality,
+    query,
+    serve,
+    topics,
+    verify,
+)
 from headrace.cli.connectors import connectors
 from headrace.cli.flow import build, demo, generate, land, plan, receive, run, seeder
 from headrace.cli.folders import check, new, stage_config
 from headrace.cli.forgetting import forget
 from headrace.cli.servers import clean, doctor, down, logs, psql, status, up
 from headrace.cli.shared import err, out, settings_here
+from headrace.cli.submitting import submit
 from headrace.errors import HeadraceError
 
 app = typer.Typer(
@@ -31,12 +44,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 export = typer.Typer(
-    help="Write a pipeline for others: export dbt, export airflow.", no_args_is_help=True, rich_markup_mode=None
+    help="Write a pipeline for others: export dbt, airflow, dagster.", no_args_is_help=True, rich_markup_mode=None
 )
 export.command("dbt")(export_dbt)
 export.command("airflow")(export_airflow)
+export.command("dagster")(export_dagster)
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, new, check, stage_config, up, down, status, logs, generate, receive, seeder, psql, land, run, build, plan),
+    *(demo, new, check, stage_config, up, down, status, logs, generate, receive, seeder, psql, land, run, submit, build, plan),
     *(serve, quality, query, topics, notebook, lineage, commits, verify, forget, doctor, clean),
 )
 for command in _COMMANDS:

@@ -153,6 +153,23 @@ def export_airflow(
         say(sentence)
 
 
+def export_dagster(
+    pipeline: PipelineName,
+    into: Annotated[Path, typer.Option(help="the folder for the file of definitions")] = Path("defs"),
+    name: Annotated[Optional[str], typer.Option(help="the job's name; the pipeline's, if left out", show_default=False)] = None,
+    schedule: Annotated[str, typer.Option(metavar="CRON", help="when it runs, once it is turned on in Dagster")] = "@hourly",
+    retries: Annotated[int, typer.Option(min=0, help="how often an asset that failed is tried again")] = 2,
+    land_first: Annotated[bool, typer.Option("--land", help="land all there is before anything is built")] = False,
+) -> None:
+    """Write Dagster definitions of a pipeline: one asset a table."""
+    from headrace.export.dagster import DagsterSettings, export_definitions
+
+    loaded = load(pipeline)
+    asked = DagsterSettings(name or loaded.name, pipeline, schedule=schedule, retries=retries, land_first=land_first)
+    for sentence in export_definitions(settings_here(), loaded, asked, into=into):
+        say(sentence)
+
+
 def commits(
     pipeline: PipelineName,
     checkpoint: Annotated[Optional[int], typer.Option(min=1, help="only this checkpoint")] = None,

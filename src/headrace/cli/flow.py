@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, PipelineName, TableOption, TakeOver, load, out, say, settings_here
+from headrace.cli.shared import AsJson, PipelineName, TableOption, TakeOver, err, load, out, say, say_aside, settings_here
 from headrace.settings import Settings
 from headrace.spec import LayerTable, Pipeline
 from headrace.words import count_that_are
@@ -156,6 +156,9 @@ def build(
     alone: Annotated[
         bool, typer.Option("--alone", help="with --table: none of those that it reads, and what it expects")
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="with --alone: print what became of it as JSON; all else goes to stderr")
+    ] = False,
 ) -> None:
     """Build a pipeline's tables where their inputs have changed.
 
@@ -172,8 +175,10 @@ def build(
     if alone:
         if table is None:
             raise typer.BadParameter("--alone needs the table that is meant: --table TABLE")
-        _build_alone(settings, loaded, chosen, full_refresh=full_refresh)
+        _build_alone(settings, loaded, chosen, full_refresh=full_refresh, as_json=as_json)
         return
+    if as_json:
+        raise typer.BadParameter("--json is what becomes of one table: --table TABLE --alone --json")
     if not loaded.tables:
         say(nothing_to_build(loaded))
         return
@@ -230,22 +235,27 @@ def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_bui
             land_pipeline(session, once=once, stop=stop, landed=board.landed, report=board.report, idle=board.idle)
 
 
-def _build_alone(settings: Settings, pipeline: Pipeline, tables: tuple[LayerTable, ...], *, full_refresh: bool) -> None:
+def _build_alone(
+    settings: Settings, pipeline: Pipeline, tables: tuple[LayerTable, ...], *, full_refresh: bool, as_json: bool
+) -> None:
     """Builds the last of the tables; the others are all that it reads."""
     from headrace.runs.board import lines
     from headrace.runs.building import building_session
-    from headrace.runs.one_table import build_alone, describe_quality, publishing_only
+    from headrace.runs.one_table import build_alone, describe_quality, publishing_only, report_on
     from headrace.runs.publishing import publishing
+    from headrace.show import show_report
 
-    board, table = lines(out), tables[-1]
-    with publishing(settings, publishing_only(pipeline, table), report=say, published=board.published) as publisher:
-        with building_session(settings, pipeline, report=say, tables=tables) as lake:
+    tell, board, table = (say_aside, lines(err), tables[-1]) if as_json else (say, lines(out), tables[-1])
+    with publishing(settings, publishing_only(pipeline, table), report=tell, published=board.published) as publisher:
+        with building_session(settings, pipeline, report=tell, tables=tables) as lake:
             outcome = build_alone(lake, table, full_refresh=full_refresh, done=board.built)
         if not outcome.built and not outcome.error:
-            say("nothing has changed since the last build")
+            tell("nothing has changed since the last build")
         for sentence in describe_quality(outcome):
-            say(sentence)
-        if outcome.error:
-            raise typer.Exit(1)
-        if publisher is not None:
+            tell(sentence)
+        if publisher is not None and not outcome.error:
             publisher.publish()
+    if as_json:
+        show_report(report_on(lake, outcome))
+    if outcome.error:
+        raise typer.Exit(1)

@@ -45,5 +45,10 @@ def say(sentence: str) -> None:
     out.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
+def say_aside(sentence: str) -> None:
+    """Says it where it is not in the way of what a script reads."""
+    err.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
 def quiet(sentence: str) -> None:
     pass

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import SettingsError, SpecError
+from headrace.errors import SpecError
+from headrace.export.written import check_name, check_schedule, check_tables, fill, folder_from, literal, literals, write
 from headrace.settings import Settings
 from headrace.spec.layers import LayerTable
-from headrace.spec.names import IDENTIFIER_RULE, is_identifier
 from headrace.spec.pipeline import Pipeline, TableName
+from headrace.words import count_of
 
 _DAG_FILE = Path(__file__).with_name("airflow_dag.py")  # copied, not imported: only Airflow has what it needs
-_WRITTEN = "Written by headrace export airflow"
-_BLOCK = re.compile(r"# <pipeline>\n.*# </pipeline>\n", re.DOTALL)
 _OWN_TASKS = ("start", "land", "end")
-_SCHEDULE = re.compile(r"@[a-z]+|[0-9A-Za-z*/,?#-]+( [0-9A-Za-z*/,?#-]+){4}")
 
 
 @dataclass(frozen=True)
@@ -42,17 +37,9 @@ def export_dag(settings: Settings, pipeline: Pipeline, dag: DagSettings, *, into
 
     Idempotent. A file of that name that was not exported is a SpecError, and stays as it is.
     """
-    text = dag_text(pipeline, dag, folder=Path(os.path.relpath(settings.folder, into.resolve())).as_posix())
     path = into / f"{dag.dag_id}.py"
-    if path.exists() and _WRITTEN not in path.read_text(encoding="utf-8").split("\n", 1)[0]:
-        raise SpecError(
-            "the file was not written by headrace export airflow",
-            where=str(path),
-            next_step="Name another folder or another DAG: --into FOLDER, --dag NAME",
-        )
-    into.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    tables = "1 table" if len(pipeline.tables) == 1 else f"{len(pipeline.tables)} tables"
+    write(dag_text(pipeline, dag, folder=folder_from(into, settings)), path, by="headrace export airflow", other_name="--dag")
+    tables = count_of(len(pipeline.tables), "table")
     return (f"{path} has {tables}. Next: make {into} Airflow's dags_folder, or copy the file to it.",)
 
 
@@ -64,55 +51,43 @@ def dag_text(pipeline: Pipeline, dag: DagSettings, *, folder: str) -> str:
     _check(pipeline, dag)
     tasks = _task_names(pipeline.tables)
     block = [
-        "# <pipeline>",
-        f"PIPELINE = {_literal(dag.pipeline)}",
-        f"DAG_ID = {_literal(dag.dag_id)}",
-        f"ABOUT = {_literal(pipeline.about)}",
-        f"SCHEDULE: str | None = {_literal(dag.schedule) if dag.schedule else None}",
+        f"PIPELINE = {literal(dag.pipeline)}",
+        f"DAG_ID = {literal(dag.dag_id)}",
+        f"ABOUT = {literal(pipeline.about)}",
+        f"SCHEDULE: str | None = {literal(dag.schedule) if dag.schedule else None}",
         f"RETRIES = {dag.retries}",
         f"LANDS_FIRST = {dag.land_first}",
-        f"FOLDER_FROM_HERE = {_literal(folder)}",
+        f"FOLDER_FROM_HERE = {literal(folder)}",
         "TABLES: tuple[Table, ...] = (",
         *(line for each in pipeline.tables for line in _entry(each, tasks)),
         ")",
-        "# </pipeline>",
     ]
-    template = _DAG_FILE.read_text(encoding="utf-8").replace("  # type: ignore[misc]", "")
-    return _BLOCK.sub(lambda found: "\n".join(block) + "\n", template)
+    return fill(_DAG_FILE, block)
 
 
 def _check(pipeline: Pipeline, dag: DagSettings) -> None:
-    where = f"pipeline {pipeline.name}"
-    if not pipeline.tables:
-        raise SpecError(
-            "there are no layer tables, so there would be no tasks",
-            where=where,
-            next_step="Add one, such as staging/orders.sql, and export again.",
-        )
+    check_tables(pipeline, what="tasks")
     taken = next((each.layer for each in pipeline.tables if each.layer in _OWN_TASKS), None)
     if taken:
         raise SpecError(
             f'the DAG has a task "{taken}" of its own, so no layer can be called that',
-            where=where,
+            where=f"pipeline {pipeline.name}",
             next_step="Rename the layer's folder, and export again.",
         )
-    if not is_identifier(dag.dag_id):
-        raise SettingsError(f'"{dag.dag_id}" can\'t be a name', where="--dag", next_step=f"Use {IDENTIFIER_RULE}.")
-    if dag.schedule and not _SCHEDULE.fullmatch(dag.schedule):
-        raise SettingsError(
-            f'"{dag.schedule}" is no schedule', where="--schedule", next_step="Write @hourly, @daily, or cron's five fields."
-        )
+    check_name(dag.dag_id, option="--dag")
+    if dag.schedule:
+        check_schedule(dag.schedule)
 
 
 def _entry(table: LayerTable, tasks: dict[TableName, str]) -> list[str]:
     reads = [str(name) for name in dict.fromkeys(table.inputs) if name in tasks]
     return [
         "    Table(",
-        f"        name={_literal(str(table.table))},",
-        f"        task={_literal(tasks[table.table])},",
-        f"        layer={_literal(table.layer)},",
-        f"        reads=({' '.join(f'{_literal(name)},' for name in reads)}),",
-        f"        about={_literal(table.about)},",
+        f"        name={literal(str(table.table))},",
+        f"        task={literal(tasks[table.table])},",
+        f"        layer={literal(table.layer)},",
+        f"        reads={literals(reads)},",
+        f"        about={literal(table.about)},",
         "    ),",
     ]
 
@@ -123,8 +98,3 @@ def _task_names(tables: Sequence[LayerTable]) -> dict[TableName, str]:
     return {
         each.table: each.table.name if short.count((each.layer, each.table.name)) == 1 else each.table.flat for each in tables
     }
-
-
-def _literal(text: str) -> str:
-    """Gives back the text as Python has it, whatever is in it: a JSON string is one of Python's too."""
-    return json.dumps(text, ensure_ascii=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headrace.errors import BuildError, QualityError
 from headrace.layers.lake import Lake
@@ -12,6 +12,7 @@ from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline
 from headrace.tables.build_ledger import CheckedExpectation, read_build
 from headrace.tables.catalog import load_table
+from headrace.tables.partitions import changed_partitions, list_partitions
 
 _DONE = {
     "count": "counted",
@@ -19,6 +20,27 @@ _DONE = {
     "quarantine": "set aside in metadata.quarantine",
     "fail": "which is not allowed: nothing was published",
 }
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What an orchestrator is told of a table after its turn.
+
+    `built` says whether there was anything to do, `problem` why it failed. `version` changes when its rows do. Of the
+    partitions that it has, `changed_partitions` are those that this build added files to or removed files from.
+    """
+
+    table: str
+    built: bool
+    problem: str | None
+    build_id: int
+    version: str
+    snapshot_id: int
+    rows_written: int
+    seconds: float
+    expectations: tuple[CheckedExpectation, ...]
+    partitions: tuple[str, ...]
+    changed_partitions: tuple[str, ...]
 
 
 def build_alone(lake: Lake, table: LayerTable, *, full_refresh: bool, done: Callable[[Outcome], None]) -> Outcome:
@@ -45,6 +67,26 @@ def publishing_only(pipeline: Pipeline, table: LayerTable) -> Pipeline:
     """Gives back the pipeline as if this table were all that it publishes."""
     published = tuple(each for each in pipeline.serving.postgres if each.source == table.table)
     return replace(pipeline, serving=replace(pipeline.serving, postgres=published))
+
+
+def report_on(lake: Lake, outcome: Outcome) -> TableReport:
+    """Gives back what became of a table, as the table itself has it now."""
+    found = load_table(lake.catalog, outcome.table.table)
+    entry, built = read_build(found), outcome.built is not None
+    changed = built and entry.changed_in == entry.build_id
+    return TableReport(
+        table=str(outcome.table.table),
+        built=built,
+        problem=str(outcome.error) if outcome.error else None,
+        build_id=entry.build_id,
+        version=f"{entry.generation}.{entry.changed_in}",
+        snapshot_id=entry.snapshot_id,
+        rows_written=entry.rows_written if built else 0,
+        seconds=entry.seconds if built else 0.0,
+        expectations=tuple(replace(each, sample=None) for each in _results(outcome)),
+        partitions=list_partitions(found) if found else (),
+        changed_partitions=changed_partitions(found, entry.snapshot_id) if found and changed else (),
+    )
 
 
 def describe_quality(outcome: Outcome) -> list[str]:

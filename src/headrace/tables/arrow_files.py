@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from headrace.tables.deleted_rows import deletes_of
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.spark_files import JavaObject, StagedFiles
+from headrace.tables.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,11 +76,11 @@ def stage_arrow(spark: SparkSession, java_table: JavaObject, table: Table, rows:
     A column that the rows lack is null in them.
     """
     form = TableFormat(table.schema(), table.spec())
-    folder, name = data_folder(table), uuid.uuid4().hex
+    folder, name, storage = data_folder(table), uuid.uuid4().hex, Storage.of(table.io.properties)
 
     def write(part: tuple[int, pa.Table]) -> list[str]:
         number, each = part
-        files = TableFiles(form, folder=folder, name=f"{name}-{number}")
+        files = TableFiles(form, folder=folder, name=f"{name}-{number}", storage=storage)
         files.write(_fit(each, form.arrow_schema))
         return [str(file.file_path) for file in files.close()]
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from headrace.tables.spark_files import JavaObject
-from headrace.tables.storage import new_file
+from headrace.tables.storage import Storage, new_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +59,7 @@ def read_positions(table: Table, path: str, deletes: Sequence[str]) -> pa.Array:
 def stage_deletes(
     spark: SparkSession,
     java_table: JavaObject,
+    table: Table,
     tasks: Mapping[str, JavaObject],
     *,
     folder: str,
@@ -68,18 +69,19 @@ def stage_deletes(
 
     `tasks` are scan tasks by their file's path.
     """
-    name = uuid.uuid4().hex
-    return {
-        path: _stage(spark, java_table, f"{folder}/part-{name}-{number}-deletes.parquet", tasks[path], positions=each)
-        for number, (path, each) in enumerate(positions.items())
-    }
+    name, storage, staged = uuid.uuid4().hex, Storage.of(table.io.properties), {}
+    for number, (path, each) in enumerate(positions.items()):
+        uri = f"{folder}/part-{name}-{number}-deletes.parquet"
+        rows = pa.Table.from_arrays([pa.repeat(path, len(each)), each], schema=_SCHEMA)
+        with new_file(uri, storage=storage) as stream:
+            pq.write_table(rows, stream, compression="zstd", compression_level=1, store_schema=False)
+        staged[path] = _as_java(spark, java_table, uri, tasks[path])
+    return staged
 
 
-def _stage(spark: SparkSession, java_table: JavaObject, uri: str, task: JavaObject, *, positions: pa.Array) -> JavaObject:
+def _as_java(spark: SparkSession, java_table: JavaObject, uri: str, task: JavaObject) -> JavaObject:
+    """Gives back the delete file of one data file as Iceberg's Java library has it."""
     path = str(task.file().location())
-    rows = pa.Table.from_arrays([pa.repeat(path, len(positions)), positions], schema=_SCHEMA)
-    with new_file(uri) as stream:
-        pq.write_table(rows, stream, compression="zstd", compression_level=1, store_schema=False)
     iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
     file = java_table.io().newInputFile(uri)
     # Readers find a file's deletes by the bounds of the path, so these must be whole.

@@ -1,0 +1,324 @@
+"""Written by headrace export dagster: the tables of a pipeline as assets of Dagster 1.10 or newer.
+
+Don't change it: change the pipeline and export it again. It needs nothing of Headrace in Dagster's own Python; where runs are
+carried out, the environment says the rest:
+
+HEADRACE_COMMAND   the program, such as the bin/headrace of its environment; left out: `headrace`, as PATH has it
+HEADRACE_FOLDER    the folder to run it in, with headrace.toml and pipelines/; left out: the one that the export was made in
+
+All other variables reach Headrace too (HEADRACE_HOME, KAFKA_BOOTSTRAP_SERVERS), except Dagster's own. The schedule and the
+sensor are off until they are turned on in Dagster. One run at a time builds a pipeline.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import dagster as dg
+
+
+class Check(NamedTuple):
+    name: str
+    sentence: str
+    otherwise: str
+
+
+class Table(NamedTuple):
+    key: tuple[str, ...]
+    layer: str
+    reads: tuple[tuple[str, ...], ...]
+    about: str
+    partition_by: tuple[str, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.key)
+
+
+class Source(NamedTuple):
+    key: tuple[str, ...]
+    about: str
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.key)
+
+
+# <pipeline>
+PIPELINE = "example"
+NAME = "example"
+ABOUT = ""
+SCHEDULE = "@hourly"
+RETRIES = 2
+LANDS_FIRST = False
+FOLDER_FROM_HERE = "."
+SOURCES: tuple[Source, ...] = ()
+TABLES: tuple[Table, ...] = ()
+# </pipeline>
+
+COMMAND = os.environ.get("HEADRACE_COMMAND") or "headrace"
+FOLDER = os.environ.get("HEADRACE_FOLDER") or str((Path(__file__).resolve().parent / FOLDER_FROM_HERE).resolve())
+MISTAKE = 2  # what Headrace ends with when a file or a setting is wrong, which no retry mends
+LANDED = "landed"
+TAGS = {"headrace/pipeline": NAME}
+UNDER_WAY = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 30, 600
+
+
+class Answer(NamedTuple):
+    """How a command of Headrace ended, and what it printed for a script."""
+
+    code: int
+    output: str
+    command: str
+
+    @property
+    def problem(self) -> str:
+        return f"{self.command} ended with {self.code}; its last lines say why."
+
+
+def call(arguments: Sequence[str], *, log: Callable[[str], object]) -> Answer:
+    """Runs a command without a shell; what it says on the way is logged. When Dagster ends the run, the command ends too."""
+    program = shutil.which(COMMAND)
+    if program is None:
+        raise dg.Failure(f"There is no program {COMMAND} here. Set HEADRACE_COMMAND to Headrace's bin/headrace.")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("DAGSTER_")}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            [program, *arguments],
+            cwd=FOLDER,
+            env=environ,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            for line in process.stderr or ():
+                log(line.rstrip())
+            process.wait()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        output.seek(0)
+        return Answer(process.returncode, output.read(), f"headrace {' '.join(arguments)}")
+
+
+def fail(context: Any, answer: Answer) -> NoReturn:
+    """Fails an asset, to be tried again where that may help. A retry policy would go on when Dagster ends the run, too."""
+    problem = dg.Failure(answer.problem)
+    if answer.code == MISTAKE:
+        raise problem
+    wait = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2**context.retry_number)
+    raise dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=wait) from problem
+
+
+def partitions_of(table: Table) -> Any:
+    """Gives back the partitions of a table in Dagster: those that it has, which a build finds out."""
+    return dg.DynamicPartitionsDefinition(name=f"{NAME}.{table.name}")
+
+
+def partitions_key(table: Table) -> Any:
+    return dg.AssetKey([*table.key, "partitions"])
+
+
+def check_result(check: Check, table: Table, report: dict[str, Any]) -> Any:
+    """Gives back what the build found of an expectation, or the last one that had anything to do."""
+    found = next((each for each in report["expectations"] if each["sentence"] == check.sentence), None)
+    severity = dg.AssetCheckSeverity.ERROR if check.otherwise == "fail" else dg.AssetCheckSeverity.WARN
+    if found is None:
+        return dg.AssetCheckResult(
+            asset_key=list(table.key),
+            check_name=check.name,
+            passed=False,
+            severity=severity,
+            description="No build checked it.",
+        )
+    return dg.AssetCheckResult(
+        asset_key=list(table.key),
+        check_name=check.name,
+        passed=found["failed"] == 0,
+        severity=severity,
+        description=f"{found['failed']:,} of {found['checked']:,} rows are not so",
+        metadata={"rows checked": found["checked"], "rows failing": found["failed"], "build": report["build_id"]},
+    )
+
+
+def note_partitions(context: Any, table: Table, report: dict[str, Any]) -> None:
+    """Makes Dagster know the partitions that the table has now, and which of them this build changed."""
+    name, wanted = partitions_of(table).name, set(report["partitions"])
+    known = set(context.instance.get_dynamic_partitions(name))
+    context.instance.add_dynamic_partitions(name, sorted(wanted - known))
+    for gone in sorted(known - wanted):
+        context.instance.delete_dynamic_partition(name, gone)
+    for each in report["changed_partitions"]:
+        if each in wanted:
+            made = {"build": report["build_id"]}
+            context.log_event(dg.AssetMaterialization(asset_key=partitions_key(table), partition=each, metadata=made))
+
+
+def asset_of(table: Table) -> Any:
+    """Gives back the asset that builds one table, and none that it reads: those are assets of their own."""
+    arguments = ["build", PIPELINE, "--table", table.name, "--alone", "--json"]
+
+    def build(context) -> Iterator[Any]:  # type: ignore[no-untyped-def]
+        answer = call(arguments, log=context.log.info)
+        report = json.loads(answer.output) if answer.output else {"expectations": [], "build_id": 0}
+        results = [check_result(each, table, report) for each in table.checks]
+        if answer.code:
+            if report["expectations"]:
+                yield from results
+            fail(context, answer)
+        if table.partition_by:
+            note_partitions(context, table, report)
+        yield dg.MaterializeResult(
+            asset_key=list(table.key),
+            data_version=dg.DataVersion(report["version"]),
+            check_results=results,
+            metadata={
+                "build": report["build_id"],
+                "snapshot": str(report["snapshot_id"]),
+                "rows written": report["rows_written"],
+                "seconds": report["seconds"],
+                "changed": report["built"],
+            },
+        )
+
+    build.__name__ = "__".join(table.key)
+    return dg.asset(
+        key=list(table.key),
+        deps=[dg.AssetKey(list(key)) for key in table.reads],
+        group_name=table.layer,
+        description=table.about or None,
+        kinds={"iceberg", "spark"},
+        metadata={"dagster/table_name": table.name},
+        check_specs=[
+            dg.AssetCheckSpec(
+                each.name,
+                asset=dg.AssetKey(list(table.key)),
+                description=each.sentence,
+                blocking=each.otherwise == "fail",
+                metadata={"otherwise": each.otherwise},
+            )
+            for each in table.checks
+        ],
+        pool=f"headrace_{NAME}",
+    )(build)
+
+
+def partitions_asset(table: Table) -> Any:
+    """Gives back the partitions of a table as an asset that is only looked at: a build decides which of them it changes."""
+    return dg.AssetSpec(
+        partitions_key(table),
+        deps=[dg.AssetKey(list(table.key))],
+        group_name=table.layer,
+        description=f"The partitions of {table.name}, by {', '.join(table.partition_by)}; each build says which it changed.",
+        partitions_def=partitions_of(table),
+        kinds={"iceberg"},
+    )
+
+
+def source_specs() -> list[Any]:
+    return [
+        dg.AssetSpec(
+            list(each.key),
+            group_name=LANDED,
+            description=each.about,
+            kinds={"iceberg", "kafka"},
+            metadata={"dagster/table_name": each.name},
+        )
+        for each in SOURCES
+    ]
+
+
+def landing_asset() -> Any:
+    """Gives back the asset that lands all there is in every raw table."""
+
+    def land(context) -> Iterator[Any]:  # type: ignore[no-untyped-def]
+        answer = call(["land", PIPELINE, "--once"], log=context.log.info)
+        for line in answer.output.splitlines():
+            context.log.info(line)
+        if answer.code:
+            fail(context, answer)
+        for each in SOURCES:
+            yield dg.MaterializeResult(asset_key=list(each.key))
+
+    return dg.multi_asset(name="land", specs=source_specs(), pool=f"headrace_{NAME}")(land)
+
+
+def is_under_way(instance: Any) -> bool:
+    return bool(instance.get_runs_count(dg.RunsFilter(tags=TAGS, statuses=UNDER_WAY)))
+
+
+def look(context: Any) -> Any:
+    """Asks for a run when an input has a snapshot that no run was asked for, and a build would find something to do."""
+    if is_under_way(context.instance):
+        return dg.SkipReason("A run is under way; what it does not see is looked at after it.")
+    answer = call(["plan", PIPELINE, "--json"], log=context.log.info)
+    if answer.code:
+        raise dg.Failure(answer.problem)
+    plans = json.loads(answer.output)
+    sources = {each.name for each in SOURCES}
+    now = {name: read["snapshot"] for plan in plans for name, read in plan["reads"].items() if name in sources}
+    known = json.loads(context.cursor) if context.cursor else {}
+    moved = sorted(name for name, snapshot in now.items() if snapshot is not None and snapshot != known.get(name))
+    if not moved:
+        return dg.SkipReason("No input has a new snapshot.")
+    cursor = json.dumps(now, sort_keys=True)
+    landed = [] if LANDS_FIRST else [landed_event(each, now[each.name]) for each in SOURCES if each.name in moved]
+    if all(plan["action"] == "nothing" for plan in plans):
+        said = "There are new snapshots, and a build has seen all that is in them."
+        return dg.SensorResult(skip_reason=said, cursor=cursor, asset_events=landed)
+    step = hashlib.sha256(f"{context.cursor} {cursor}".encode()).hexdigest()
+    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=step)], cursor=cursor, asset_events=landed)
+
+
+def landed_event(source: Source, snapshot: int) -> Any:
+    return dg.AssetMaterialization(asset_key=list(source.key), metadata={"snapshot": str(snapshot)})
+
+
+tables = [asset_of(each) for each in TABLES]
+partitions = [partitions_asset(each) for each in TABLES if each.partition_by]
+landing = [landing_asset()] if LANDS_FIRST else source_specs()
+job = dg.define_asset_job(
+    NAME,
+    selection=dg.AssetSelection.assets(*tables, *(landing if LANDS_FIRST else ())),
+    description=ABOUT,
+    tags=TAGS,
+    executor_def=dg.in_process_executor,  # one application at a time builds a pipeline, and its Spark uses all cores
+)
+defs = dg.Definitions(
+    assets=[*landing, *tables, *partitions],
+    jobs=[job],
+    schedules=[
+        dg.ScheduleDefinition(
+            name=f"{NAME}_schedule",
+            job=job,
+            cron_schedule=SCHEDULE,
+            should_execute=lambda context: not is_under_way(context.instance),
+        )
+    ],
+    sensors=[dg.SensorDefinition(name=f"{NAME}_snapshots", job=job, evaluation_fn=look, minimum_interval_seconds=30)],
+    executor=dg.in_process_executor,
+)

@@ -1,0 +1,227 @@
+"""Holds exported definitions against a real Dagster, which loads them and materializes their assets: `make dagster`.
+
+One file is of a pipeline that comes with Headrace, on its sample: the sensor sees what landed, and the run must end well, with
+the rows that are expected, the partitions that the tables have, and checks that say what the builds found. The sensor then asks
+for nothing until something lands, and for a run when it has; that run is ended in the middle, and its command with it. The data
+of the second pipeline breaks a table: it must be tried again and fail, its check with it, what reads it must not run, and all
+else must be built. The pipeline of the third is gone, which no retry mends, so nothing of it may be tried again; its schedule
+runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+
+from headrace.services.kafka import start_kafka, stop_kafka
+from headrace.settings import load_settings
+from headrace.spec import Pipeline
+from headrace.spec.layers import LayerTable
+from headrace.spec.pipeline import TableName
+from headrace.tables.partitions import list_partitions
+from tests.export.airflow_check import BROKEN, CHARGE, GONE, RETRIES, SECONDS_A_TABLE
+from tests.export.dagster_server import Checked, Dagster, Run, install_dagster, numbers_of, running_dagster
+from tests.lake import Lake
+from tests.pipelines.test_samples import layer_lines, values_of
+from tests.shop import write_shop
+from tests.topics import make_topic, produce
+from tests.waiting import wait_until
+
+SENSOR_SECONDS = 120.0
+
+
+def check(name: str, *, folder: Path) -> list[str]:
+    """Gives back what is not as it must be, sentence by sentence."""
+    settings = load_settings(flags={}, environ={}, folder=folder)
+    lake = Lake(folder, start_kafka(settings, detached=False, report=print).bootstrap_servers, "lineage-input")
+    write_shop(folder)
+    try:
+        sound, broken = lake.pipeline(name), lake.pipeline("shop")
+        for stream in sound.streams:
+            make_topic(lake.servers, stream.topic, partitions=stream.partitions)
+            sample = values_of(stream, sound.folder / "sample" / f"{stream.name}.jsonl")
+            produce(lake.servers, stream.topic, sample, partitions=stream.partitions)
+        make_topic(lake.servers, broken.streams[0].topic)
+        produce(lake.servers, broken.streams[0].topic, [json.dumps(CHARGE).encode()])
+        assert lake.start("land", name, "--once").wait(seconds=300) == 0
+        print(lake.run("export", "dagster", name), end="")
+        print(lake.run("export", "dagster", "shop", "--land", "--retries", str(RETRIES)), end="")
+        shutil.copytree(broken.folder, folder / GONE / "shop")
+        print(lake.run("export", "dagster", f"{GONE}/shop", "--name", GONE, "--schedule", "* * * * *"), end="")
+        shutil.rmtree(folder / GONE)
+        command = os.environ.get("HEADRACE_COMMAND") or str(Path(sys.executable).with_name("headrace"))
+        environ = {**lake.environ, "HEADRACE_COMMAND": command}
+        files = [folder / "defs" / f"{each}.py" for each in (name, "shop", GONE)]
+        with running_dagster(folder / "dagster", files=files, environ=environ) as dagster:
+            print(f"Dagster {dagster.ask('{ version }')['version']} is ready", flush=True)
+            return dagster.load_errors(len(files)) or [*_run(dagster, lake, sound, broken)]
+    finally:
+        for application in lake.applications:
+            application.end()
+        stop_kafka(settings)
+
+
+def _run(dagster: Dagster, lake: Lake, sound: Pipeline, broken: Pipeline) -> Iterator[str]:
+    started = time.monotonic()
+    dagster.start_schedule(GONE)
+    gone = dagster.wait_for_run(GONE, seconds=120 + SECONDS_A_TABLE)
+    dagster.launch(broken.name)
+    failed = dagster.wait_for_run(broken.name, seconds=SECONDS_A_TABLE * len(broken.tables))
+    dagster.start_sensor(sound.name)
+    whole = dagster.wait_for_run(sound.name, seconds=SENSOR_SECONDS + SECONDS_A_TABLE * len(sound.tables))
+    for name, run, wanted in ((GONE, gone, "FAILURE"), (broken.name, failed, "FAILURE"), (sound.name, whole, "SUCCESS")):
+        print(f"{name}: {run.state}", flush=True)
+        if run.state != wanted:
+            yield f"{name} ended with {run.state}, not {wanted}:\n{dagster.log(run.run_id)}"
+    print(f"after {time.monotonic() - started:.0f} s", flush=True)
+    tries = {step: found.tries for step, found in gone.steps.items() if found.state == "FAILURE"}
+    if not tries or {*tries.values()} != {1} or "there is no pipeline.yml here" not in dagster.log(gone.run_id):
+        yield f"{GONE}: something was tried again, nothing failed, or the log does not say why: {tries}"
+    yield from _check_sound(dagster, lake, sound, whole)
+    yield from _check_broken(dagster, broken, failed)
+    yield from _check_sensor(dagster, lake, sound)
+
+
+def _check_sound(dagster: Dagster, lake: Lake, pipeline: Pipeline, run: Run) -> Iterator[str]:
+    """Every asset was materialized, after those that it reads and alone, with rows, partitions and checks as they must be."""
+    yield from _check_states(pipeline, run, {_step_of(each.table): "SUCCESS" for each in pipeline.tables})
+    yield from _check_order(pipeline, run)
+    results = {(each["table"], each["sentence"]): each for each in json.loads(lake.run("quality", pipeline.name, "--json"))}
+    for table in pipeline.tables:
+        asset = dagster.asset(table.table.parts)
+        if {tuple(each["path"]) for each in asset["dependencyKeys"]} != {each.parts for each in table.inputs}:
+            yield f"{table.table}: it does not follow the tables that it reads"
+        builds = {numbers_of(each["metadataEntries"])["build"] for each in asset["assetMaterializations"]}
+        if builds != {1}:
+            yield f"{table.table}: its materializations are of builds {builds}"
+        checks = {each["description"]: each for each in asset["assetChecksOrError"].get("checks", ())}
+        if checks.keys() != {each.sentence for each in table.expectations}:
+            yield f"{table.table}: its checks are {[*checks]}"
+        for each in table.expectations:
+            said, found = (
+                results[str(table.table), each.sentence],
+                dagster.checked(table.table.parts, checks[each.sentence]["name"]),
+            )
+            numbers = {"rows checked": said["last_checked"], "rows failing": said["last_failed"], "build": 1}
+            severity = "ERROR" if each.otherwise == "fail" else "WARN"
+            if found != [Checked(run.run_id, said["last_failed"] == 0, severity, numbers)]:
+                yield f'{table.table}: of "{each.sentence}" the lake says {said}, and Dagster {found}'
+        yield from _check_partitions(dagster, lake, table)
+        expected = (pipeline.folder / "expected" / table.layer / f"{table.table.name}.jsonl").read_text(encoding="utf-8")
+        if layer_lines(lake, table) != expected.splitlines():
+            yield f"{table.table}: its rows are not those that are expected"
+    if not any(found["last_failed"] for found in results.values()):
+        yield f"{pipeline.name}: no expectation fails in its sample, so nothing is shown of failing checks"
+
+
+def _check_partitions(dagster: Dagster, lake: Lake, table: LayerTable) -> Iterator[str]:
+    if not table.partition_by:
+        return
+    wanted = list_partitions(lake.table(str(table.table)))
+    asset = dagster.asset((*table.table.parts, "partitions"))
+    made, stats = sorted(each["partition"] for each in asset["assetMaterializations"]), asset["partitionStats"]
+    if not wanted or made != [*wanted] or (stats["numPartitions"], stats["numMaterialized"]) != (len(wanted), len(wanted)):
+        yield f"{table.table}: it has the partitions {wanted}, and Dagster has {made}, {stats}"
+
+
+def _check_broken(dagster: Dagster, pipeline: Pipeline, run: Run) -> Iterator[str]:
+    """One asset failed after all of its tries, its check too; those after it never ran; the others were materialized."""
+    after = {BROKEN}
+    for each in pipeline.tables:
+        if after & {*each.inputs}:
+            after.add(each.table)
+    wanted = {_step_of(each.table): "SUCCESS" for each in pipeline.tables if each.table not in after}
+    yield from _check_states(pipeline, run, {**wanted, _step_of(BROKEN): "FAILURE", "land": "SUCCESS"})
+    step = run.steps.get(_step_of(BROKEN))
+    if step is None or step.tries != 1 + RETRIES:
+        yield f"{BROKEN} was tried {step and step.tries} times, not {1 + RETRIES}"
+    found = dagster.checked(BROKEN.parts, "the_charge_has_a_customer")
+    numbers = {"rows checked": 1, "rows failing": 1, "build": 0}
+    if found != [Checked(run.run_id, False, "ERROR", numbers)] * len(found) or not found:
+        yield f"{BROKEN}: its check does not say what was found: {found}"
+    if dagster.asset(BROKEN.parts)["assetMaterializations"]:
+        yield f"{BROKEN}: it failed, and counts as materialized"
+    said = "quality: the charge has a customer: 1 row checked, 1 failing, which is not allowed"
+    if said not in dagster.log(run.run_id):
+        yield f"{BROKEN}: the log does not say why it failed"
+
+
+def _check_sensor(dagster: Dagster, lake: Lake, pipeline: Pipeline) -> Iterator[str]:
+    """Nothing new, no run; something new, one run, whose command ends when the run is ended."""
+    looked = len(dagster.ticks(pipeline.name))
+    wait_until(
+        lambda: len(dagster.ticks(pipeline.name)) > looked + 1,
+        what="the sensor to look twice",
+        seconds=SENSOR_SECONDS,
+        pause=2.0,
+    )
+    newest = next(each for each in dagster.ticks(pipeline.name) if each["status"] != "STARTED")
+    if (newest["status"], newest["skipReason"]) != ("SKIPPED", "No input has a new snapshot."):
+        yield f"{pipeline.name}: nothing landed, and its sensor says {newest}"
+    if len(dagster.runs(pipeline.name)) != 1:
+        yield f"{pipeline.name}: nothing landed, and its sensor asked for another run"
+    stream = pipeline.streams[0]
+    more = values_of(stream, pipeline.folder / "sample" / f"{stream.name}.jsonl")[:1]
+    produce(lake.servers, stream.topic, more, partitions=stream.partitions)
+    assert lake.start("land", pipeline.name, "--once").wait(seconds=300) == 0
+    wait_until(_commands, what="a run for what landed to build a table", seconds=SENSOR_SECONDS, pause=0.5)
+    runs = dagster.runs(pipeline.name)
+    if len(runs) != 2:
+        yield f"{pipeline.name}: something landed once, and there are {len(runs)} runs"
+    if len(dagster.asset(stream.table.parts)["assetMaterializations"]) != 2:
+        yield f"{stream.table}: its two snapshots are not in Dagster"
+    dagster.terminate(runs[0].run_id)
+    if (state := dagster.wait_for_run(pipeline.name, number=2, seconds=60).state) != "CANCELED":
+        yield f"{pipeline.name}: its run was ended, and is {state}"
+    if _commands():
+        yield f"{pipeline.name}: its run was ended, and the run's command goes on"
+
+
+def _commands() -> list[int]:
+    """Gives back the processes that build a table for Dagster."""
+    return [
+        each.pid
+        for each in psutil.Process().children(recursive=True)
+        if each.status() != psutil.STATUS_ZOMBIE and "--alone" in each.cmdline()
+    ]
+
+
+def _check_states(pipeline: Pipeline, run: Run, wanted: dict[str, str]) -> Iterator[str]:
+    for name in sorted(wanted.keys() | run.steps.keys()):
+        found = run.steps[name].state if name in run.steps else "left alone"
+        if found != wanted.get(name, "left alone"):
+            yield f"{pipeline.name}: {name} is {found}, not {wanted.get(name, 'left alone')}"
+
+
+def _check_order(pipeline: Pipeline, run: Run) -> Iterator[str]:
+    spans = {each.table: run.steps[_step_of(each.table)] for each in pipeline.tables if _step_of(each.table) in run.steps}
+    for table in pipeline.tables:
+        for read in (name for name in table.inputs if name in spans and table.table in spans):
+            if spans[table.table].start < spans[read].end:
+                yield f"{table.table} began before {read} was built"
+    for before, after in pairwise(sorted(spans.values(), key=lambda step: step.start)):
+        if after.start < before.end:
+            yield f"{pipeline.name}: two assets were built at once"
+
+
+def _step_of(table: TableName) -> str:
+    return table.flat
+
+
+if __name__ == "__main__":
+    install_dagster()
+    with tempfile.TemporaryDirectory() as scratch:
+        wrong = check(sys.argv[1] if len(sys.argv) > 1 else "commerce", folder=Path(scratch).resolve())
+    for sentence in wrong:
+        print(f"WRONG: {sentence}")
+    print("DAGSTER DOES NOT RUN IT AS IT MUST: see above" if wrong else "Dagster runs the exported definitions as it must")
+    sys.exit(1 if wrong else 0)

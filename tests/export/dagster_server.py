@@ -1,0 +1,257 @@
+"""A real Dagster in an environment beside ours: its daemon and its web server, and what they say of runs, assets and checks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import psutil
+
+from headrace.services.ports import find_free_port
+from tests.waiting import wait_until
+
+LOCK = Path(__file__).with_name("dagster.lock")
+CACHE = Path(__file__).resolve().parents[2] / ".cache"
+_SETTINGS = """\
+telemetry: {enabled: false}
+concurrency:
+  runs: {max_concurrent_runs: 1}
+  pools: {default_limit: 1, granularity: op}
+"""
+_ENDED = ("SUCCESS", "FAILURE", "CANCELED")
+_REPOSITORY = "__repository__"
+_LOADED = """{ workspaceOrError { ... on Workspace { locationEntries { name locationOrLoadError {
+  __typename ... on PythonError { message } } } } } }"""
+_RUNS = """query($name: String!) { runsOrError(filter: {pipelineName: $name}) { ... on Runs { results {
+  runId status stepStats { stepKey status startTime endTime attempts { startTime } } } } } }"""
+_LAUNCH = """mutation($location: String!, $job: String!) { launchRun(executionParams: {runConfigData: "{}", selector: {
+  repositoryLocationName: $location, repositoryName: "__repository__", pipelineName: $job}}) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+_TERMINATE = "mutation($run: String!) { terminateRun(runId: $run) { __typename } }"
+_START_SENSOR = "mutation($selector: SensorSelector!) { startSensor(sensorSelector: $selector) { __typename } }"
+_START_SCHEDULE = """mutation($selector: ScheduleSelector!) { startSchedule(scheduleSelector: $selector) { __typename } }"""
+_TICKS = """query($selector: SensorSelector!) { sensorOrError(sensorSelector: $selector) { ... on Sensor {
+  sensorState { ticks(limit: 50) { status skipReason runIds error { message } } } } } }"""
+_ASSET = """query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+  groupName dependencyKeys { path } partitionStats { numPartitions numMaterialized }
+  assetMaterializations { runId partition metadataEntries { label ... on IntMetadataEntry { intValue } } }
+  assetChecksOrError { ... on AssetChecks { checks { name description blocking } } } } } }"""
+_CHECKED = """query($key: AssetKeyInput!, $check: String!) {
+  assetCheckExecutions(assetKey: $key, checkName: $check, limit: 10) { status runId evaluation { success severity
+    metadataEntries { label ... on IntMetadataEntry { intValue } } } } }"""
+_LOGS = """query($run: ID!) { logsForRun(runId: $run, limit: 10000) { ... on EventConnection { events {
+  __typename ... on MessageEvent { message stepKey } ... on ExecutionStepFailureEvent { error { message } } } } } }"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What became of an asset in a run; `tries` counts how often it was begun."""
+
+    state: str
+    start: float
+    end: float
+    tries: int
+
+
+@dataclass(frozen=True)
+class Run:
+    run_id: str
+    state: str
+    steps: Mapping[str, Step]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found in a run."""
+
+    run_id: str
+    passed: bool
+    severity: str
+    numbers: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Dagster:
+    """Its GraphQL is at `address`; what its parts said is in `home`."""
+
+    address: str
+    home: Path
+
+    def ask(self, query: str, **variables: object) -> Any:
+        """Gives back what is answered; a mistake in the question is an error."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = Request(f"{self.address}/graphql", data=body, headers={"Content-Type": "application/json"})
+        with urlopen(request, timeout=60) as answer:
+            found = json.load(answer)
+        assert "errors" not in found, found
+        return found["data"]
+
+    def load_errors(self, count: int) -> list[str]:
+        """Gives back why files could not be loaded, once all of them were tried."""
+
+        def loaded() -> list[Any] | None:
+            entries = self.ask(_LOADED)["workspaceOrError"]["locationEntries"]
+            done = [each for each in entries if each["locationOrLoadError"]]
+            return done if len(done) == count else None
+
+        found = wait_until(loaded, what=f"Dagster to load {count} files; see {self.home}", seconds=120, pause=1.0)
+        assert found is not None
+        results = [(each["name"], each["locationOrLoadError"]) for each in found]
+        return [f"{name}: {result['message']}" for name, result in results if result["__typename"] == "PythonError"]
+
+    def launch(self, name: str) -> str:
+        """Gives back the id of a new run of a job that is in a file of its name."""
+        said = self.ask(_LAUNCH, location=name, job=name)["launchRun"]
+        assert said["__typename"] == "LaunchRunSuccess", said
+        return str(said["run"]["runId"])
+
+    def terminate(self, run_id: str) -> None:
+        said = self.ask(_TERMINATE, run=run_id)["terminateRun"]
+        assert said["__typename"] == "TerminateRunSuccess", said
+
+    def start_sensor(self, name: str) -> None:
+        said = self.ask(_START_SENSOR, selector=_selector(name, "sensorName", f"{name}_snapshots"))["startSensor"]
+        assert said["__typename"] == "Sensor", said
+
+    def start_schedule(self, name: str) -> None:
+        said = self.ask(_START_SCHEDULE, selector=_selector(name, "scheduleName", f"{name}_schedule"))["startSchedule"]
+        assert said["__typename"] == "ScheduleStateResult", said
+
+    def ticks(self, name: str) -> list[dict[str, Any]]:
+        """Gives back each time that a pipeline's sensor looked, newest first."""
+        found = self.ask(_TICKS, selector=_selector(name, "sensorName", f"{name}_snapshots"))["sensorOrError"]
+        ticks: list[dict[str, Any]] = found["sensorState"]["ticks"]
+        return ticks
+
+    def runs(self, name: str) -> list[Run]:
+        """Gives back the runs of a job, newest first."""
+        return [
+            Run(
+                each["runId"],
+                each["status"],
+                {
+                    step["stepKey"]: Step(
+                        step["status"], step["startTime"] or 0.0, step["endTime"] or 0.0, max(1, len(step["attempts"]))
+                    )
+                    for step in each["stepStats"]
+                },
+            )
+            for each in self.ask(_RUNS, name=name)["runsOrError"]["results"]
+        ]
+
+    def wait_for_run(self, name: str, *, number: int = 1, seconds: float) -> Run:
+        """Gives back the first run of a job, or the one with another number, once it has ended."""
+
+        def ended() -> Run | None:
+            runs = self.runs(name)
+            return runs[-number] if len(runs) >= number and runs[-number].state in _ENDED else None
+
+        found = wait_until(ended, what=f"run {number} of {name} to end; logs are in {self.home}", seconds=seconds, pause=2.0)
+        assert found is not None
+        return found
+
+    def asset(self, key: Sequence[str]) -> dict[str, Any]:
+        found: dict[str, Any] = self.ask(_ASSET, key={"path": [*key]})["assetNodeOrError"]
+        return found
+
+    def checked(self, key: Sequence[str], check: str) -> list[Checked]:
+        """Gives back what a check found, newest first."""
+        found = self.ask(_CHECKED, key={"path": [*key]}, check=check)["assetCheckExecutions"]
+        return [
+            Checked(each["runId"], said["success"], said["severity"], numbers_of(said["metadataEntries"]))
+            for each in found
+            if (said := each["evaluation"])
+        ]
+
+    def log(self, run_id: str) -> str:
+        """Gives back all that was said in a run."""
+        events = self.ask(_LOGS, run=run_id)["logsForRun"]["events"]
+        lines = [each.get("message") or "" for each in events]
+        return "\n".join(lines + [each["error"]["message"] for each in events if each.get("error")])
+
+
+def numbers_of(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {each["label"]: each["intValue"] for each in entries if "intValue" in each}
+
+
+def install_dagster() -> Path:
+    """Gives back the folder of Dagster's environment, which is made once from the lock beside this file."""
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    folder = CACHE / f"dagster-{version}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
+    if not (folder / "installed").exists():
+        print("Setting up an environment for Dagster (once, 1 minute, 200 MB)", flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder, with_pip=True)
+        install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+        subprocess.run([folder / "bin/python", "-m", "pip", *install, "-r", LOCK], check=True)
+        (folder / "installed").touch()
+    return folder
+
+
+@contextmanager
+def running_dagster(home: Path, *, files: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Dagster]:
+    """Gives a running Dagster that has these files of definitions; its processes end with the block."""
+    home.mkdir(parents=True)
+    (home / "dagster.yaml").write_text(_SETTINGS)
+    places = [{"python_file": {"relative_path": str(path), "location_name": path.stem}} for path in files]
+    (home / "workspace.yaml").write_text(json.dumps({"load_from": places}))
+    port = find_free_port()
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "HEADRACE_", "PYTHON"))}
+    bin_folder = install_dagster() / "bin"
+    path = f"{bin_folder}{os.pathsep}{plain['PATH']}"
+    everything = {**plain, "PATH": path, "DAGSTER_HOME": str(home), **environ}
+    workspace = ["-w", str(home / "workspace.yaml")]
+    commands: dict[str, list[str | Path]] = {
+        "daemon": [bin_folder / "dagster-daemon", "run", *workspace],
+        "webserver": [bin_folder / "dagster-webserver", "-h", "127.0.0.1", "-p", str(port), *workspace],
+    }
+    parts: list[subprocess.Popen[bytes]] = []
+    try:
+        for name, command in commands.items():
+            with (home / f"{name}.txt").open("wb") as output:
+                started = subprocess.Popen(
+                    command, env=everything, cwd=home, stdout=output, stderr=output, start_new_session=True
+                )
+            parts.append(started)
+        dagster = Dagster(f"http://127.0.0.1:{port}", home)
+        wait_until(lambda: _answers(dagster), what=f"Dagster's web server; see {home}", seconds=120, pause=0.5)
+        yield dagster
+    finally:
+        _end(parts)
+
+
+def _end(parts: list[subprocess.Popen[bytes]]) -> None:
+    """Ends the parts, first as they like it; what they leave behind is killed."""
+    children = [child for part in parts if part.poll() is None for child in psutil.Process(part.pid).children(recursive=True)]
+    for part in parts:
+        part.send_signal(signal.SIGTERM)
+    psutil.wait_procs([psutil.Process(part.pid) for part in parts if part.poll() is None], timeout=20)
+    for part in parts:
+        part.kill()
+        part.wait()
+    _, alive = psutil.wait_procs(children, timeout=5)
+    for child in alive:
+        child.kill()
+
+
+def _answers(dagster: Dagster) -> bool:
+    try:
+        return bool(dagster.ask("{ version }"))
+    except OSError:
+        return False
+
+
+def _selector(location: str, what: str, name: str) -> dict[str, str]:
+    return {"repositoryName": _REPOSITORY, "repositoryLocationName": location, what: name}
