@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,34 +15,24 @@ from headrace.services.kafka import find_servers, kafka
 from headrace.services.messages import read_last
 from headrace.services.topics import admin_client, ensure_topics
 from headrace.settings import Settings, load_settings
-from tests.profiles.secured_broker import KEY_PASSWORD, PASSWORD, SecuredBroker, secured_broker
+from tests.profiles.secured_broker import KEY_PASSWORD, PASSWORD, SecuredBroker
 from tests.topics import produce, producer_of
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.services,
-    pytest.mark.skipif(not shutil.which("openssl"), reason="certificates are made with openssl"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.services]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with secured_broker(tmp_path_factory.mktemp("secured")) as running:
-        yield running
-
-
-def load(broker: SecuredBroker, folder: Path, **environ: str) -> Settings:
-    return load_settings(flags={}, environ={**broker.environ, **environ}, folder=folder)
+def load(secured: SecuredBroker, folder: Path, **environ: str) -> Settings:
+    return load_settings(flags={}, environ={**secured.environ, **environ}, folder=folder)
 
 
 @pytest.mark.parametrize("door", ["secured", "plain"])
-def test_every_client_comes_in(broker: SecuredBroker, tmp_path: Path, door: str) -> None:
+def test_every_client_comes_in(secured: SecuredBroker, tmp_path: Path, door: str) -> None:
     plain = {
-        "KAFKA_BOOTSTRAP_SERVERS": broker.plain,
+        "KAFKA_BOOTSTRAP_SERVERS": secured.plain,
         "HEADRACE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
         "HEADRACE_KAFKA_SASL_MECHANISM": "PLAIN",
     }
-    settings = load(broker, tmp_path, **(plain if door == "plain" else {}))
+    settings = load(secured, tmp_path, **(plain if door == "plain" else {}))
     topic = f"through-{door}"
     with kafka(settings, report=lambda sentence: None) as servers:
         ensure_topics(admin_client(servers), {topic: 1})
@@ -71,23 +59,23 @@ def test_every_client_comes_in(broker: SecuredBroker, tmp_path: Path, door: str)
     ],
     ids=["password", "authority"],
 )
-def test_who_is_refused_is_told(broker: SecuredBroker, wrong: dict[str, str], says: str) -> None:
-    settings = load(broker, broker.folder, **wrong)
+def test_who_is_refused_is_told(secured: SecuredBroker, wrong: dict[str, str], says: str) -> None:
+    settings = load(secured, secured.folder, **wrong)
     with pytest.raises(UnavailableError) as raised, kafka(settings, report=lambda sentence: None):
         pass
     assert says in str(raised.value)
     assert not any(secret in str(raised.value) for secret in (PASSWORD, KEY_PASSWORD, "another"))
 
 
-def test_a_task_that_is_refused_says_so(broker: SecuredBroker, tmp_path: Path) -> None:
-    servers = find_servers(load(broker, tmp_path, HEADRACE_KAFKA_PASSWORD="another"))
+def test_a_task_that_is_refused_says_so(secured: SecuredBroker, tmp_path: Path) -> None:
+    servers = find_servers(load(secured, tmp_path, HEADRACE_KAFKA_PASSWORD="another"))
     assert servers is not None
     with pytest.raises(UnavailableError, match="refuses who asks"):
         list(RangeReader(tuple(servers.task_config().items())).read([Range("through-secured", 0, 0, 1)]))
 
 
-def test_connect_comes_in_too(broker: SecuredBroker, tmp_path: Path) -> None:
-    settings = load(broker, tmp_path)
+def test_connect_comes_in_too(secured: SecuredBroker, tmp_path: Path) -> None:
+    settings = load(secured, tmp_path)
     service = start_connect(settings, detached=False, report=lambda sentence: None)
     try:
         written = (settings.home / "connect" / "worker.properties").read_text(encoding="utf-8")
