@@ -117,7 +117,7 @@ def merge(
                 staged = _stage(spark, java_table, verdicts, files, row_key, columns, build_id, written)
             merged = Merged(
                 staged,
-                FileChanges(staged.files, tuple(files.tasks.values())),
+                FileChanges(staged.files, tuple(files.tasks.values()), snapshot_id=snapshot_id),
                 written=written,
                 gone=gone,
                 read_bytes=candidates.bytes,

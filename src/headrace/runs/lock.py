@@ -14,6 +14,10 @@ from headrace.services.locks import try_lock, unlock
 from headrace.settings import Settings
 
 
+SHARED = "metadata.shared"
+"""What stands for the tables that all pipelines share, where maintenance is locked."""
+
+
 @contextmanager
 def pipeline_lock(settings: Settings, pipeline: str, *, take_over: bool) -> Iterator[None]:
     """Holds the pipeline's lock for landing, which the kernel takes back however this process ends.
@@ -45,6 +49,14 @@ def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
     """Holds the pipeline's lock for building, which landing does not need."""
     next_step = "Its tables are built there. Wait for it, or stop it first."
     with _lock(settings, pipeline, f"{pipeline}.build.lock", does="builds", take_over=False, next_step=next_step):
+        yield
+
+
+@contextmanager
+def maintain_lock(settings: Settings, pipeline: str) -> Iterator[None]:
+    """Holds the pipeline's lock for maintenance, which neither landing nor building needs; an erasure does."""
+    next_step = "Wait for it: maintenance and erasures rewrite the same files."
+    with _lock(settings, pipeline, f"{pipeline}.maintain.lock", does="maintains", take_over=False, next_step=next_step):
         yield
 
 
