@@ -123,9 +123,7 @@ def test_a_build_whose_files_were_compacted_is_planned_again(
 
     def compact_first(spark: SparkSession, catalog: Any, name: Any, **rest: Any) -> Any:
         if str(name) not in commits:
-            maintain_all(thorough(people.settings), people.lake.spark, people.pipeline, str(name))
-            for number in range(0 if str(name).endswith("index") else 1):
-                _rewrite_all(people, spark, name)
+            _rewrite_all(people, spark, name)
         commits.append(str(name))
         return commit(spark, catalog, name, **rest)
 

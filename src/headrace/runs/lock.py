@@ -13,7 +13,6 @@ from headrace.errors import LockedError
 from headrace.services.locks import try_lock, unlock
 from headrace.settings import Settings
 
-
 SHARED = "metadata.shared"
 """What stands for the tables that all pipelines share, where maintenance is locked."""
 

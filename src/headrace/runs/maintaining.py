@@ -1,4 +1,4 @@
-"""Maintenance as a command does it, table by table, beside those who land and build. Why so: docs/decisions/0017-maintenance.md.
+"""Maintenance, table by table, beside those who land and build. Why it is done so: docs/decisions/0017-maintenance.md.
 
 1. Forget: rows of `metadata.removed_…` that all readers have passed.
 2. Compact: small files, and files with deleted rows, are written anew, sorted.

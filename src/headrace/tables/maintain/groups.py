@@ -16,7 +16,7 @@ _SMALL = 0.75
 
 @dataclass(frozen=True)
 class FileFacts:
-    """A data file of the current snapshot. `partition` tells which files are of one, `deleted` how many rows are deleted in it."""
+    """A data file of the current snapshot. Files of one `partition` say the same; `deleted` rows of it are deleted there."""
 
     path: str
     partition: str
@@ -53,8 +53,8 @@ def list_files(table: Table) -> tuple[FileFacts, ...]:
 def choose_groups(files: Sequence[FileFacts], *, target_bytes: int, most_bytes: int) -> tuple[Group, ...]:
     """Gives back the groups to write anew: what is small, if a partition has several of them, and what has deleted rows.
 
-    A file that is big enough and whole stays as it is, so a table that was compacted has nothing to gain. A group, which is what
-    one commit replaces, has `most_bytes` unless a single file has more.
+    A file that is big enough and whole stays as it is, so a table that was compacted has nothing to gain. A group, which one
+    commit replaces, has `most_bytes` unless a single file has more.
     """
     by_partition: dict[str, list[FileFacts]] = defaultdict(list)
     for file in files:
