@@ -59,7 +59,10 @@ KNOWN = (
     Known("maintain.target_file_mb", "HEADRACE_MAINTAIN_TARGET_FILE_MB", "128", "how big compaction makes data files"),
     Known("maintain.keep_days", "HEADRACE_MAINTAIN_KEEP_DAYS", "7", "for how long snapshots are kept"),
     Known(
-        "maintain.grace_hours", "HEADRACE_MAINTAIN_GRACE_HOURS", "24", "how long nothing refers to a file before it is deleted"
+        "maintain.grace_minutes",
+        "HEADRACE_MAINTAIN_GRACE_MINUTES",
+        "1440",
+        "how long nothing refers to a file before it is deleted",
     ),
     Known("maintain.every_minutes", "HEADRACE_MAINTAIN_EVERY_MINUTES", "10", "how often headrace run looks after its tables"),
 )
@@ -95,7 +98,7 @@ class Settings:
     receive_max_body_bytes: int = 1024 * 1024
     maintain_target_file_mb: int = 128
     maintain_keep_days: int = 7
-    maintain_grace_hours: int = 24
+    maintain_grace_minutes: int = 1440
     maintain_every_minutes: int = 10
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -151,7 +154,7 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
         receive_max_body_bytes=_whole_number("receive.max_body_bytes", values, origins),
         maintain_target_file_mb=_whole_number("maintain.target_file_mb", values, origins),
         maintain_keep_days=_whole_number("maintain.keep_days", values, origins),
-        maintain_grace_hours=_whole_number("maintain.grace_hours", values, origins),
+        maintain_grace_minutes=_whole_number("maintain.grace_minutes", values, origins),
         maintain_every_minutes=_whole_number("maintain.every_minutes", values, origins),
         origins=MappingProxyType(origins),
     )

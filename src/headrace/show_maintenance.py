@@ -103,7 +103,7 @@ def show_foreseen(console: Console, found: Sequence[Foreseen], *, as_json: bool)
 
 _WAITING = (
     "Waiting: files that nothing refers to, and that may be in flight or still be read. They go when that was so for "
-    "maintain.grace_hours."
+    "maintain.grace_minutes."
 )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def thorough(settings: Settings, *, turn: Callable[[], AbstractContextManager[object]] = nullcontext) -> Keeper:
     """Gives back what keeps a lake without any patience."""
-    return Keeper(replace(settings, maintain_keep_days=0, maintain_grace_hours=0), open_catalog(settings), turn)
+    return Keeper(replace(settings, maintain_keep_days=0, maintain_grace_minutes=0), open_catalog(settings), turn)
 
 
 def maintain_all(keeper: Keeper, spark: SparkSession, pipeline: Pipeline, *names: str) -> dict[str, Maintained]:

@@ -127,7 +127,7 @@ class Keeper:
 
     @property
     def grace(self) -> Grace:
-        return Grace(self.settings.maintain_grace_hours * 3_600.0, time.time())
+        return Grace(self.settings.maintain_grace_minutes * 60.0, time.time())
 
     @property
     def expire_before_ms(self) -> int:

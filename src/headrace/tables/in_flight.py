@@ -13,7 +13,7 @@ def check_in_time(settings: Settings, *, began: float, where: str) -> None:
 
     A machine that slept in the middle of a batch is such a case. The batch is planned again, and nothing is lost.
     """
-    if time.time() - began > settings.maintain_grace_hours * 3_600 / 2:
+    if time.time() - began > settings.maintain_grace_minutes * 60 / 2:
         raise RetryableError(
             "its files were written so long ago that maintenance may have removed them",
             where=where,
