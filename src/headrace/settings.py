@@ -58,12 +58,7 @@ KNOWN = (
     Known("batch.max_records", "HEADRACE_BATCH_MAX_RECORDS", "2000000", "records that one landing batch takes at most"),
     Known("maintain.target_file_mb", "HEADRACE_MAINTAIN_TARGET_FILE_MB", "128", "how big compaction makes data files"),
     Known("maintain.keep_days", "HEADRACE_MAINTAIN_KEEP_DAYS", "7", "for how long snapshots are kept"),
-    Known(
-        "maintain.grace_minutes",
-        "HEADRACE_MAINTAIN_GRACE_MINUTES",
-        "1440",
-        "how long nothing refers to a file before it is deleted",
-    ),
+    Known("maintain.grace_minutes", "HEADRACE_MAINTAIN_GRACE_MINUTES", "1440", "how long files stay that nothing refers to"),
     Known("maintain.every_minutes", "HEADRACE_MAINTAIN_EVERY_MINUTES", "10", "how often headrace run looks after its tables"),
 )
 
