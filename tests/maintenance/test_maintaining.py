@@ -61,9 +61,8 @@ def people_of(folder: Path, spark: SparkSession) -> People:
     return people
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_reader_that_is_far_behind_still_builds_the_same(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    chance, sent = Random(seed), 0
+def test_a_reader_that_is_far_behind_still_builds_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    chance, sent = Random(4), 0
     pond = pond_of(tmp_path / "kept", spark, FOLLOWED, READERS)
     keeper = thorough(pond.settings)
     whole = pond_of(tmp_path / "whole", spark, FOLLOWED, READERS)

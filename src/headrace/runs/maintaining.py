@@ -26,12 +26,13 @@ from headrace.errors import SpecError
 from headrace.landing.commit_log import log_files
 from headrace.landing.places import places_of
 from headrace.layers.readers import position_passed, snapshots_read
-from headrace.layers.removed import forget_read, forget_removed, removed_name
+from headrace.layers.removed import GENERATION, forget_read, forget_removed, removed_name
 from headrace.layers.watermarks import WATERMARKS
 from headrace.quality.results import QUALITY_RESULTS
 from headrace.runs.lock import SHARED, maintain_lock
 from headrace.runs.proving import folders_of
 from headrace.settings import Settings
+from headrace.spec.layers import BUILD_ID
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.spec.problems import suggest
 from headrace.tables import build_ledger, ledger
@@ -139,7 +140,8 @@ class Keeper:
 
 
 def targets_of(settings: Settings, pipeline: Pipeline) -> tuple[Target, ...]:
-    """Gives back the tables of a pipeline, and those that Headrace keeps for it alone."""
+    """Gives back the tables of a pipeline, and then those that Headrace keeps for it alone: what they may lose depends on how
+    far back the others can be rolled."""
     folders = folders_of(settings, pipeline)
     found = []
     for stream in pipeline.streams:
@@ -147,9 +149,10 @@ def targets_of(settings: Settings, pipeline: Pipeline) -> tuple[Target, ...]:
         order = tuple(dict.fromkeys((*times, "kafka_topic", "kafka_partition", "kafka_offset")))
         found.append(Target(stream.table, folders[stream.table], order, stream=stream))
     for table in pipeline.tables:
-        removed = removed_name(table.table)
         found.append(Target(table.table, folders[table.table], tuple(dict.fromkeys((*table.keys, *table.sequence_by)))))
-        found.append(Target(removed, folders[removed], ("_generation", "_build_id"), removed_of=table.table))
+    for table in pipeline.tables:
+        removed = removed_name(table.table)
+        found.append(Target(removed, folders[removed], (GENERATION, BUILD_ID), removed_of=table.table))
     return tuple(found)
 
 
