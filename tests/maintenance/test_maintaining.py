@@ -14,6 +14,7 @@ from headrace.layers import build as build_module
 from headrace.runs import maintaining
 from headrace.runs.building import build, plan
 from headrace.spec import TableName
+from headrace.tables.build_commit import commit_build
 from headrace.tables.ledger import read_ledger
 from headrace.tables.maintain.compact import Compaction, compact_group
 from headrace.tables.maintain.groups import Group, list_files
@@ -127,13 +128,12 @@ def test_a_build_whose_files_were_compacted_is_planned_again(
     """Also one that deletes rows where they are: such a delete must not point to a file that is no longer there."""
     people = people_of(tmp_path, spark)
     commits: list[str] = []
-    commit = build_module.commit_build
 
     def compact_first(spark: SparkSession, catalog: Any, name: Any, **rest: Any) -> Any:
         if str(name) not in commits:
             _rewrite_all(people, spark, name)
         commits.append(str(name))
-        return commit(spark, catalog, name, **rest)
+        return commit_build(spark, catalog, name, **rest)
 
     monkeypatch.setattr(build_module, "commit_build", compact_first)
     people.send(Record("shop", "2", email="p3@example.com", n=3))
@@ -159,14 +159,14 @@ def test_compaction_gives_way_to_a_build(spark: SparkSession, tmp_path: Path, mo
         pond.build()
     pond.land([Event("e9", "k0", "y", 9, 100, "u", 0)])
     table = pond.catalog.load_table("pond.latest")
-    compact, gone = maintaining.compact_group, []
+    gone: list[str] = []
 
     def build_first(spark: SparkSession, name: Any, *rest: Any, how: Compaction, **named: Any) -> bool:
         def before_commit(paths: Any) -> None:
             gone.extend(paths)
             pond.build()
 
-        return compact(spark, name, *rest, how=Compaction(how.order, how.target_bytes, before_commit), **named)
+        return compact_group(spark, name, *rest, how=Compaction(how.order, how.target_bytes, before_commit), **named)
 
     monkeypatch.setattr(maintaining, "compact_group", build_first)
     done = maintain_all(thorough(pond.settings), pond.lake.spark, pond.pipeline, "pond.latest")["pond.latest"]

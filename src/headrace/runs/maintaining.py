@@ -163,8 +163,8 @@ def shared_targets(settings: Settings) -> tuple[Target, ...]:
 
 def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str | None = None) -> tuple[Work, ...]:
     """Gives back the tables of these pipelines and those that they share, or the one that a name means."""
-    work = [(pipeline, target) for pipeline in pipelines for target in targets_of(settings, pipeline)]
-    work = [*work, *((None, target) for target in shared_targets(settings))]
+    work: list[Work] = [(pipeline, target) for pipeline in pipelines for target in targets_of(settings, pipeline)]
+    work += [(None, target) for target in shared_targets(settings)]
     if table is None:
         return tuple(work)
     found = [(owner, each) for owner, each in work if table in (str(each.name), each.name.name)]

@@ -100,7 +100,8 @@ def _commit(spark: SparkSession, name: TableName, *, files: FileChanges, planned
     return entry
 
 
-def _explain(error: Py4JJavaError, name: TableName) -> Exception:
+def _explain(error: Exception, name: TableName) -> Exception:
+    """Gives back the error that says that files were compacted, where it is that one; any other as it is."""
     if not is_moved(error):
         return error
     return CompactedError(
