@@ -21,7 +21,7 @@ def maintain(
     Beside those who land, build and read: what they still need stays, and where a build is faster, maintenance gives way.
     """
     from headrace.runs.landing import spark_session
-    from headrace.runs.maintaining import list_work, look_ahead, maintain_all
+    from headrace.runs.maintaining import list_made, list_work, look_ahead, maintain_all
     from headrace.runs.watching import load_pipelines
     from headrace.show_maintenance import show_foreseen, show_maintained
 
@@ -29,7 +29,7 @@ def maintain(
     found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
     for name, error in broken.items():
         err.print(f"{name} is left out: {error}", highlight=False, markup=False, soft_wrap=True)
-    work = list_work(settings, found, table=table)
+    work = list_made(settings, list_work(settings, found, table=table))
     if dry_run:
         show_foreseen(out, look_ahead(settings, work), as_json=as_json)
     elif not work:

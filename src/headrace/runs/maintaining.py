@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MB = 1024 * 1024
-_DAY_MS = 86_400_000
+_MINUTE_MS = 60_000
+_DAY_MS = 1_440 * _MINUTE_MS
 _TARGETS_AT_ONCE = 4
 _SHARED: dict[TableName, tuple[str, ...]] = {
     QUARANTINE: ("stream", "partition", "offset"),
@@ -132,7 +133,9 @@ class Keeper:
 
     @property
     def expire_before_ms(self) -> int:
-        return time.time_ns() // 1_000_000 - self.settings.maintain_keep_days * _DAY_MS
+        """When a snapshot must have been made to go. One that somebody may just have begun to read stays in any case."""
+        kept_ms = max(self.settings.maintain_keep_days * _DAY_MS, self.settings.maintain_grace_minutes * _MINUTE_MS)
+        return time.time_ns() // 1_000_000 - kept_ms
 
     def groups(self, table: Table) -> tuple[Group, ...]:
         most = self.most_bytes or _TARGETS_AT_ONCE * self.target_bytes
@@ -162,7 +165,7 @@ def shared_targets(settings: Settings) -> tuple[Target, ...]:
 
 
 def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str | None = None) -> tuple[Work, ...]:
-    """Gives back the tables of these pipelines and those that they share, or the one that a name means."""
+    """Gives back the tables of these pipelines and those that they share, made or not, or the one that a name means."""
     work: list[Work] = [(pipeline, target) for pipeline in pipelines for target in targets_of(settings, pipeline)]
     work += [(None, target) for target in shared_targets(settings)]
     if table is None:
@@ -172,6 +175,12 @@ def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str |
         hint = suggest(table, [str(each.name) for _, each in work if each.removed_of is None], plural="Tables")
         raise SpecError(f'there is no table "{table}"', where="--table", next_step=hint)
     return tuple((owner, each) for owner, each in found if str(each.name) == table) or tuple(found)
+
+
+def list_made(settings: Settings, work: Sequence[Work]) -> tuple[Work, ...]:
+    """Gives back the tables that are there."""
+    catalog = find_catalog(settings)
+    return tuple((owner, target) for owner, target in work if load_table(catalog, target.name) is not None)
 
 
 def look_ahead(settings: Settings, work: Sequence[Work]) -> tuple[Foreseen, ...]:
