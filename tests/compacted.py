@@ -1,7 +1,7 @@
 """Maintains a lake for some minutes while it is landed, built and read, then holds it against the topic and a full refresh.
 
-`make compacted MINUTES=10`. `headrace run` maintains by itself every minute; beside it another application does so without a
-pause, keeps no snapshot that nobody needs, and deletes files a few minutes after the last that referred to them.
+`make compacted MINUTES=10`. `headrace run` maintains by itself every minute; beside it another application does so all the
+time, keeps no snapshot that nobody needs, and deletes files a few minutes after the last that referred to them.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from tests.layers.pond import PIPELINE, SCHEMA, START, TABLES
 EVENTS_PER_SECOND = 40
 KEYS = 300
 GRACE_MINUTES = 3
+PAUSE_SECONDS = 5.0
 TROUBLE = re.compile(r"failed:|could not be built|trying again|is stopped|ended with|left alone|Traceback")
 ENTITIES = """/*
 kind: entities
@@ -96,6 +97,7 @@ def compacted(minutes: float, *, folder: Path, seed: int) -> bool:
                 seen.deleted_files += len(each.orphans.gone)
                 seen.gave_way += each.gave_way
             seen.rounds += 1
+            stop.wait(PAUSE_SECONDS)  # headrace run wants to maintain, too
     stop.set()
     producer.join()
     reader.join()

@@ -16,7 +16,7 @@ def maintain(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change nothing")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compact tables, expire old snapshots, delete files that nothing needs.
+    """Compact tables, and remove what nobody needs any more.
 
     Beside those who land, build and read: what they still need stays, and where a build is faster, maintenance gives way.
     """

@@ -14,6 +14,7 @@ from headrace.tables.catalog import open_catalog
 from headrace.tables.spark_catalog import open_spark_catalog
 
 _LOOK_SECONDS = 1.0
+_PATIENCE_SECONDS = 5.0
 _MB = 1024 * 1024
 
 
@@ -52,7 +53,7 @@ def _follow(session: Session, idleness: Idleness, stop: Event, report: Report) -
             if stop.is_set():
                 return
             try:
-                with maintaining(settings, owner):
+                with maintaining(settings, owner, patience=_PATIENCE_SECONDS):
                     done = maintain_table(keeper, spark, owner, target)
             except LockedError:
                 continue

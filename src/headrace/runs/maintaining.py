@@ -201,9 +201,9 @@ def maintain_all(settings: Settings, spark: SparkSession, work: Sequence[Work]) 
 
 
 @contextmanager
-def maintaining(settings: Settings, pipeline: Pipeline | None) -> Iterator[None]:
+def maintaining(settings: Settings, pipeline: Pipeline | None, *, patience: float = 60.0) -> Iterator[None]:
     """Holds the lock that keeps erasures, and other maintenance, away from a pipeline's tables, or those that all share."""
-    with maintain_lock(settings, pipeline.name if pipeline else SHARED):
+    with maintain_lock(settings, pipeline.name if pipeline else SHARED, patience=patience):
         yield
 
 
