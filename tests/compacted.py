@@ -27,6 +27,7 @@ from headrace.runs.inspection import verify
 from headrace.runs.landing import spark_session
 from headrace.runs.maintaining import list_work, maintain_all
 from headrace.services.kafka import start_kafka, stop_kafka
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.ports import find_free_port
 from headrace.serving.query import run_query
 from headrace.settings import Settings, load_settings
@@ -79,7 +80,7 @@ def compacted(minutes: float, *, folder: Path, seed: int) -> bool:
     _write_pipeline(folder)
     settings = load_settings(flags={}, environ=environ, folder=folder)
     pipeline = load_pipeline("pond", environ=environ, folder=folder)
-    servers = start_kafka(settings, detached=True, report=print).bootstrap_servers
+    servers = start_kafka(settings, detached=True, report=print).servers
     seen, stop = Seen(), Flag()
     producer = Thread(target=_produce, args=(servers, pipeline.streams[0].topic, random.Random(seed), stop, seen))
     producer.start()
@@ -123,8 +124,8 @@ def _write_pipeline(folder: Path) -> None:
         (home / name).write_text(text, encoding="utf-8")
 
 
-def _produce(servers: str, topic: str, chance: random.Random, stop: Flag, seen: Seen) -> None:
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5})
+def _produce(servers: KafkaServers, topic: str, chance: random.Random, stop: Flag, seen: Seen) -> None:
+    producer = Producer(servers.client(linger_ms=5, enable_idempotence=True))
     while not stop.wait(1.0):
         for _ in range(EVENTS_PER_SECOND):
             number = seen.sent
@@ -155,7 +156,7 @@ def _read(settings: Settings, stop: Flag, seen: Seen) -> None:
             seen.trouble.append(f"a query failed: {error}")
 
 
-def _report(settings: Settings, pipeline: Pipeline, servers: str, seen: Seen, *, batches: int, built: int) -> bool:
+def _report(settings: Settings, pipeline: Pipeline, servers: KafkaServers, seen: Seen, *, batches: int, built: int) -> bool:
     (found,) = verify(settings, pipeline, bootstrap_servers=servers)
     catalog = open_catalog(settings)
     with building_session(settings, pipeline, report=print) as lake:

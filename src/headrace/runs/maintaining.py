@@ -49,6 +49,7 @@ from headrace.tables.maintain.size import TableSize, read_size
 from headrace.tables.quarantine import QUARANTINE
 from headrace.tables.spark_catalog import open_spark_catalog, use_session
 from headrace.tables.spark_files import load_java_table, plan_files
+from headrace.tables.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -278,9 +279,15 @@ def _commit_log(keeper: Keeper, target: Target) -> Callable[[Sequence[str]], Non
 
     def log(paths: Sequence[str]) -> None:
         checkpoint = read_ledger(keeper.catalog.load_table(str(target.name))).checkpoint_id
-        places, batch = places_of(stream, keeper.settings), str(uuid.uuid4())
-        now = datetime.now(timezone.utc)
-        log_files(places.commit_log, checkpoint_id=checkpoint, subtask=0, batch=batch, paths=paths, now=now)
+        log_files(
+            places_of(stream, keeper.settings).commit_log,
+            checkpoint_id=checkpoint,
+            subtask=0,
+            batch=str(uuid.uuid4()),
+            paths=paths,
+            now=datetime.now(timezone.utc),
+            storage=Storage.of(keeper.catalog.properties),
+        )
 
     return log
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import BuildError
 from headrace.spec.pipeline import TableName
-from headrace.tables.catalog import CATALOG_NAME
+from headrace.tables.catalog_properties import CATALOG_NAME
 from headrace.tables.deleted_rows import deletes_of_one_file
 from headrace.tables.java_errors import is_conflict, is_moved
 from headrace.tables.maintain.groups import Group

@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 
 from headrace.spec.pipeline import TableName
 from headrace.tables.purge import checked_file, is_data, is_metadata, plain_location, referred_files
-from headrace.tables.storage import StoredFile, delete_file, exists, list_all, new_file, read_text
+from headrace.tables.storage import Storage, StoredFile, delete_file, exists, list_all, new_file, read_text
 
 _NOTE = "metadata/unreferenced.json"
 
@@ -47,12 +47,13 @@ def find_orphans(
 
     `named` are files that an entry elsewhere names: they belong to a commit that is still to be finished, however old they are.
     """
-    stored = list_all(*folders)  # before the metadata: what is committed after this look was in flight, and young
+    storage = Storage.of(catalog.properties)
+    stored = list_all(*folders, storage=storage)  # before the metadata: what is committed after this look was in flight
     table = catalog.load_table(str(name))
     needed = referred_files(table) | {plain_location(each) for each in named}
     if not any(file.uri in needed for file in stored):
         return Orphans(), {}  # the files are called otherwise there than here, so nothing can be told of them
-    seen_before = _read_note(table.location())
+    seen_before = _read_note(table.location(), storage=storage)
     seen = {
         file: seen_before.get(file.uri, grace.now)
         for file in stored
@@ -68,24 +69,24 @@ def remove_orphans(
 ) -> Orphans:
     """Gives back what went and what waits, which is noted. Idempotent: what is gone is not found again."""
     found, waiting = find_orphans(catalog, name, folders=folders, named=named, grace=grace)
+    storage = Storage.of(catalog.properties)
     for uri in found.gone:
-        delete_file(uri)
-    _write_note(catalog.load_table(str(name)).location(), waiting)
+        delete_file(uri, storage=storage)
+    _write_note(catalog.load_table(str(name)).location(), waiting, storage=storage)
     return found
 
 
-def _read_note(location: str) -> dict[str, float]:
+def _read_note(location: str, *, storage: Storage) -> dict[str, float]:
     uri = f"{location}/{_NOTE}"
-    try:
-        return {str(path): float(since) for path, since in json.loads(read_text(uri)).items()} if exists(uri) else {}
-    except ValueError:
-        return {}  # half a note of an object store that has no renames: then all wait once more
+    if not exists(uri, storage=storage):
+        return {}
+    return {str(path): float(since) for path, since in json.loads(read_text(uri, storage=storage)).items()}
 
 
-def _write_note(location: str, waiting: Mapping[str, float]) -> None:
+def _write_note(location: str, waiting: Mapping[str, float], *, storage: Storage) -> None:
     uri = f"{location}/{_NOTE}"
     if waiting:
-        with new_file(uri) as stream:
+        with new_file(uri, storage=storage) as stream:
             stream.write(json.dumps(waiting, indent=0, sort_keys=True).encode("utf-8"))
-    elif exists(uri):
-        delete_file(uri)
+    else:
+        delete_file(uri, storage=storage)
