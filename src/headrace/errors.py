@@ -16,7 +16,8 @@ HeadraceError
 ├── QueryError           a query that can't be answered
 ├── NotFoundError        something is asked for that there is not
 └── RetryableError       the world outside is away for now: trying again may help
-    └── UnavailableError   Kafka, Postgres, the catalog or the warehouse does not answer
+    ├── UnavailableError   Kafka, Postgres, the catalog or the warehouse does not answer
+    └── CompactedError     files that a build replaces were compacted since it planned
 """
 
 from __future__ import annotations
@@ -103,4 +104,8 @@ class RetryableError(HeadraceError):
 
 
 class UnavailableError(RetryableError):
+    pass
+
+
+class CompactedError(RetryableError):
     pass

@@ -123,6 +123,10 @@ KNOWN = (
         "a packed environment (tar.gz) that executors unpack and use",
     ),
     Known("batch.max_records", "HEADRACE_BATCH_MAX_RECORDS", "2000000", "records that one landing batch takes at most"),
+    Known("maintain.target_file_mb", "HEADRACE_MAINTAIN_TARGET_FILE_MB", "128", "how big compaction makes data files"),
+    Known("maintain.keep_days", "HEADRACE_MAINTAIN_KEEP_DAYS", "7", "for how long snapshots are kept"),
+    Known("maintain.grace_minutes", "HEADRACE_MAINTAIN_GRACE_MINUTES", "1440", "how long files stay that nothing refers to"),
+    Known("maintain.every_minutes", "HEADRACE_MAINTAIN_EVERY_MINUTES", "10", "how often headrace run looks after its tables"),
 )
 
 
@@ -163,6 +167,10 @@ class Settings:
     registry_port: int = 8081
     receive_public_url: str | None = None
     receive_max_body_bytes: int = 1024 * 1024
+    maintain_target_file_mb: int = 128
+    maintain_keep_days: int = 7
+    maintain_grace_minutes: int = 1440
+    maintain_every_minutes: int = 10
     catalog_type: str = "sql"
     catalog_warehouse: str = ""
     catalog_scope: str = ""
@@ -271,6 +279,10 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
         registry_port=_whole_number("registry.port", values, origins),
         receive_public_url=values["receive.public_url"] or None,
         receive_max_body_bytes=_whole_number("receive.max_body_bytes", values, origins),
+        maintain_target_file_mb=_whole_number("maintain.target_file_mb", values, origins),
+        maintain_keep_days=_whole_number("maintain.keep_days", values, origins),
+        maintain_grace_minutes=_whole_number("maintain.grace_minutes", values, origins),
+        maintain_every_minutes=_whole_number("maintain.every_minutes", values, origins),
         origins=MappingProxyType(origins),
         **{name: environ.get(variable) or None for name, variable in SECRETS.items()},
     )

@@ -52,7 +52,7 @@ def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -
     for command in (
         *("demo", "new", "check", "up", "down", "status", "logs", "connectors", "generate", "seeder", "psql", "land", "run"),
         *("topics", "notebook", "stage-config", "submit"),
-        *("serve", "query", "lineage", "export", "commits", "verify", "forget", "doctor", "clean"),
+        *("serve", "query", "lineage", "export", "commits", "verify", "maintain", "forget", "doctor", "clean"),
     ):
         assert f"\n  {command} " in said
 

@@ -38,6 +38,7 @@ from headrace.spec.pipeline import Pipeline, Stream
 from headrace.spec.types import Column
 from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, table_location
+from headrace.tables.in_flight import check_in_time
 from headrace.tables.ledger import Ledger, read_ledger, was_rolled_back
 from headrace.tables.quarantine import QUARANTINE, open_quarantine, paths_of, read_settled, settle_quarantine
 from headrace.tables.storage import Storage
@@ -149,7 +150,7 @@ class Lander:
 
         With `until`, what came after those ends is left for later.
         """
-        started = time.monotonic()
+        started, began = time.monotonic(), time.time()
         self._finish_commits()
         ranges, behind = self._plan(until)
         if not ranges:
@@ -161,6 +162,7 @@ class Lander:
         growth = {stream.stream.topic: _growth_of(results[stream.label]) for stream in active}
         grown = [note for stream in active for note in self._grow(stream, growth[stream.stream.topic])]
         whole = [stream for stream in active if not growth[stream.stream.topic]]
+        check_in_time(self._settings, began=began, where=", ".join(stream.label for stream in active))
         landed = self._commit(whole, ranges, results, started=started)
         reach("commit")
         behind += sum(part.size for part in ranges if growth[part.topic])

@@ -40,6 +40,7 @@ from headrace.tables.build_commit import FileChanges, commit_build
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation
 from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.deleted_rows import stage_deletes
+from headrace.tables.in_flight import check_in_time
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import JavaObject, StagedFiles, load_java_table, plan_files, stage_files
 
@@ -84,7 +85,7 @@ class _Result:
 
 def build_table(lake: Lake, plan: TablePlan) -> Built:
     """Gives back what was built and committed. Idempotent: what a build that died had not committed is built again."""
-    started = time.monotonic()
+    started, began = time.monotonic(), time.time()
     lake = lake.for_build(plan)
     table = plan.table
     name = table.table
@@ -137,6 +138,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         removed_in=build_id if result.removed else 0 if plan.action == "refresh" else plan.entry.removed_in,
     )
     reach(f"{name}:staged")
+    check_in_time(lake.settings, began=began, where=str(name))
     entry = commit_build(lake.spark, lake.catalog, name, files=result.files, planned=plan.entry, new=entry)
     reach(f"{name}:committed")
     settle_refused(lake.catalog, lake.settings, name, entry)
@@ -168,8 +170,10 @@ def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
         marked = mark_events(table, measured.good) if result.glance.truncates else None
         deletions = reduced(measured.good).where(F.col(DELETED))
         keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
-    old = plan_files(java_table, snapshot_id=_current(java_table))
-    return replace(result, files=FileChanges(result.staged.files, tuple(old.tasks.values())), removed=keeps)
+    current = _current(java_table)
+    old = plan_files(java_table, snapshot_id=current)
+    files = FileChanges(result.staged.files, tuple(old.tasks.values()), snapshot_id=current)
+    return replace(result, files=files, removed=keeps)
 
 
 def _append(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
@@ -272,7 +276,8 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     results, processed = measured.read_metrics(observation.get), rows_in(observation.get)
     check_results(table, results)
     found = lake.catalog.load_table(str(table.table))
-    files = plan_files(java_table, snapshot_id=_current(java_table))
+    current = _current(java_table)
+    files = plan_files(java_table, snapshot_id=current)
     stored = Stored(found, tuple(arrow_file(path, task) for path, task in files.tasks.items()), lake.read_files)
     if work is None:
         change = refresh_entities(table, rows=rows, stored=stored, rules=rules, build_id=build_id)
@@ -288,6 +293,7 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
         staged.files,
         tuple(files.tasks[path] for path in change.replaced),
         tuple((files.tasks[path], each) for path, each in deletes.items()),
+        current,
     )
     merged = Merged(staged, changes, written=change.written, gone=change.before.height, read_bytes=files.bytes)
     removed = False

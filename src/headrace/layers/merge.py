@@ -77,7 +77,7 @@ def merge(
         row_key = [*table.keys, *table.sequence_by] if table.kind == "history" else list(table.keys)
         old = all_old if touched is None else keep_matching(all_old, touched, table.keys)
         old = old.select(*map(named, (*columns, FILE, POSITION)))
-        target = Target(lake, java_table, table, candidates, columns=columns, row_key=row_key, build_id=build_id)
+        target = Target(lake, java_table, table, snapshot_id, candidates, columns=columns, build_id=build_id)
         with nullcontext(old) if few else persisted(old) as old:
             known = old.drop(FILE, POSITION).withColumn(DELETED, F.lit(False))
             verdicts = _compare(decide(rows, known, glance), old, row_key=row_key, columns=columns)

@@ -60,17 +60,17 @@ class Merged:
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a build changes, and its files that can hold rows which change.
+    """The table that a build changes, as one snapshot has it, and its files that can hold rows which change.
 
-    `columns` are those that a build decides, `row_key` tells its rows apart.
+    `columns` are those that a build decides.
     """
 
     lake: Lake
     java_table: JavaObject
     table: LayerTable
+    snapshot_id: int | None
     candidates: ScanFiles
     columns: Sequence[str]
-    row_key: Sequence[str]
     build_id: int
 
 
@@ -99,6 +99,7 @@ def place_few(target: Target, verdicts: DataFrame) -> tuple[Merged, pa.Table]:
             staged.files,
             tuple(tasks[path] for path in anew),
             tuple((tasks[path], each) for path, each in deletes.items()),
+            target.snapshot_id,
         )
     told, was = _carried_rows(new, target.table), _carried_rows(old, target.table)
     merged = Merged(
@@ -137,7 +138,7 @@ def place_many(target: Target, verdicts: DataFrame) -> tuple[Merged, DataFrame]:
         staged = _stage_many(target, new, files, gone=verdicts.where(F.col("old").isNotNull()).select(*PLACE), written=written)
     merged = Merged(
         staged,
-        FileChanges(staged.files, tuple(files.tasks.values())),
+        FileChanges(staged.files, tuple(files.tasks.values()), snapshot_id=target.snapshot_id),
         written=written,
         gone=gone,
         read_bytes=target.candidates.bytes,

@@ -130,6 +130,22 @@ def forget_removed(catalog: Catalog, name: TableName, *, generation: int) -> Non
     commit_once(commit, find=lambda: None, where=str(removed_name(name)))
 
 
+def forget_read(catalog: Catalog, name: TableName, *, generation: int, position: int) -> None:
+    """Takes out rows that builds up to `position` removed, whose readers have all passed it. Idempotent by position.
+
+    Deletions and truncates stay: an older event may still come.
+    """
+    read = f"{GENERATION} = {generation} and {BUILD_ID} <= {position} and {DELETED} = false"
+
+    def commit() -> bool:
+        kept = load_table(catalog, removed_name(name))
+        if kept is not None and kept.scan(row_filter=read, selected_fields=(BUILD_ID,), limit=1).to_arrow().num_rows:
+            kept.delete(read)
+        return True
+
+    commit_once(commit, find=lambda: None, where=str(removed_name(name)))
+
+
 def _read(spark: SparkSession, catalog: Catalog, name: TableName, *, columns: tuple[Column, ...]) -> DataFrame | None:
     kept = load_table(catalog, removed_name(name))
     if kept is None or kept.current_snapshot() is None:

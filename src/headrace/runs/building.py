@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 
-from headrace.errors import BuildError, HeadraceError, QualityError, RetryableError, SpecError
+from headrace.errors import BuildError, CompactedError, HeadraceError, QualityError, RetryableError, SpecError
 from headrace.layers.analysis import analyse
 from headrace.layers.build import Built, build_table
 from headrace.layers.growth import columns_landed, has_grown
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 2
 _TRIES = 3
+_TRIES_BESIDE_MAINTENANCE = 20
 _FIRST_WAIT_SECONDS = 1.0
 
 
@@ -217,10 +218,14 @@ def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
 
 
 def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
-    """Gives back what became of one table, after as many tries as are worth it; whatever goes wrong is in it."""
+    """Gives back what became of one table, after as many tries as are worth it; whatever goes wrong is in it.
+
+    A table that is compacted while it is built is planned again at once.
+    """
     lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "layers")
     last: HeadraceError | None = None
-    for attempt in range(_TRIES):
+    attempt = compacted = 0
+    while attempt < _TRIES and compacted < _TRIES_BESIDE_MAINTENANCE:
         try:
             planned = plan_table(lake.catalog, lake.pipeline, table, full_refresh=full_refresh)
             if planned.action == "nothing":
@@ -230,6 +235,9 @@ def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
             return Outcome(table, planned, build_table(lake, planned))
         except (SpecError, QualityError) as error:
             return Outcome(table, error=error)
+        except CompactedError as error:
+            last, compacted = error, compacted + 1
+            continue
         except HeadraceError as error:
             last = error
             if not isinstance(error, RetryableError | BuildError):
@@ -243,6 +251,7 @@ def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
                 next_step="Nothing was published. The whole error is in logs/spark.log.",
             )
         time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
+        attempt += 1
     return Outcome(table, error=last)
 
 

@@ -118,7 +118,7 @@ def _stream_status(
     pipeline: Pipeline, stream: Stream, table: Table | None, bounds: Bounds | None, now: datetime
 ) -> StreamStatus:
     entry = ledger.read_ledger(table) if table else ledger.Ledger()
-    snapshot = table.current_snapshot() if table else None
+    snapshot = _last_landed(table) if table else None
     committed = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, timezone.utc) if snapshot else None
     own = [(partition, at) for (topic, partition), at in (bounds or {}).items() if topic == stream.topic]
     return StreamStatus(
@@ -157,6 +157,12 @@ def _age(moment: datetime | None, now: datetime) -> float | None:
 
 def _summary(snapshot: Snapshot | None) -> Mapping[str, str]:
     return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+
+
+def _last_landed(table: Table) -> Snapshot | None:
+    """Gives back the newest snapshot that a checkpoint made; maintenance makes others, which bring nothing."""
+    landed = [each for each in table.metadata.snapshots if ledger.KEY in _summary(each)]
+    return max(landed, key=lambda each: each.sequence_number or 0, default=table.current_snapshot())
 
 
 def _rows_landed(summary: Mapping[str, str]) -> int:

@@ -33,7 +33,7 @@ from headrace.layers.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.runs.erasing import erase_quarantined, erase_stream, find_in_quarantine, find_in_stream
 from headrace.runs.landing import spark_session
-from headrace.runs.lock import build_lock, pipeline_lock
+from headrace.runs.lock import SHARED, build_lock, maintain_lock, pipeline_lock
 from headrace.runs.proving import prove, purge_past
 from headrace.services.embedded import Report
 from headrace.services.faults import reach
@@ -99,6 +99,8 @@ def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -
     with (
         pipeline_lock(settings, pipeline.name, take_over=False),
         build_lock(settings, pipeline.name),
+        maintain_lock(settings, pipeline.name),
+        maintain_lock(settings, SHARED),
         spark_session(settings, report=report) as spark,
     ):
         yield Erasing(open_lake(settings, pipeline, spark), pipeline.people, time.time())

@@ -1,10 +1,10 @@
-"""Lands and builds, live: a table is rebuilt when its inputs have moved."""
+"""Lands and builds, live: a table is rebuilt when its inputs have moved, and looked after when there is time."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from threading import Event, Thread
 
@@ -13,6 +13,7 @@ from headrace.landing.lander import Batch
 from headrace.layers.lake import Lake
 from headrace.runs.board import Board
 from headrace.runs.building import Outcome, build, follow_inputs, mirror, open_lake
+from headrace.runs.idle import Idleness, maintained
 from headrace.runs.landing import Session, land
 from headrace.runs.lock import build_lock
 from headrace.runs.publishing import Publisher
@@ -24,14 +25,24 @@ _FIRST_WAIT_SECONDS = 5.0
 _LONGEST_WAIT_SECONDS = 300.0
 _ROUND_SECONDS = 0.2
 
+Turn = Callable[[], AbstractContextManager[object]]
+
 
 def land_and_build(session: Session, *, stop: Event, board: Board, publisher: Publisher | None = None) -> None:
-    """Lands batch after batch until `stop` is set; beside it, builds what that moves and publishes what that changes."""
+    """Lands batch after batch until `stop` is set; beside it, builds what that moves and publishes what that changes.
+
+    When landing keeps up, the tables are maintained between the builds.
+    """
+    idleness = Idleness()
     if publisher is not None:
         publisher = replace(publisher, report=board.report, published=board.published)
-    with builds(session, built=board.built, report=board.report, publisher=publisher) as moved:
+    with (
+        builds(session, built=board.built, report=board.report, publisher=publisher, turn=idleness.turn) as moved,
+        maintained(session, idleness, report=board.report),
+    ):
 
         def landed(batch: Batch) -> None:
+            idleness.behind = batch.behind
             board.landed(batch)
             moved.set()
 
@@ -40,9 +51,17 @@ def land_and_build(session: Session, *, stop: Event, board: Board, publisher: Pu
 
 @contextmanager
 def builds(
-    session: Session, *, built: Callable[[Outcome], None], report: Report, publisher: Publisher | None = None
+    session: Session,
+    *,
+    built: Callable[[Outcome], None],
+    report: Report,
+    publisher: Publisher | None = None,
+    turn: Turn = nullcontext,
 ) -> Iterator[Event]:
-    """Builds the pipeline's tables beside landing while the block runs; gives the flag that says that something landed."""
+    """Builds the pipeline's tables beside landing while the block runs; gives the flag that says that something landed.
+
+    `turn` is held for each round.
+    """
     landed, stop = Event(), Event()
     if not session.pipeline.tables:
         yield landed
@@ -51,7 +70,7 @@ def builds(
         lake = open_lake(session.settings, session.pipeline, session.spark)
         mirror(lake)
         landed.set()
-        thread = Thread(target=_follow, args=(lake, landed, stop, built, report, publisher), name="builds", daemon=True)
+        thread = Thread(target=_follow, args=(lake, landed, stop, built, report, publisher, turn), name="builds", daemon=True)
         thread.start()
         try:
             yield landed
@@ -68,6 +87,7 @@ def _follow(
     built: Callable[[Outcome], None],
     report: Report,
     publisher: Publisher | None,
+    turn: Turn,
 ) -> None:
     """Builds and publishes round after round. A table that fails is left alone for a while, longer each time, and then tried
     again."""
@@ -82,7 +102,8 @@ def _follow(
         started = time.monotonic()
         resting = {name for name, moment in again_at.items() if moment > started}
         try:
-            outcomes = build(lake, done=built, stop=stop, leave_out=resting)
+            with turn():
+                outcomes = build(lake, done=built, stop=stop, leave_out=resting)
             if any(each.grown for each in outcomes):
                 lake = follow_inputs(lake)
         except HeadraceError as error:

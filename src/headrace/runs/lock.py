@@ -10,8 +10,11 @@ from pathlib import Path
 import psutil
 
 from headrace.errors import LockedError
-from headrace.services.locks import try_lock, unlock
+from headrace.services.locks import try_lock, unlock, wait_for_lock
 from headrace.settings import Settings
+
+SHARED = "metadata.shared"
+"""What stands for the tables that all pipelines share, where maintenance is locked."""
 
 
 @contextmanager
@@ -49,9 +52,23 @@ def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
 
 
 @contextmanager
-def _lock(settings: Settings, pipeline: str, file: str, *, does: str, take_over: bool, next_step: str) -> Iterator[None]:
+def maintain_lock(settings: Settings, pipeline: str, *, patience: float = 60.0) -> Iterator[None]:
+    """Holds the pipeline's lock for maintenance, which neither landing nor building needs; an erasure does.
+
+    `headrace run` holds it for seconds at a time, so it is waited for, up to `patience` seconds.
+    """
+    file = f"{pipeline}.maintain.lock"
+    next_step = "Wait for it: maintenance and erasures rewrite the same files."
+    with _lock(settings, pipeline, file, does="maintains", take_over=False, next_step=next_step, patience=patience):
+        yield
+
+
+@contextmanager
+def _lock(
+    settings: Settings, pipeline: str, file: str, *, does: str, take_over: bool, next_step: str, patience: float = 0.0
+) -> Iterator[None]:
     path = _path(settings, file)
-    held = try_lock(path)
+    held = wait_for_lock(path, timeout=patience) if patience else try_lock(path)
     if held is None and not take_over:
         holder = path.read_text(encoding="utf-8").strip()
         raise LockedError(

@@ -15,6 +15,7 @@ from headrace.layers.lake import Lake
 from headrace.layers.removed import forget_removed, removed_name
 from headrace.quality.results import QUALITY_RESULTS, forget_samples
 from headrace.runs.erasing import labels_of
+from headrace.settings import Settings
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.build_ledger import read_build
@@ -37,7 +38,7 @@ def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = f
     touched = {each.table_name for each in note.tables} | {str(each.table) for each in made}
     touched |= {str(removed_name(each.table)) for each in made}
     total, every_shared = Purged(), shared_tables(lake.pipeline)
-    for name, folders in folders_of(lake).items():
+    for name, folders in folders_of(lake.settings, lake.pipeline).items():
         table = load_table(lake.catalog, name)
         shared = every_shared.get(name)
         if table is None or not (shared or str(name) in touched | also or stray_files(table, folders)):
@@ -54,7 +55,7 @@ def prove(lake: Lake, note: Note) -> tuple[tuple[Hit, ...], int]:
     targets = []
     storage = Storage.of(lake.catalog.properties)
     young, every_shared = time.time() - OTHERS_HURRY_SECONDS, shared_tables(lake.pipeline)
-    for name, folders in folders_of(lake).items():
+    for name, folders in folders_of(lake.settings, lake.pipeline).items():
         shared = every_shared.get(name)
         table = load_table(lake.catalog, name)
         needed = needed_files(table) if table else frozenset()
@@ -78,9 +79,8 @@ def made_of(pipeline: Pipeline, names: set[str]) -> tuple[LayerTable, ...]:
     return tuple(found)
 
 
-def folders_of(lake: Lake) -> dict[TableName, tuple[str, ...]]:
+def folders_of(settings: Settings, pipeline: Pipeline) -> dict[TableName, tuple[str, ...]]:
     """Gives back where the files are of every table of the pipeline, and of what Headrace keeps beside them."""
-    settings, pipeline = lake.settings, lake.pipeline
     found: dict[TableName, tuple[str, ...]] = {}
     for stream in pipeline.streams:
         places = places_of(stream, settings)
@@ -99,13 +99,16 @@ def shared_tables(pipeline: Pipeline) -> dict[TableName, tuple[str, frozenset[st
 
 
 def _owner(column: str, values: frozenset[str], *, storage: Storage) -> Callable[[StoredFile], bool]:
-    """Gives back what says whether a file that nothing refers to is this pipeline's, of which nobody writes any now."""
+    """Gives back what says whether a file that nothing refers to is this pipeline's, of which nobody writes any now.
+
+    Files that hold rows of others too come from compaction, which the erasure keeps away: nobody is about to commit them.
+    """
 
     def is_ours(file: StoredFile) -> bool:
         try:
             with open_input(file.uri, storage=storage) as stream:
                 found = pq.ParquetFile(stream).read(columns=[column])[column]
-            return set(pc.unique(found).to_pylist()) <= values
+            return bool(set(pc.unique(found).to_pylist()) & values)
         except Exception:  # half written, perhaps by another pipeline at this moment
             return file.modified < time.time() - OTHERS_HURRY_SECONDS
 

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog import Catalog
 
-from headrace.errors import TakenOverError
+from headrace.errors import CompactedError, TakenOverError
 from headrace.spec.pipeline import TableName
 from headrace.tables.build_ledger import KEY, BuildLedger, read_build
 from headrace.tables.commit import commit_once
 from headrace.tables.deleted_rows import deletes_of_one_file
 from headrace.tables.history import RECENT, DatedSnapshot, snapshots_to_drop
+from headrace.tables.java_errors import is_moved
 from headrace.tables.spark_files import JavaObject, load_java_table
 
 if TYPE_CHECKING:
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """Data files that come, scan tasks of those that go, and scan tasks of those that stay, each with its new delete file."""
+    """Data files that come, scan tasks of those that go, and scan tasks of those that stay, each with its new delete file.
+
+    `snapshot_id` is the snapshot that the tasks are of.
+    """
 
     added: Sequence[JavaObject] = ()
     removed: Sequence[JavaObject] = ()
     deleted: Sequence[tuple[JavaObject, JavaObject]] = ()
+    snapshot_id: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.deleted)
@@ -39,7 +45,8 @@ def commit_build(
     """Gives back the entry as it was committed, with the snapshot that holds the build's rows.
 
     Idempotent by `new.writer`. The table's entry must still be `planned`: where another build has moved it, or the table was
-    rolled back, a TakenOverError is raised and nothing is changed. A build that changes no rows makes no snapshot.
+    rolled back, a TakenOverError is raised and nothing is changed. A build that changes no rows makes no snapshot. Where files
+    that the build replaces were compacted since it read them, a CompactedError is raised: it has to be planned again.
     """
 
     def find() -> BuildLedger | None:
@@ -77,19 +84,34 @@ def _commit(spark: SparkSession, name: TableName, *, files: FileChanges, planned
     transaction = table.newTransaction()
     entry = new
     if files:
-        entry = _change_rows(spark, transaction, table, files=files, new=new)
+        try:
+            entry = _change_rows(spark, transaction, files=files, new=new)
+        except Py4JJavaError as error:
+            raise _explain(error, name) from error
     properties = transaction.updateProperties()
     for key, value in entry.to_properties().items():
         properties.set(key, value)
     properties.commit()
     _drop_old_snapshots(spark, transaction, table)
-    transaction.commitTransaction()
+    try:
+        transaction.commitTransaction()
+    except Py4JJavaError as error:
+        raise _explain(error, name) from error
     return entry
 
 
-def _change_rows(
-    spark: SparkSession, transaction: JavaObject, table: JavaObject, *, files: FileChanges, new: BuildLedger
-) -> BuildLedger:
+def _explain(error: Exception, name: TableName) -> Exception:
+    """Gives back the error that says that files were compacted, where it is that one; any other as it is."""
+    if not is_moved(error):
+        return error
+    return CompactedError(
+        "files that the build replaces were compacted while it ran",
+        where=str(name),
+        next_step="Nothing was published. The build is planned again by itself.",
+    )
+
+
+def _change_rows(spark: SparkSession, transaction: JavaObject, *, files: FileChanges, new: BuildLedger) -> BuildLedger:
     update: Any
     if files.removed or files.deleted:
         update = transaction.newRowDelta()
@@ -102,8 +124,10 @@ def _change_rows(
                 update.removeDeletes(outdated)
         for file in files.added:
             update.addRows(file)
-        update.validateFromSnapshot(table.currentSnapshot().snapshotId())
+        update.validateFromSnapshot(files.snapshot_id)
         update.validateDeletedFiles()
+        if files.deleted:
+            update.validateDataFilesExist([str(task.file().location()) for task, _ in files.deleted])
         update.validateNoConflictingDeleteFiles()
     else:
         update = transaction.newAppend()

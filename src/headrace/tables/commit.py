@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from headrace.errors import TakenOverError, UnavailableError
+from headrace.errors import CompactedError, TakenOverError, UnavailableError
 
 T = TypeVar("T")
 _TRIES = 8
@@ -17,7 +17,7 @@ def commit_once(commit: Callable[[], T], *, find: Callable[[], T | None], where:
     """Gives back what `commit` gives back.
 
     After a conflict or a lost answer, `find` looks whether the commit came through and gives back its result; only if it gives
-    back None is the commit tried again. `find` may raise a TakenOverError to give up.
+    back None is the commit tried again. `find` may raise a TakenOverError to give up, `commit` a CompactedError.
     """
     doubt: Exception | None = None
     for attempt in range(_TRIES):
@@ -29,7 +29,7 @@ def commit_once(commit: Callable[[], T], *, find: Callable[[], T | None], where:
                 if found is not None:
                     return found
             return commit()
-        except TakenOverError:
+        except (TakenOverError, CompactedError):
             raise
         except Exception as error:
             doubt = error

@@ -60,7 +60,7 @@ def purge_table(
     table = catalog.load_table(str(name))
     refs = tuple(ref for ref in table.metadata.refs if ref != MAIN_BRANCH)
     snapshots = len(table.metadata.snapshots)
-    known = _files_of(table)
+    known = referred_files(table, with_deleted=True)
     if table.current_snapshot() is not None:
         table = commit_once(lambda: _commit(catalog, name), find=lambda: None, where=str(name))
     kept, storage = needed_files(table), Storage.of(table.io.properties)
@@ -68,7 +68,7 @@ def purge_table(
     gone = 0
     for file in list_all(*folders, storage=storage):
         plain = checked_file(file.uri)
-        if plain in kept or not (is_data(plain) or _METADATA.search(plain)):
+        if plain in kept or not (is_data(plain) or is_metadata(plain)):
             continue
         is_left = file.modified < limit if is_ours is None or not is_data(plain) else is_ours(file)
         if plain in known or is_left:
@@ -82,6 +82,11 @@ def is_data(uri: str) -> bool:
     return _DATA.search(uri) is not None
 
 
+def is_metadata(uri: str) -> bool:
+    """Says whether a file is called what Iceberg calls manifests, lists of them and a table's metadata."""
+    return _METADATA.search(uri) is not None
+
+
 def checked_file(uri: str) -> str:
     """Gives back the file whose checksums a file holds (Java writes one beside every file on a disk), or the file itself."""
     found = _CHECKSUMS.fullmatch(uri)
@@ -90,7 +95,7 @@ def checked_file(uri: str) -> str:
 
 def stray_files(table: Table, folders: tuple[str, ...]) -> tuple[StoredFile, ...]:
     """Gives back the data files in a table's folders that no snapshot of it refers to."""
-    known, stored = _files_of(table), list_all(*folders, storage=Storage.of(table.io.properties))
+    known, stored = referred_files(table, with_deleted=True), list_all(*folders, storage=Storage.of(table.io.properties))
     return tuple(file for file in stored if is_data(file.uri) and checked_file(file.uri) not in known)
 
 
@@ -159,27 +164,29 @@ class _DeletesWriter(ManifestWriterV2):
 def needed_files(table: Table) -> frozenset[str]:
     """Gives back the files that the table's current snapshot needs, and its metadata."""
     current = table.current_snapshot()
-    found = {_plain(table.metadata_location)}
+    found = {plain_location(table.metadata_location)}
     for manifest in current.manifests(table.io) if current else ():
-        found.add(_plain(manifest.manifest_path))
-        found |= {_plain(entry.data_file.file_path) for entry in manifest.fetch_manifest_entry(table.io)}
-    return frozenset(found | ({_plain(current.manifest_list)} if current else set()))
+        found.add(plain_location(manifest.manifest_path))
+        found |= {plain_location(entry.data_file.file_path) for entry in manifest.fetch_manifest_entry(table.io)}
+    return frozenset(found | ({plain_location(current.manifest_list)} if current else set()))
 
 
-def _files_of(table: Table) -> frozenset[str]:
-    """Gives back all files that the table refers to, of whatever snapshot."""
-    found = {_plain(table.metadata_location), *(_plain(each.metadata_file) for each in table.metadata.metadata_log)}
+def referred_files(table: Table, *, with_deleted: bool = False) -> frozenset[str]:
+    """Gives back all files that the table refers to, of whatever snapshot; and those that a snapshot says it deleted."""
+    metadata = table.metadata
+    found = {plain_location(table.metadata_location), *(plain_location(each.metadata_file) for each in metadata.metadata_log)}
     manifests = {}
-    for snapshot in table.metadata.snapshots:
-        found.add(_plain(snapshot.manifest_list))
+    for snapshot in metadata.snapshots:
+        found.add(plain_location(snapshot.manifest_list))
         manifests.update({manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)})
     for path, manifest in manifests.items():
-        found.add(_plain(path))
-        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-        found |= {_plain(entry.data_file.file_path) for entry in entries}
+        found.add(plain_location(path))
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=not with_deleted)
+        found |= {plain_location(entry.data_file.file_path) for entry in entries}
     return frozenset(found)
 
 
-def _plain(location: str) -> str:
-    """Gives back a location as `list_all` has it: Java leaves the two empty slashes of a file's host out."""
-    return re.sub(r"^file:/(?!/)", "file:///", location)
+def plain_location(location: str) -> str:
+    """Gives back a location as `list_all` has it: Java leaves the two empty slashes of a file's host out, and has other names
+    for S3."""
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/(?!/)", "file:///", location))

@@ -94,16 +94,18 @@ def read_files(spark: SparkSession, table: JavaObject, files: ScanFiles) -> Iter
             manager.removeTasks(table, group)
 
 
-def stage_files(spark: SparkSession, table: JavaObject, rows: DataFrame) -> StagedFiles:
+def stage_files(spark: SparkSession, table: JavaObject, rows: DataFrame, *, is_sorted: bool = False) -> StagedFiles:
     """Gives back files of the table's format that hold the rows. Nothing refers to them until a commit does.
 
     Spark sorts the rows by partition, so that a task has one file open at a time: memory does not grow with the partitions.
+    With `is_sorted` they are in such an order already, and stay in it.
     """
     with _under_an_id(spark, table) as group:
         (
             rows.write.format("iceberg")
             .option("distribution-mode", "none")
             .option("fanout-enabled", "false")
+            .option("use-table-distribution-and-ordering", str(not is_sorted).lower())
             .mode("append")
             .save(group)
         )

@@ -1,0 +1,41 @@
+"""The command that looks after tables."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Optional
+
+import typer
+
+from headrace.cli.shared import AsJson, err, out, quiet, say, settings_here
+
+
+def maintain(
+    pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
+    table: Annotated[Optional[str], typer.Option("--table", help="one table")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change nothing")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compact tables, and remove what nobody needs any more.
+
+    Beside those who land, build and read: what they still need stays, and where a build is faster, maintenance gives way.
+    """
+    from headrace.runs.landing import spark_session
+    from headrace.runs.maintaining import list_made, list_work, look_ahead, maintain_all
+    from headrace.runs.watching import load_pipelines
+    from headrace.show_maintenance import show_foreseen, show_maintained
+
+    settings = settings_here()
+    found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
+    for name, error in broken.items():
+        err.print(f"{name} is left out: {error}", highlight=False, markup=False, soft_wrap=True)
+    work = list_made(settings, list_work(settings, found, table=table))
+    if dry_run:
+        show_foreseen(out, look_ahead(settings, work), as_json=as_json)
+    elif not work:
+        show_maintained(out, (), as_json=as_json)
+    else:
+        with spark_session(settings, report=quiet if as_json else say) as spark:
+            show_maintained(out, maintain_all(settings, spark, work), as_json=as_json)
+    if broken:
+        raise typer.Exit(1)

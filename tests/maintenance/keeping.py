@@ -1,0 +1,28 @@
+"""Maintenance of a test's lake at its most thorough: no snapshot and no file is kept that nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.runs.maintaining import Keeper, Maintained, list_work, maintain_table
+from headrace.settings import Settings
+from headrace.spec import Pipeline
+from headrace.tables.catalog import open_catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def thorough(settings: Settings, *, turn: Callable[[], AbstractContextManager[object]] = nullcontext) -> Keeper:
+    """Gives back what keeps a lake without any patience."""
+    return Keeper(replace(settings, maintain_keep_days=0, maintain_grace_minutes=0), open_catalog(settings), turn)
+
+
+def maintain_all(keeper: Keeper, spark: SparkSession, pipeline: Pipeline, *names: str) -> dict[str, Maintained]:
+    """Gives back what became of each table of a pipeline, or of those that are named."""
+    work = list_work(keeper.settings, [pipeline])
+    found = [maintain_table(keeper, spark, owner, each) for owner, each in work if not names or str(each.name) in names]
+    return {str(each.name): each for each in found if each}

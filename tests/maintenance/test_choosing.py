@@ -1,0 +1,49 @@
+"""What maintenance chooses, from metadata alone: files to write together, snapshots to drop."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.tables.history import DatedSnapshot
+from headrace.tables.maintain.expire import snapshots_to_expire
+from headrace.tables.maintain.groups import FEWEST_FILES, FileFacts, choose_groups
+
+TARGET = 1_000
+MOST = 4 * TARGET
+
+files = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 2_000), st.sampled_from([0, 0, 0, 0, 3])), max_size=40).map(
+    lambda found: [FileFacts(f"f{number}", *each[:1], 10, *each[1:]) for number, each in enumerate(found)]
+)
+
+
+def group_sizes(*sizes: int, deleted: int = 0) -> list[int]:
+    facts = [FileFacts(f"f{number}", "p", 10, size, deleted) for number, size in enumerate(sizes)]
+    return [len(group.files) for group in choose_groups(facts, target_bytes=TARGET, most_bytes=MOST)]
+
+
+@given(files)
+def test_every_file_is_in_one_group_at_most_and_none_that_is_fine_already(found: list[FileFacts]) -> None:
+    groups = choose_groups(found, target_bytes=TARGET, most_bytes=MOST)
+    chosen = [file for group in groups for file in group.files]
+    assert len(chosen) == len({file.path for file in chosen})
+    assert all(file.deleted or file.bytes < TARGET * 0.75 for file in chosen)
+    assert {file.path for file in found if file.deleted} <= {file.path for file in chosen}
+    assert all(group.bytes <= MOST or len(group.files) == 1 for group in groups)
+    for partition in {file.partition for file in chosen}:
+        of_it = [file for file in chosen if file.partition == partition]
+        assert len(of_it) >= FEWEST_FILES - 1 or any(file.deleted for file in of_it)
+
+
+def test_many_small_files_are_written_together_and_few_are_left_alone() -> None:
+    assert group_sizes(*[10] * 2_000) == [2_000 // 5] * 5
+    assert group_sizes(*[10] * (FEWEST_FILES - 1)) == []
+    assert group_sizes(*[900] * 50) == []
+    assert group_sizes(5_000, deleted=1) == [1]
+
+
+@given(st.lists(st.integers(0, 100), unique=True, max_size=30), st.sets(st.integers(0, 29)), st.integers(0, 100))
+def test_what_is_protected_or_young_is_never_expired(ages: list[int], protected: set[int], before: int) -> None:
+    snapshots = [DatedSnapshot(number, age) for number, age in enumerate(ages)]
+    dropped = set(snapshots_to_expire(snapshots, protected=protected, before_ms=before))
+    assert dropped == {each.snapshot_id for each in snapshots if each.timestamp_ms < before} - protected
