@@ -16,6 +16,7 @@ from headrace.cli.connectors import connectors
 from headrace.cli.flow import build, demo, generate, land, plan, receive, run, seeder
 from headrace.cli.folders import check, new, stage_config
 from headrace.cli.forgetting import forget
+from headrace.cli.replaying import replay
 from headrace.cli.servers import clean, doctor, down, logs, psql, status, up
 from headrace.cli.shared import err, out, settings_here
 from headrace.errors import HeadraceError
@@ -37,7 +38,7 @@ export.command("dbt")(export_dbt)
 export.command("airflow")(export_airflow)
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, new, check, stage_config, up, down, status, logs, generate, receive, seeder, psql, land, run, build, plan),
-    *(serve, quality, query, topics, notebook, lineage, commits, verify, forget, doctor, clean),
+    *(serve, quality, query, topics, notebook, lineage, commits, verify, replay, forget, doctor, clean),
 )
 for command in _COMMANDS:
     app.command()(command)
