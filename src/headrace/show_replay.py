@@ -49,7 +49,7 @@ def show_replayed(console: Console, done: Replayed, *, as_json: bool) -> None:
     names = ", ".join(str(each) for each in done.rebuilds)
     if done.dry_run:
         would = f"these tables would be written anew: {names}" if names else "no table would be written anew"
-        console.print(f"Nothing was changed; {would}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"No row was changed; {would}", highlight=False, markup=False, soft_wrap=True)
     elif not names:
         console.print("nothing has changed for the tables that are made of it", highlight=False)
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import Annotated, Optional
 
 import typer
 
 from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, say, settings_here
-from headrace.errors import SettingsError
-
-if TYPE_CHECKING:
-    from headrace.landing.replay.target import Coordinates
-    from headrace.spec import Pipeline
 
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z"]
 
@@ -46,10 +40,7 @@ def replay(
     from_file: Annotated[
         Optional[Path], typer.Option(help="with --quarantined: take the bytes of such a file, mended by hand")
     ] = None,
-    edit: Annotated[
-        bool, typer.Option("--edit", help="with --quarantined: mend the messages in $EDITOR, and take what it saves")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change nothing")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change no row")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read messages again, and put right what became of them.
@@ -58,36 +49,25 @@ def replay(
     """
     from headrace.runs.board import lines
     from headrace.runs.publishing import publishing
-    from headrace.runs.replaying import Wanted, refused_rows, replaying_session
+    from headrace.runs.replaying import Wanted, export_refused, read_mended, replaying_session
     from headrace.runs.replaying import replay as replay_pipeline
     from headrace.show_replay import show_replayed
     from headrace.tables.replay_ledger import Window
 
-    _check(
-        since=since, until=until, from_raw=from_raw, quarantined=quarantined, edits=[reason, export, from_file, edit or None]
-    )
+    _check(since, until, from_raw=from_raw, quarantined=quarantined, narrowed=any((reason, export, from_file)))
     settings, loaded = settings_here(), load(pipeline)
-    window = None if since is None else Window(_utc(since), _utc(until))
-    mended = _read_mended(loaded, from_file) if from_file else None
-    wanted = Wanted(window, quarantined, table, reason, mended)
+    window = None if since is None else Window(_utc(since), None if until is None else _utc(until))
+    wanted = Wanted(window, quarantined, table, reason, read_mended(loaded, from_file) if from_file else None)
     tell, board = (quiet if as_json else say), lines(out)
+    if export:
+        tell(f"{export_refused(settings, loaded, wanted, export):,} messages are in {export}")
+        return
     published = (lambda done: None) if as_json else board.published
-    changes = not (dry_run or export)
-    publishes = publishing(settings, loaded, report=tell, published=published) if changes else nullcontext()
+    publishes = nullcontext() if dry_run else publishing(settings, loaded, report=tell, published=published)
     with (
         publishes as publisher,
         replaying_session(settings, loaded, needs_kafka=window is not None, report=tell) as replaying,
     ):
-        if export or edit:
-            from headrace.landing.replay.mended import to_lines
-
-            rows = refused_rows(replaying, wanted)
-            exported = to_lines(rows) if rows is not None else []
-            if export:
-                export.write_text("".join(f"{line}\n" for line in exported), encoding="utf-8")
-                say(f"{len(exported):,} messages are in {export}")
-                return
-            wanted = Wanted(None, True, table, reason, _edit(loaded, exported))
         done = replay_pipeline(replaying, wanted, dry_run=dry_run, built=(lambda one: None) if as_json else board.built)
         if publisher is not None:
             publisher.publish()
@@ -96,48 +76,15 @@ def replay(
         raise typer.Exit(1)
 
 
-def _check(
-    *, since: datetime | None, until: datetime | None, from_raw: bool, quarantined: bool, edits: list[object | None]
-) -> None:
+def _check(since: datetime | None, until: datetime | None, *, from_raw: bool, quarantined: bool, narrowed: bool) -> None:
     if [since is not None, from_raw, quarantined].count(True) != 1:
         raise typer.BadParameter("say what: --from TIME, --from-raw or --quarantined")
     if until is not None and (since is None or _utc(until) <= _utc(since)):
         raise typer.BadParameter("--to needs a --from before it")
-    if not quarantined and any(each is not None for each in edits):
-        raise typer.BadParameter("--reason, --export, --from-file and --edit are for --quarantined")
-    if sum(each is not None for each in edits[1:]) > 1:
-        raise typer.BadParameter("leave all but one of --export, --from-file and --edit out")
+    if narrowed and not quarantined:
+        raise typer.BadParameter("--reason, --export and --from-file are for --quarantined")
 
 
-def _utc(moment: datetime | None) -> datetime | None:
+def _utc(moment: datetime) -> datetime:
     """Gives back a moment; one without a zone is meant in UTC."""
-    if moment is None or moment.tzinfo is not None:
-        return moment
-    return moment.replace(tzinfo=timezone.utc)
-
-
-def _read_mended(pipeline: Pipeline, path: Path) -> dict[str, dict[Coordinates, bytes]]:
-    from headrace.landing.replay.mended import read_lines
-    from headrace.sources.encode import encoder_of
-
-    encoders = {f"{pipeline.name}.{each.name}": each for each in pipeline.streams if each.format != "debezium"}
-
-    def encode(stream: str, event: object) -> bytes:
-        if stream not in encoders or not isinstance(event, dict):
-            raise TypeError("only events of the pipeline's JSON and Avro streams can be encoded")
-        return encoder_of(encoders[stream])(event)
-
-    return read_lines(path, encode=encode)
-
-
-def _edit(pipeline: Pipeline, exported: list[str]) -> dict[str, dict[Coordinates, bytes]]:
-    """Gives back what the editor saved; lines that were taken out are left as they are."""
-    if not exported:
-        return {}
-    saved = typer.edit("".join(f"{line}\n" for line in exported), extension=".jsonl")
-    if saved is None:
-        raise SettingsError("the editor saved nothing", next_step="Nothing was changed.")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "mended.jsonl"
-        path.write_text(saved, encoding="utf-8")
-        return _read_mended(pipeline, path)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)

@@ -89,7 +89,7 @@ class Proof:
 
 @contextmanager
 def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Erasing]:
-    """Gives a session in which nobody else lands, builds or replays the pipeline: files are deleted for good, so nobody may use them."""
+    """Gives a session in which nobody else lands, builds or replays the pipeline: files are deleted for good."""
     if pipeline.people is None:
         raise ErasureError(
             "the pipeline does not say whose its rows are",

@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.errors import ErasureError, LandingError, SpecError
+from headrace.errors import ErasureError, LandingError, SettingsError, SpecError
 from headrace.landing.commit_log import log_files
 from headrace.landing.replay.compare import Compared, Counts, LeftAlone, compare, find_held
 from headrace.landing.replay.decode_again import decode_again
+from headrace.landing.replay.mended import read_lines, to_lines
 from headrace.landing.replay.ranges import find_ranges
 from headrace.landing.replay.reread import Kafka, reread
 from headrace.landing.replay.settling import refused_after
@@ -45,11 +47,12 @@ from headrace.services.kafka import kafka
 from headrace.services.registry import find_registry
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
+from headrace.sources.encode import encoder_of
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.spec.problems import suggest
 from headrace.tables.build_ledger import read_build
-from headrace.tables.catalog import load_table, table_location
+from headrace.tables.catalog import load_table, open_catalog, table_location
 from headrace.tables.erasures import read_erased_offsets, read_redacted_offsets
 from headrace.tables.filters import column_is
 from headrace.tables.quarantine import QUARANTINE
@@ -142,7 +145,8 @@ def choose(pipeline: Pipeline, wanted: Wanted) -> Chosen:
         return Chosen(pipeline.streams if _reads(wanted) else (), () if wanted.window else pipeline.tables)
     streams = tuple(each for each in pipeline.streams if wanted.table in (each.table.name, str(each.table)))
     tables = tuple(each for each in pipeline.tables if wanted.table in (each.table.name, str(each.table)))
-    streams, tables = (tuple(each for each in found if str(each.table) == wanted.table) or found for found in (streams, tables))
+    streams = tuple(each for each in streams if str(each.table) == wanted.table) or streams
+    tables = tuple(each for each in tables if str(each.table) == wanted.table) or tables
     if len(streams) + len(tables) != 1:
         names = [*(str(each.table) for each in pipeline.streams), *(str(each) for each in by_name)]
         what = f'several tables are called "{wanted.table}"' if streams or tables else f'there is no table "{wanted.table}"'
@@ -177,6 +181,7 @@ def replay(
     """Gives back what was replayed. Idempotent: what is right already is left as it is."""
     lake = replaying.lake
     chosen = choose(lake.pipeline, wanted)
+    _check_mended(lake.pipeline, chosen, wanted)
     refresh = {each.table for each in chosen.tables}
     if wanted.quarantined:
         refresh &= {TableName.parse(label) for label in _refused_by_tables(lake, wanted)}
@@ -212,16 +217,27 @@ def replay(
     return Replayed(tuple(done), rebuilds, outcomes)
 
 
-def refused_rows(replaying: Replaying, wanted: Wanted) -> pa.Table | None:
-    """Gives back the refused messages that are meant, to be mended by hand; None where there are none."""
-    lake = replaying.lake
-    found = []
-    for stream in choose(lake.pipeline, wanted).streams:
-        target = plan_target(lake.catalog, lake.settings, lake.pipeline, stream, window=Window())
+def export_refused(settings: Settings, pipeline: Pipeline, wanted: Wanted, path: Path) -> int:
+    """Writes the refused messages that are meant as lines of JSON, to be mended by hand; gives back how many they are."""
+    catalog, lines = open_catalog(settings), []
+    for stream in choose(pipeline, wanted).streams:
+        target = plan_target(catalog, settings, pipeline, stream, window=Window())
         if target is not None:
-            found.append(_meant(target, wanted))
-    found = [each for each in found if each.num_rows]
-    return pa.concat_tables(found) if found else None
+            lines += to_lines(_meant(target, wanted))
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return len(lines)
+
+
+def read_mended(pipeline: Pipeline, path: Path) -> dict[str, dict[Coordinates, bytes]]:
+    """Gives back the bytes of messages that were mended by hand, by stream."""
+    streams = {f"{pipeline.name}.{each.name}": each for each in pipeline.streams if each.format != "debezium"}
+
+    def encode(stream: str, event: Mapping[str, object]) -> bytes:
+        if stream not in streams:
+            raise TypeError("only events of the pipeline's JSON and Avro streams can be encoded")
+        return encoder_of(streams[stream])(event)
+
+    return read_lines(path, encode=encode)
 
 
 def _rebuild(
@@ -335,6 +351,20 @@ def _put_in_place(lake: Lake, target: Target, read: Staged, compared: Compared, 
     reach(f"{name}:replayed")
     settle_replayed(lake.catalog, target.quarantine, target.label, entry)
     reach(f"{name}:settled")
+
+
+def _check_mended(pipeline: Pipeline, chosen: Chosen, wanted: Wanted) -> None:
+    """Refuses mended messages of what is not read again: rows that a layer table refuses are made of its inputs."""
+    known = {f"{pipeline.name}.{each.name}" for each in chosen.streams}
+    for label in sorted((wanted.mended or {}).keys() - known):
+        is_built = label in {str(each.table) for each in pipeline.tables}
+        raise SettingsError(
+            "rows of a layer table are made of its inputs, and can't be mended there"
+            if is_built
+            else "no such stream is meant",
+            where=label,
+            next_step=f"Nothing was changed. Streams are: {', '.join(sorted(known))}",
+        )
 
 
 def _left_alone(lake: Lake, label: str) -> LeftAlone:

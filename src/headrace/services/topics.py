@@ -65,7 +65,7 @@ def list_offsets_at(
     admin: AdminClient, partitions: Iterable[tuple[str, int]], *, milliseconds: int
 ) -> dict[tuple[str, int], int | None]:
     """Gives back the first offset of each partition whose message has this timestamp or a later one; None where none has."""
-    at = OffsetSpec.for_timestamp(milliseconds)  # type: ignore[no-untyped-call]
+    at = OffsetSpec.for_timestamp(milliseconds)
     found = admin.list_offsets({TopicPartition(*key): at for key in partitions})
     try:
         offsets = {(at.topic, at.partition): _offset(future.result(_TIMEOUT_SECONDS)) for at, future in found.items()}

@@ -25,8 +25,8 @@ class InputState:
 
     Rows that came later have a higher `position` (the checkpoint or the build that wrote them). Another `generation` means that
     rows went away or changed without a trace, so that all of it has to be read again. `erasures` counts how often a person was
-    erased from it or from what it is made of: nothing that was made of it before may stay, not even by a lookup. `replays` counts
-    in the same way how often rows were replaced by a replay. `rows` is how many there are.
+    erased from it or from what it is made of: nothing that was made of it before may stay, not even by a lookup. `replays`
+    counts in the same way how often rows were replaced by a replay. `rows` is how many there are.
     """
 
     snapshot_id: int | None = None

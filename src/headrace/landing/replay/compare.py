@@ -31,15 +31,14 @@ _TO_THE_MICROSECOND = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "false",
 }
-_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
 class Counts:
     """How many messages of each class there are.
 
-    `unchanged` and `replaced` had a row and have one now. `new` were nowhere in the lake. `recovered` were in the quarantine and
-    have a row now, `still_refused` stay there, `refused` are new there. `kept` have a row, although they can't be read now.
+    `unchanged` and `replaced` had a row and have one now. `new` were nowhere in the lake. `recovered` were in the quarantine
+    and have a row now, `still_refused` stay there, `refused` are new there. `kept` have a row, although they can't be read now.
     """
 
     unchanged: int = 0
@@ -171,14 +170,14 @@ def _count(told: DataFrame, target: Target, *, whole: bool) -> Counts:
     found = {
         row["kind"]: row
         for row in told.groupBy("kind")
-        .agg(F.count(F.lit(1)).alias("messages"), F.sort_array(F.collect_set(F.struct(*KEYS)))[0].alias("first"))
+        .agg(F.count(F.lit(1)).alias("messages"), F.min(F.struct(*KEYS)).alias("first"))
         .collect()
     }
     topic = target.stream.topic
     if "remade" in found:
         partition, offset = found["remade"]["first"]
         raise TopicResetError(
-            f"offset {offset} of partition {partition} is another message now than the one that was landed: it has another time",
+            f"offset {offset} of partition {partition} is another message than the one that was landed: it has another time",
             where=f"topic {topic}",
             next_step="Nothing was changed. The topic was deleted and made again, or this is another Kafka.",
         )

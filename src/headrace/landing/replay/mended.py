@@ -1,7 +1,7 @@
 """Refused messages as lines of JSON: written to be mended by hand, and read back.
 
-A line has `stream`, `partition` and `offset`, and one of `text` (UTF-8), `base64` (any bytes) and `event` (a JSON object, encoded as
-the stream has it). `timestamp` and `reason` are there to be read.
+A line has `stream`, `partition` and `offset`, and one of `text` (UTF-8), `base64` (any bytes) and `event` (a JSON object, which
+is encoded as the stream has it). `timestamp` and `reason` are there to be read.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ def ranges_to_replay(
     """Gives back the ranges that have all messages of a window which were landed, and all that should have been.
 
     `ends` is how far each partition was landed. `first` is the first offset in the window and `after` the first behind it, as
-    Kafka has them; timestamps need not be in order, so what the lake has of the window (`held`) widens the range. Raises GapError
-    where Kafka no longer has what the lake has, TopicResetError where it has less than was landed.
+    Kafka has them; timestamps need not be in order, so what the lake has of the window (`held`) widens the range.
+
+    Raises GapError where Kafka no longer has what the lake has, TopicResetError where it has less than was landed.
     """
     ranges, gaps = [], []
     for partition, end in sorted(ends.items()):
@@ -45,10 +46,10 @@ def ranges_to_replay(
             raise TopicResetError(
                 f"partition {partition} ends at offset {there.high}, but offsets up to {end - 1} were landed from it",
                 where=f"topic {topic}",
-                next_step="The topic was deleted and made again, or this is another Kafka: its offsets name other messages now.",
+                next_step="The topic was deleted and made again, or this is another Kafka: offsets name other messages now.",
             )
         mine = held.get(partition)
-        starts = [offset for offset in (first.get(partition), mine and mine.first) if offset is not None]
+        starts = [offset for offset in (first.get(partition), mine.first if mine else None) if offset is not None]
         start = min(starts, default=end)
         stop = after.get(partition)
         stop = end if stop is None else min(end, max(stop, mine.last + 1 if mine else 0))

@@ -16,9 +16,10 @@ from pyiceberg.table import Table
 from headrace.landing.growth import grow_table
 from headrace.landing.places import Places, places_of
 from headrace.settings import Settings
+from headrace.spec.columns import landed_columns
 from headrace.spec.pipeline import Pipeline, Stream
 from headrace.spec.types import Column
-from headrace.tables.catalog import load_table
+from headrace.tables.catalog import ensure_table, load_table
 from headrace.tables.ledger import Ledger, read_ledger
 from headrace.tables.quarantine import open_quarantine, settle_quarantine
 from headrace.tables.quarantine_replay import read_refused, settle_replayed
@@ -65,20 +66,23 @@ class Staged:
 
     @property
     def read(self) -> int:
-        return sum(self.files.values()) + self.bad.num_rows
+        return sum(self.files.values()) + int(self.bad.num_rows)
 
 
 def plan_target(catalog: Catalog, settings: Settings, pipeline: Pipeline, stream: Stream, *, window: Window) -> Target | None:
-    """Gives back a stream to be replayed, or None where nothing of it was landed. What others left unsettled is settled."""
-    table = load_table(catalog, stream.table)
+    """Gives back a stream to be replayed, or None where nothing of it was landed.
+
+    What others left unsettled is settled, and the table gets the columns that the schema has now, as when landing starts.
+    """
+    table, places = load_table(catalog, stream.table), places_of(stream, settings)
     if table is None or table.current_snapshot() is None:
         return None
+    table = ensure_table(catalog, stream.table, columns=landed_columns(stream), location=places.table)
     label = f"{pipeline.name}.{stream.name}"
     ledger, replayed = read_ledger(table), read_replay(table)
     quarantine = settle_quarantine(catalog, open_quarantine(catalog, settings), {label: ledger})
     quarantine = settle_replayed(catalog, quarantine, label, replayed)
     aside = read_refused(quarantine, label, Settlement(ledger.checkpoint_id, window))
-    places = places_of(stream, settings)
     return Target(str(uuid.uuid4()), stream, label, table, quarantine, places, ledger, replayed, window, aside)
 
 
