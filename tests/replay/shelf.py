@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from headrace.runs.building import build, open_lake
-from headrace.runs.replaying import Replayed, Replaying, Wanted, replay
+from headrace.runs.replay_choice import Wanted
+from headrace.runs.replaying import Replayed, Replaying, replay
 from headrace.spec import Pipeline
 from tests.folders import write_files
 from tests.lake import Lake
@@ -84,9 +85,9 @@ class Shelf:
         outcomes = build(open_lake(self.lake.settings(), self.pipeline, self.spark))
         assert not [each.error for each in outcomes if each.error]
 
-    def replay(self, wanted: Wanted, *, dry_run: bool = False, replayed: Callable[..., None] = lambda one: None) -> Replayed:
+    def replay(self, wanted: Wanted, *, dry_run: bool = False) -> Replayed:
         lake = open_lake(self.lake.settings(), self.pipeline, self.spark)
-        return replay(Replaying(lake, self.lake.servers), wanted, dry_run=dry_run, replayed=replayed)
+        return replay(Replaying(lake, self.lake.servers), wanted, dry_run=dry_run)
 
     def rows(self, name: str, *columns: str) -> list[dict[str, Any]]:
         rows = self.lake.rows(name, *columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,11 +10,12 @@ import pytest
 from headrace.landing.verify import Verified
 from headrace.layers import build as build_module
 from headrace.runs import replaying as replaying_module
-from headrace.runs.replaying import Wanted
+from headrace.runs.replay_choice import Wanted
 from headrace.tables.replay_ledger import Window
 from tests.dying import KilledError, die_in
 from tests.lake import Lake
 from tests.replay.shelf import BIG, WIDE, Shelf, hours, thing
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +62,33 @@ def test_it_dies_and_the_next_one_finishes(
     newest = {row["id"]: row["newest"] for row in shelf.rows("marts.counted", "id", "newest")}
     assert newest == {"thing-0": 5, "thing-1": BIG, "thing-2": 2, "thing-3": 3, "thing-4": 4}
     assert {row["newest"] for row in shelf.rows("marts.looked_up", "id", "newest") if row["id"] == "thing-1"} == {BIG}
+
+
+def test_a_real_command_is_killed_beside_a_live_run(lake: Lake, spark: SparkSession) -> None:
+    shelf = Shelf(lake, spark)
+    shelf.send([*(thing(each) for each in range(20)), thing(20, n=BIG), b"{broken"])
+    live = lake.start("run", "shelf")
+    live.wait_to_say("marts.looked_up  build 1", seconds=120)
+    shelf.write({"schemas/thing.sql": WIDE})
+    asked = ("replay", "shelf", "--from", "2026-01-01T00:00")
+    died = lake.start(*asked, HEADRACE_FAULT="kill-application@raw.things:replayed")
+    assert died.wait(seconds=180) == -signal.SIGKILL, died.said()
+    shelf.send([thing(22)])
+    live.wait_to_say("checkpoint 2", seconds=60)
+    told = lake.run(*asked, "--dry-run")
+    assert "No row was changed" in told, told
+    shelf.send([thing(23)])
+    said = lake.run(*asked)
+    assert "raw.things" in said, said
+    live.wait_to_say("checkpoint 3", seconds=60)
+    shelf.send([thing(24, n=999)])
+    wait_until(lambda: 999 in {row["n"] for row in lake.rows("staging.latest", "n")}, what="the live run", seconds=120)
+    live.signal(signal.SIGTERM)
+    assert live.wait(seconds=60) == 0, live.said()
+    assert "failed" not in live.said()
+    assert "Traceback" not in live.said()
+    shelf.check(landed=24, refused=1)
+    assert {row["newest"] for row in shelf.rows("marts.looked_up", "id", "newest") if row["id"] == "thing-0"} == {BIG}
 
 
 def counted(verified: Verified) -> tuple[int, int]:

@@ -14,8 +14,10 @@ from headrace.errors import GapError, LandingError
 from headrace.landing.replay.compare import Counts
 from headrace.layers.plan import plan_table
 from headrace.runs.landing import Session, land
-from headrace.runs.replaying import Wanted, export_refused, read_mended
+from headrace.runs.mending import export_refused, read_mended
+from headrace.runs.replay_choice import Wanted
 from headrace.services.topics import admin_client
+from headrace.tables.erasures import ErasedTable, Offset, record_erasure
 from headrace.tables.replay_ledger import Window
 from tests.lake import Lake
 from tests.replay.shelf import BIG, WIDE, Shelf, hours, thing
@@ -35,6 +37,25 @@ def shelf(lake: Lake, spark: SparkSession) -> Shelf:
 
 def actions(shelf: Shelf) -> list[str]:
     return [plan_table(shelf.lake.catalog, shelf.pipeline, each).action for each in shelf.pipeline.tables]
+
+
+def erase(shelf: Shelf, at: Offset, *, redacted: Offset) -> None:
+    """Takes a row away, and notes that another one is redacted, as an erasure does."""
+    erased = ErasedTable(
+        "e1",
+        "shelf",
+        subjects=(),
+        request_ids=(),
+        table_name="raw.things",
+        begun_at=hours(0),
+        stream="shelf.things",
+        rows_removed=1,
+        rows_redacted=1,
+        offsets=(at,),
+        redacted_offsets=(redacted,),
+    )
+    record_erasure(shelf.lake.catalog, shelf.lake.settings(), "e1", [erased])
+    shelf.lake.table("raw.things").delete(f"kafka_partition = {at.partition} AND kafka_offset = {at.offset}")
 
 
 def test_a_window_is_read_again_and_landing_goes_on(shelf: Shelf, spark: SparkSession) -> None:
@@ -125,8 +146,11 @@ def test_what_kafka_no_longer_has_is_named(shelf: Shelf) -> None:
     with pytest.raises(GapError, match="offsets 0 to 1 of partition 0") as gap:
         shelf.replay(Wanted(Window(hours(0), None)))
     assert "--from-raw" in str(gap.value)
+    erase(shelf, Offset(1, 3), redacted=Offset(0, 3))
     later = shelf.replay(Wanted(Window(hours(3), None), table="latest"))
-    assert [one.counts for one in later.streams] == [Counts(replaced=5)]
+    assert [one.counts for one in later.streams] == [Counts(replaced=3)]
+    named = {row["n"]: row["name"] for row in shelf.rows("raw.things", "n", "name")}
+    assert named == {n: f"name {n}" if n in (3, 4, 5) else None for n in range(7)}, "what was erased does not come back"
     anew = shelf.replay(Wanted(table="counted"))
     assert [str(each.table.table) for each in anew.outcomes if each.built] == ["marts.counted", "marts.looked_up"]
     assert anew.streams == ()

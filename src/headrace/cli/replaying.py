@@ -48,9 +48,11 @@ def replay(
     Rows are replaced in one step for each table, beside a live run; what is made of them is written anew.
     """
     from headrace.runs.board import lines
+    from headrace.runs.mending import export_refused, read_mended
     from headrace.runs.publishing import publishing
-    from headrace.runs.replaying import Wanted, export_refused, read_mended, replaying_session
+    from headrace.runs.replay_choice import Wanted
     from headrace.runs.replaying import replay as replay_pipeline
+    from headrace.runs.replaying import replaying_session
     from headrace.show_replay import show_replayed
     from headrace.tables.replay_ledger import Window
 
