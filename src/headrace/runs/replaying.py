@@ -47,7 +47,7 @@ from headrace.settings import Settings
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.tables.build_ledger import read_build
-from headrace.tables.catalog import load_table, table_location
+from headrace.tables.catalog import count_rows, load_table, table_location
 from headrace.tables.erasures import read_erased_offsets, read_redacted_offsets
 from headrace.tables.filters import column_is
 from headrace.tables.quarantine import QUARANTINE
@@ -201,8 +201,7 @@ def _read(replaying: Replaying, target: Target, wanted: Wanted) -> tuple[Target,
         mended = None if wanted.mended is None else wanted.mended.get(target.label, {})
         rows = meant(target, wanted)
         return decode_again(lake.catalog, target, rows, mended=mended, registry_url=replaying.registry_url)
-    use_session(lake.small)
-    held = find_held(lake.small, target)
+    held = find_held(_session_for(lake, count_rows(target.table)), target)
     ranges = find_ranges(admin_client(replaying.servers), target, held)
     where = Kafka({"bootstrap.servers": replaying.servers}, replaying.registry_url)
     return reread(lake.spark.sparkContext, lake.catalog, lake.settings, target, ranges, kafka=where)
