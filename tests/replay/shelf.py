@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 NARROW = "id STRING, n INT"
+NAMED = "id STRING, n INT, name STRING"
 WIDE = "id STRING, n BIGINT, name STRING"
 BIG = 3_000_000_000
 """A number that the narrow schema refuses."""
@@ -50,10 +51,11 @@ SELECT id, count(*) AS things, max(n) AS newest FROM staging.latest GROUP BY id"
 
 @dataclass
 class Shelf:
-    """The pipeline in a test's lake. Message `i` has a timestamp `i` hours after the first."""
+    """The pipeline in a test's lake, with all its tables or the first few. Message `i` is `i` hours younger than the first."""
 
     lake: Lake
     spark: SparkSession
+    tables: int = 3
     sent: int = 0
 
     def __post_init__(self) -> None:
@@ -62,7 +64,8 @@ class Shelf:
 
     def write(self, files: Mapping[str, str]) -> None:
         text = FILES["pipeline.yml"].replace("TOPIC", self.lake.topic)
-        write_files(self.lake.folder / "pipelines" / "shelf", {**FILES, "pipeline.yml": text, **files})
+        few = dict(list(FILES.items())[: 2 + self.tables])
+        write_files(self.lake.folder / "pipelines" / "shelf", {**few, "pipeline.yml": text, **files})
 
     @property
     def pipeline(self) -> Pipeline:

@@ -14,7 +14,7 @@ from headrace.runs.replay_choice import Wanted
 from headrace.tables.replay_ledger import Window
 from tests.dying import KilledError, die_in
 from tests.lake import Lake
-from tests.replay.shelf import BIG, WIDE, Shelf, hours, thing
+from tests.replay.shelf import BIG, NAMED, WIDE, Shelf, hours, thing
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_a_real_command_is_killed_beside_a_live_run(lake: Lake, spark: SparkSess
     shelf.send([*(thing(each) for each in range(20)), thing(20, n=BIG), b"{broken"])
     live = lake.start("run", "shelf")
     live.wait_to_say("marts.looked_up  build 1", seconds=120)
-    shelf.write({"schemas/thing.sql": WIDE})
+    shelf.write({"schemas/thing.sql": NAMED})
     asked = ("replay", "shelf", "--from", "2026-01-01T00:00")
     died = lake.start(*asked, HEADRACE_FAULT="kill-application@raw.things:replayed")
     assert died.wait(seconds=180) == -signal.SIGKILL, died.said()
@@ -87,8 +87,10 @@ def test_a_real_command_is_killed_beside_a_live_run(lake: Lake, spark: SparkSess
     assert live.wait(seconds=60) == 0, live.said()
     assert "failed" not in live.said()
     assert "Traceback" not in live.said()
-    shelf.check(landed=24, refused=1)
-    assert {row["newest"] for row in shelf.rows("marts.looked_up", "id", "newest") if row["id"] == "thing-0"} == {BIG}
+    shelf.check(landed=23, refused=2)
+    named = {row["n"]: row["name"] for row in shelf.rows("raw.things", "n", "name")}
+    assert all(named[n] == f"name {n}" for n in range(20))
+    assert {row["newest"] for row in shelf.rows("marts.looked_up", "id", "newest") if row["id"] == "thing-3"} == {23}
 
 
 def counted(verified: Verified) -> tuple[int, int]:
