@@ -59,12 +59,15 @@ def read_snapshot(spark: SparkSession, name: TableName, snapshot_id: int) -> Dat
 
 
 def plan_files(table: JavaObject, *, snapshot_id: int | None, where: JavaObject | None = None) -> ScanFiles:
-    """Gives back the files of a snapshot that can hold rows which satisfy an Iceberg expression."""
+    """Gives back the files of a snapshot that can hold rows which satisfy an Iceberg expression.
+
+    The expression chooses files and no more: they are read whole, because they may be written anew with the rest of their rows.
+    """
     if snapshot_id is None:
         return ScanFiles({})
     scan = table.newScan().useSnapshot(snapshot_id)
     if where is not None:
-        scan = scan.filter(where)
+        scan = scan.filter(where).ignoreResiduals()
     planned = scan.planFiles()
     try:
         return ScanFiles({str(task.file().location()): task for task in _each(planned)})
