@@ -29,6 +29,7 @@ from headrace.cli.flow import build, demo, generate, land, plan, receive, run, s
 from headrace.cli.folders import check, new, stage_config
 from headrace.cli.forgetting import forget
 from headrace.cli.maintaining import maintain
+from headrace.cli.replaying import replay
 from headrace.cli.servers import clean, doctor, down, logs, psql, status, up
 from headrace.cli.shared import err, out, settings_here
 from headrace.cli.submitting import submit
@@ -52,7 +53,7 @@ export.command("airflow")(export_airflow)
 export.command("dagster")(export_dagster)
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, new, check, stage_config, up, down, status, logs, generate, receive, seeder, psql, land, run, submit, build, plan),
-    *(serve, quality, query, topics, notebook, lineage, commits, verify, maintain, forget, doctor, clean),
+    *(serve, quality, query, topics, notebook, lineage, commits, verify, replay, maintain, forget, doctor, clean),
 )
 for command in _COMMANDS:
     app.command()(command)

@@ -47,11 +47,13 @@ class Note:
         known = next((each for each in self.tables if (each.table_name, each.stream) == key), None)
         if known is not None:
             offsets = tuple(dict.fromkeys((*known.offsets, *done.offsets)))
+            redacted = tuple(dict.fromkeys((*known.redacted_offsets, *done.redacted_offsets)))
             done = replace(
                 done,
                 offsets=offsets,
                 rows_removed=max(len(offsets), known.rows_removed, done.rows_removed),
                 rows_redacted=max(known.rows_redacted, done.rows_redacted),
+                redacted_offsets=redacted,
             )
         rest = tuple(each for each in self.tables if (each.table_name, each.stream) != key)
         return replace(self, tables=(*rest, done))

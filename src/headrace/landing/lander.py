@@ -41,6 +41,8 @@ from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.in_flight import check_in_time
 from headrace.tables.ledger import Ledger, read_ledger, was_rolled_back
 from headrace.tables.quarantine import QUARANTINE, open_quarantine, paths_of, read_settled, settle_quarantine
+from headrace.tables.quarantine_replay import settle_replayed
+from headrace.tables.replay_ledger import read_replay
 from headrace.tables.storage import Storage
 
 if TYPE_CHECKING:
@@ -115,6 +117,9 @@ class Lander:
         self._quarantine = open_quarantine(catalog, settings)
         self.streams = tuple(self._open(pipeline, stream) for stream in pipeline.streams)
         self._settle()
+        for opened in self.streams:  # a replay that died may not have done it
+            replayed = read_replay(opened.table)
+            self._quarantine = settle_replayed(catalog, self._quarantine, opened.label, replayed)
         self._partitions: Mapping[str, Sequence[int]] = {}
         self._partitions_at = 0.0
 

@@ -130,6 +130,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         event_time_us=lateness.event_time_us,
         rows_late=lateness.rows,
         erasures=plan.entry.erasures + (1 if plan.erased else 0),
+        replays=plan.entry.replays + (1 if plan.replayed else 0),
         rows_carried=result.carried + (0 if plan.action == "refresh" else plan.entry.rows_carried),
         rows_unknown=result.unknown + (0 if plan.action == "refresh" else plan.entry.rows_unknown),
         truncated_at=result.glance.truncated_at,

@@ -16,6 +16,7 @@ from headrace.spec.types import Column
 from headrace.tables.build_ledger import InputState, read_build
 from headrace.tables.catalog import count_rows, load_table
 from headrace.tables.ledger import read_ledger
+from headrace.tables.replay_ledger import read_replay
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import read_snapshot
 
@@ -44,9 +45,10 @@ def state_of(table: Table | None, *, raw: bool) -> InputState:
     rows = count_rows(table)
     if raw:
         ledger = read_ledger(table)
-        return InputState(snapshot_id, ledger.checkpoint_id, ledger.rollbacks, rows, ledger.erasures)
+        replays = read_replay(table).count
+        return InputState(snapshot_id, ledger.checkpoint_id, ledger.rollbacks, rows, ledger.erasures, replays)
     entry = read_build(table)
-    return InputState(snapshot_id, entry.changed_in, entry.generation, rows, entry.erasures, entry.removed_in)
+    return InputState(snapshot_id, entry.changed_in, entry.generation, rows, entry.erasures, entry.replays, entry.removed_in)
 
 
 def input_states(catalog: Catalog, pipeline: Pipeline, names: tuple[TableName, ...]) -> Mapping[TableName, InputState]:

@@ -45,6 +45,11 @@ class TablePlan:
         return tuple(name for name in self.table.inputs if self.since[name].erasures != self.until[name].erasures)
 
     @property
+    def replayed(self) -> tuple[TableName, ...]:
+        """The inputs of which rows were replayed since they were last read; also those that are only looked up."""
+        return tuple(name for name in self.table.inputs if self.since[name].replays != self.until[name].replays)
+
+    @property
     def is_small(self) -> bool:
         """Says whether few rows are read and written, as far as metadata tells."""
         changed = sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
@@ -140,6 +145,7 @@ def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
     if plan.definition != plan.entry.definition:
         return ("its definition has changed",)
     reasons = [f"a person was erased from {name}" for name in plan.erased]
+    reasons += [f"rows of {name} were replayed" for name in plan.replayed]
     for name in _followed(plan.table):
         since, until = plan.since[name], plan.until[name]
         if since.generation != until.generation or until.position < since.position:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 
-from headrace.errors import BuildError, CompactedError, HeadraceError, QualityError, RetryableError, SpecError
+from headrace.errors import BuildError, CompactedError, HeadraceError, QualityError, RetryableError, SpecError, TakenOverError
 from headrace.layers.analysis import analyse
 from headrace.layers.build import Built, build_table
 from headrace.layers.growth import columns_landed, has_grown
@@ -135,24 +135,29 @@ def build(
     *,
     table: str | None = None,
     full_refresh: bool = False,
+    only: Collection[TableName] | None = None,
+    refresh: Collection[TableName] = (),
     done: Callable[[Outcome], None] = lambda outcome: None,
     stop: Event | None = None,
     leave_out: Collection[TableName] = (),
 ) -> tuple[Outcome, ...]:
     """Builds what has to be built, each table when those that it reads are done; gives back what became of each.
 
+    With `only`, tables that are not among them are taken as they are. Those in `refresh` are written anew.
     A table that fails stops only those that read it. One whose servers are away for a moment is tried again. What was built is
     then mirrored into `metadata`; what an application that died had not mirrored, is mirrored first. A table whose input has
     grown is built after all queries were analysed again, so that no row is read without its new columns.
     """
     found: dict[TableName, Outcome] = {}
     while True:
-        refresh = frozenset(
+        anew = frozenset(
             each.table
             for each in lake.pipeline.tables
-            if full_refresh and _is_meant(each, table) and not (each.table in found and found[each.table].built)
+            if ((full_refresh and _is_meant(each, table)) or each.table in refresh)
+            and not (each.table in found and found[each.table].built)
         )
-        outcomes = _round(lake, table=table, refresh=refresh, done=done, stop=stop, leave_out=leave_out)
+        tables = tuple(each for each in choose_tables(lake.pipeline, table) if only is None or each.table in only)
+        outcomes = _round(lake, tables, refresh=anew, done=done, stop=stop, leave_out=leave_out)
         grown = {each.table.table for each in outcomes if each.grown}
         for each in outcomes:
             before = found.get(each.table.table)
@@ -167,15 +172,14 @@ def build(
 
 def _round(
     lake: Lake,
+    tables: tuple[LayerTable, ...],
     *,
-    table: str | None,
     refresh: Collection[TableName],
     done: Callable[[Outcome], None],
     stop: Event | None,
     leave_out: Collection[TableName],
 ) -> tuple[Outcome, ...]:
     """Builds each table once, side by side where they don't read one another; gives back what became of each."""
-    tables = choose_tables(lake.pipeline, table)
     outcomes: dict[TableName, Outcome] = {}
     waiting = {each.table: each for each in tables}
     running: dict[Future[Outcome], TableName] = {}
@@ -183,7 +187,7 @@ def _round(
         while waiting or running:
             for each in _ready(waiting, outcomes, running.values()):
                 del waiting[each.table]
-                blocked = _blocked_by(each, outcomes) or (each.table if each.table in leave_out else None)
+                blocked = each.table if each.table in leave_out else _blocked_by(each, outcomes)
                 if blocked or (stop is not None and stop.is_set()):
                     outcomes[each.table] = Outcome(each, because_of=blocked)
                     if blocked and blocked != each.table and not outcomes[blocked].grown:
@@ -240,7 +244,8 @@ def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
             continue
         except HeadraceError as error:
             last = error
-            if not isinstance(error, RetryableError | BuildError):
+            # One that was overtaken, as by a replay, is planned again from what the table is now.
+            if not isinstance(error, RetryableError | BuildError | TakenOverError):
                 break
         except (Py4JNetworkError, ConnectionError):
             return Outcome(table, error=explain_end(lake.settings.logs))

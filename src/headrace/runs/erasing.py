@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.erasure.identifiers import Identifiers
 from headrace.erasure.matching import holds_them, is_theirs, names_them, without_them
 from headrace.erasure.note import Note, write_note
-from headrace.erasure.removal import Found, Mark, Marks, find_rows, stage_rest
+from headrace.erasure.removal import Found, Mark, Marks, Place, find_rows, stage_rest
 from headrace.errors import ErasureError
 from headrace.landing.commit_log import log_files
 from headrace.landing.places import places_of
@@ -25,6 +25,8 @@ from headrace.tables.erasures import Offset, record_erasure
 from headrace.tables.ledger import read_ledger
 from headrace.tables.purge import stray_files
 from headrace.tables.quarantine import QUARANTINE, open_quarantine, settle_quarantine
+from headrace.tables.quarantine_replay import settle_replayed
+from headrace.tables.replay_ledger import read_replay
 from headrace.tables.storage import Storage
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
     places, planned = places_of(stream, lake.settings), read_ledger(table)
     label = f"{lake.pipeline.name}.{stream.name}"
     quarantine = open_quarantine(lake.catalog, lake.settings)
-    settle_quarantine(lake.catalog, quarantine, {label: planned})  # its files are not named by any table yet
+    quarantine = settle_quarantine(lake.catalog, quarantine, {label: planned})  # its files are not named by any table yet
+    settle_replayed(lake.catalog, quarantine, label, read_replay(table))
     found = find_in_stream(lake, stream, note.person, note.request_offsets)
     if not found and not stray_files(table, (places.table, places.output)):
         return note
@@ -115,14 +118,24 @@ def erase_quarantined(lake: Lake, note: Note) -> Note:
 def _account(lake: Lake, note: Note, found: Found) -> Note:
     """Gives back the note, which says what goes before it goes: Kafka may have it for a while, and `verify` would miss it."""
     for stream in sorted({place.stream for place in found.places}):
-        mine = [place for place in found.places if place.stream == stream and not place.stays]
-        stays = sum(place.stays for place in found.places if place.stream == stream)
-        offsets = tuple(Offset(at.partition, at.offset) for at in mine if at.partition is not None and at.offset is not None)
-        done = note.erased_table(str(found.table), stream=stream, rows_removed=len(mine), rows_redacted=stays, offsets=offsets)
+        mine = [place for place in found.places if place.stream == stream]
+        gone, stays = ([place for place in mine if place.stays is stayed] for stayed in (False, True))
+        done = note.erased_table(
+            str(found.table),
+            stream=stream,
+            rows_removed=len(gone),
+            rows_redacted=len(stays),
+            offsets=_offsets(gone),
+            redacted_offsets=_offsets(stays),
+        )
         note = note.with_table(done)
     write_note(lake.settings, note)
     record_erasure(lake.catalog, lake.settings, note.erasure_id, note.tables)
     return note
+
+
+def _offsets(places: list[Place]) -> tuple[Offset, ...]:
+    return tuple(Offset(at.partition, at.offset) for at in places if at.partition is not None and at.offset is not None)
 
 
 def _mark_stream(pipeline: Pipeline, stream: Stream, person: Identifiers, requests: RequestOffsets) -> Mark:

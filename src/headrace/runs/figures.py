@@ -24,6 +24,7 @@ from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger
 from headrace.tables.catalog import count_rows, load_table
+from headrace.tables.replay_ledger import read_replay
 from headrace.tables.watched import watch_catalog
 
 Bounds = Mapping[tuple[str, int], tuple[int, int]]
@@ -118,6 +119,7 @@ def _stream_status(
     pipeline: Pipeline, stream: Stream, table: Table | None, bounds: Bounds | None, now: datetime
 ) -> StreamStatus:
     entry = ledger.read_ledger(table) if table else ledger.Ledger()
+    recovered = read_replay(table).recovered if table else 0
     snapshot = _last_landed(table) if table else None
     committed = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, timezone.utc) if snapshot else None
     own = [(partition, at) for (topic, partition), at in (bounds or {}).items() if topic == stream.topic]
@@ -128,7 +130,7 @@ def _stream_status(
         rows=count_rows(table),
         rate=_rate(table, _rows_landed, now),
         checkpoint_id=entry.checkpoint_id,
-        quarantined=entry.quarantined,
+        quarantined=entry.quarantined - recovered,
         lag=None if bounds is None else sum(messages_waiting(entry.offsets.get(partition), at) for partition, at in own),
         messages=None if bounds is None else sum(high - low for _, (low, high) in own),
         last_commit=committed,

@@ -33,7 +33,7 @@ from headrace.layers.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.runs.erasing import erase_quarantined, erase_stream, find_in_quarantine, find_in_stream
 from headrace.runs.landing import spark_session
-from headrace.runs.lock import SHARED, build_lock, maintain_lock, pipeline_lock
+from headrace.runs.lock import SHARED, build_lock, maintain_lock, pipeline_lock, replay_lock
 from headrace.runs.proving import prove, purge_past
 from headrace.services.embedded import Report
 from headrace.services.faults import reach
@@ -89,7 +89,7 @@ class Proof:
 
 @contextmanager
 def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Erasing]:
-    """Gives a session in which nobody else lands or builds the pipeline: files are deleted for good, so nobody may use them."""
+    """Gives a session in which nobody else lands, builds or replays the pipeline: files are deleted for good."""
     if pipeline.people is None:
         raise ErasureError(
             "the pipeline does not say whose its rows are",
@@ -101,6 +101,7 @@ def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -
         build_lock(settings, pipeline.name),
         maintain_lock(settings, pipeline.name),
         maintain_lock(settings, SHARED),
+        replay_lock(settings, pipeline.name),
         spark_session(settings, report=report) as spark,
     ):
         yield Erasing(open_lake(settings, pipeline, spark), pipeline.people, time.time())

@@ -13,6 +13,7 @@ from headrace.landing.lander import Batch
 from headrace.layers.lake import Lake
 from headrace.runs.board import Board
 from headrace.runs.building import Outcome, build, follow_inputs, mirror, open_lake
+from headrace.runs.claims import read_claims
 from headrace.runs.idle import Idleness, maintained
 from headrace.runs.landing import Session, land
 from headrace.runs.lock import build_lock
@@ -90,17 +91,19 @@ def _follow(
     turn: Turn,
 ) -> None:
     """Builds and publishes round after round. A table that fails is left alone for a while, longer each time, and then tried
-    again."""
+    again; one that a replay writes anew is left alone until it has."""
     again_at: dict[TableName, float] = {}
     waits: dict[TableName, float] = {}
+    claimed: frozenset[TableName] = frozenset()
     requests = WaitingRequests(lake, report)
     while True:
-        landed.wait(timeout=1.0 if again_at or (publisher is not None and publisher.is_behind) else None)
+        landed.wait(timeout=1.0 if again_at or claimed or (publisher is not None and publisher.is_behind) else None)
         if stop.is_set():
             return
         landed.clear()
         started = time.monotonic()
-        resting = {name for name, moment in again_at.items() if moment > started}
+        claimed = read_claims(lake.settings, lake.pipeline.name)
+        resting = {name for name, moment in again_at.items() if moment > started} | claimed
         try:
             with turn():
                 outcomes = build(lake, done=built, stop=stop, leave_out=resting)

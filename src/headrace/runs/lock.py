@@ -28,19 +28,22 @@ def pipeline_lock(settings: Settings, pipeline: str, *, take_over: bool) -> Iter
         yield
 
 
-def is_running(settings: Settings, pipeline: str) -> bool:
-    """Says whether an application lands this pipeline now.
+@contextmanager
+def replay_lock(settings: Settings, pipeline: str) -> Iterator[None]:
+    """Holds the pipeline's lock for replaying, which neither landing nor building needs."""
+    next_step = "Wait for it, or stop it first: a replay that is stopped leaves the tables as they were."
+    with _lock(settings, pipeline, f"{pipeline}.replay.lock", does="replays", take_over=False, next_step=next_step):
+        yield
 
-    The lock is not tried, which would keep an application out that starts at this moment: its file names the process that took
-    it, which is that one only if it began before it wrote the file.
-    """
-    path = _path(settings, f"{pipeline}.lock")
-    try:
-        holder, taken_at = int(path.read_text(encoding="utf-8")), path.stat().st_mtime
-        process = psutil.Process(holder)
-        return process.create_time() <= taken_at + 1 and process.status() != psutil.STATUS_ZOMBIE
-    except (OSError, ValueError, psutil.Error):
-        return False
+
+def is_running(settings: Settings, pipeline: str) -> bool:
+    """Says whether an application lands this pipeline now."""
+    return _is_held(_path(settings, f"{pipeline}.lock"))
+
+
+def is_replaying(settings: Settings, pipeline: str) -> bool:
+    """Says whether an application replays this pipeline now."""
+    return _is_held(_path(settings, f"{pipeline}.replay.lock"))
 
 
 @contextmanager
@@ -49,6 +52,20 @@ def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
     next_step = "Its tables are built there. Wait for it, or stop it first."
     with _lock(settings, pipeline, f"{pipeline}.build.lock", does="builds", take_over=False, next_step=next_step):
         yield
+
+
+def _is_held(path: Path) -> bool:
+    """Says whether the process lives that took a lock.
+
+    The lock is not tried, which would keep an application out that starts at this moment: its file names the process that took
+    it, which is that one only if it began before it wrote the file.
+    """
+    try:
+        holder, taken_at = int(path.read_text(encoding="utf-8")), path.stat().st_mtime
+        process = psutil.Process(holder)
+        return process.create_time() <= taken_at + 1 and process.status() != psutil.STATUS_ZOMBIE
+    except (OSError, ValueError, psutil.Error):
+        return False
 
 
 @contextmanager

@@ -5,8 +5,9 @@
 in the middle of step 4, and `committing`, which is in the middle of step 6: after the raw tables' commits and before the
 quarantine's. A build of a layer table reaches `kept`, `staged` and `committed`, each with the table's name before it:
 `kill-application@payments_db.customers:staged`. An erasure reaches `staged` and `erased` of each raw table, and `forget:noted`,
-`landed`, `quarantined`, `built`, `published`, `purged` and `proved`. The last two actions happen once: on the task's first
-attempt. Unset, as always but in a drill, this costs one look at the environment.
+`landed`, `quarantined`, `built`, `published`, `purged` and `proved`. A replay reaches `staged`, `replayed` and `settled` of
+each raw table, and `replay:landed` before it builds. The last two actions happen once: on the task's first attempt. Unset, as
+always but in a drill, this costs one look at the environment.
 """
 
 from __future__ import annotations

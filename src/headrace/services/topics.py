@@ -62,6 +62,19 @@ def list_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> di
     return {key: (lows[key], highs[key]) for key in wanted}
 
 
+def list_offsets_at(
+    admin: AdminClient, partitions: Iterable[tuple[str, int]], *, milliseconds: int
+) -> dict[tuple[str, int], int | None]:
+    """Gives back the first offset of each partition whose message has this timestamp or a later one; None where none has."""
+    at = OffsetSpec.for_timestamp(milliseconds)
+    found = admin.list_offsets({TopicPartition(*key): at for key in partitions})
+    try:
+        offsets = {(at.topic, at.partition): _offset(future.result(_TIMEOUT_SECONDS)) for at, future in found.items()}
+    except KafkaException as error:
+        raise _away(error, "the offsets at a time") from error
+    return {key: None if offset < 0 else offset for key, offset in offsets.items()}
+
+
 def list_retention(admin: AdminClient, topics: Iterable[str]) -> dict[str, int | None]:
     """Gives back for how many milliseconds each topic keeps its messages; None for ever, or until they are compacted away."""
     wanted = {topic: ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics}

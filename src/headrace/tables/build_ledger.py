@@ -25,8 +25,9 @@ class InputState:
 
     Rows that came later have a higher `position` (the checkpoint or the build that wrote them). Another `generation` means that
     rows went away or changed without a trace, so that all of it has to be read again. `erasures` counts how often a person was
-    erased from it or from what it is made of: nothing that was made of it before may stay, not even by a lookup. `rows` is how
-    many there are. `removed_in` is the last position at which old rows were kept for readers; None where that is not known.
+    erased from it or from what it is made of: nothing that was made of it before may stay, not even by a lookup. `replays`
+    counts in the same way how often rows were replaced by a replay. `rows` is how many there are. `removed_in` is the last
+    position at which old rows were kept for readers; None where that is not known.
     """
 
     snapshot_id: int | None = None
@@ -34,6 +35,7 @@ class InputState:
     generation: int = 0
     rows: int = 0
     erasures: int = 0
+    replays: int = 0
     removed_in: int | None = None
 
     def is_at(self, other: InputState) -> bool:
@@ -61,8 +63,8 @@ class BuildLedger:
     how many rows came behind that. `rows_carried` is how many rows have a value that another event than their own told,
     `rows_unknown` how many have one that none told. `truncated_at` and `deleted_at` are the sequence of the newest truncate and
     the newest deletion, of all since the table was written anew where `knows_deletes`. `erasures` counts the builds that wrote
-    it anew because a person was erased from an input. `removed_in` is the last build that kept old rows for readers; None where
-    that was not noted yet.
+    it anew because a person was erased from an input, and `replays` those because rows of one were replayed. `removed_in` is
+    the last build that kept old rows for readers; None where that was not noted yet.
     """
 
     build_id: int = 0
@@ -87,6 +89,7 @@ class BuildLedger:
     sequence_number: int = 0
     seconds: float = 0.0
     erasures: int = 0
+    replays: int = 0
     removed_in: int | None = None
 
     def to_json(self) -> str:
@@ -128,6 +131,7 @@ def read_build(table: Table | None) -> BuildLedger:
         writer=newest.writer,
         generation=newest.build_id + 1,
         erasures=newest.erasures,
+        replays=newest.replays,
         quarantine_files=(),
         snapshot_id=found[0].snapshot_id if found else 0,
         sequence_number=(found[0].sequence_number or 0) if found else 0,

@@ -30,6 +30,9 @@ class Replaced:
     removed: Sequence[JavaObject] = ()
     added: Sequence[JavaObject] = ()
 
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added)
+
 
 def commit_landed_erasure(
     spark: SparkSession, catalog: Catalog, name: TableName, *, files: Replaced, planned: Ledger, erased: bool = True
@@ -50,15 +53,12 @@ def commit_landed_erasure(
         return None
 
     def commit() -> Ledger:
-        table = load_java_table(spark, name)
-        if table.properties().get(_RETRIES) != "0":  # Iceberg would repeat itself on a conflict without looking at the ledger
-            table.updateProperties().set(_RETRIES, "0").commit()
-            table.refresh()
+        table = without_retries(load_java_table(spark, name))
         text = table.properties().get(KEY)
         _check(Ledger.from_json(text).writer if text else "", planned.writer, name)
         transaction, entry = table.newTransaction(), new
         if files.removed:
-            made = _replace(transaction, table, files, {KEY: new.to_json()})
+            made = replace_files(transaction, table, files, {KEY: new.to_json()})
             entry = replace(new, snapshot_id=int(made.snapshotId()), sequence_number=int(made.sequenceNumber()))
         transaction.updateProperties().set(KEY, entry.to_json()).commit()
         transaction.commitTransaction()
@@ -80,14 +80,22 @@ def commit_erasure(spark: SparkSession, catalog: Catalog, name: TableName, *, fi
     def commit() -> Table:
         table = load_java_table(spark, name)
         transaction = table.newTransaction()
-        made.append(int(_replace(transaction, table, files, {_ERASURE: erasure_id}).snapshotId()))
+        made.append(int(replace_files(transaction, table, files, {_ERASURE: erasure_id}).snapshotId()))
         transaction.commitTransaction()
         return catalog.load_table(str(name))
 
     return commit_once(commit, find=find, where=str(name))
 
 
-def _replace(transaction: JavaObject, table: JavaObject, files: Replaced, summary: dict[str, str]) -> JavaObject:
+def without_retries(table: JavaObject) -> JavaObject:
+    """Gives back the table, which no longer repeats a commit after a conflict: Iceberg would not look at the ledger again."""
+    if table.properties().get(_RETRIES) != "0":
+        table.updateProperties().set(_RETRIES, "0").commit()
+        table.refresh()
+    return table
+
+
+def replace_files(transaction: JavaObject, table: JavaObject, files: Replaced, summary: dict[str, str]) -> JavaObject:
     """Gives back the snapshot that has the new files in the place of the old."""
     update = transaction.newOverwrite()
     for file in files.removed:

@@ -38,6 +38,7 @@ COLUMNS = (
     Column("files_searched", Primitive("long")),
     Column("begun_at", Primitive("timestamp")),
     Column("proved_at", Primitive("timestamp")),
+    Column("redacted_offsets", _OFFSETS),
 )
 
 
@@ -49,7 +50,10 @@ class Offset:
 
 @dataclass(frozen=True)
 class ErasedTable:
-    """What an erasure did to a table. `offsets` are where the rows that went came from, `stream` is whose offsets they are."""
+    """What an erasure did to a table. `offsets` are where the rows that went came from, `stream` is whose offsets they are.
+
+    `redacted_offsets` are where the rows came from that stayed, without what names the person.
+    """
 
     erasure_id: str
     pipeline_name: str
@@ -63,6 +67,7 @@ class ErasedTable:
     offsets: tuple[Offset, ...] = ()
     files_searched: int = 0
     proved_at: datetime | None = None
+    redacted_offsets: tuple[Offset, ...] = ()
 
 
 def record_erasure(catalog: Catalog, settings: Settings, erasure_id: str, rows: Sequence[ErasedTable]) -> None:
@@ -98,10 +103,27 @@ def read_erased_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]]:
     return [(at["partition"], at["offset"]) for row in scan.to_arrow().to_pylist() for at in row["offsets"] or ()]
 
 
+def read_redacted_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]] | None:
+    """Gives back the partitions and offsets of a stream whose rows stayed, without what names a person.
+
+    None where an erasure of before this was kept redacted rows: then nobody knows which.
+    """
+    table = load_table(catalog, ERASURES)
+    if table is None:
+        return []
+    known = "redacted_offsets" in table.schema().column_names
+    fields = ("rows_redacted", "redacted_offsets") if known else ("rows_redacted",)
+    rows = table.scan(row_filter=column_is("stream", stream), selected_fields=fields).to_arrow().to_pylist()
+    if any(row["rows_redacted"] and not row.get("redacted_offsets") for row in rows):
+        return None
+    return [(at["partition"], at["offset"]) for row in rows for at in row.get("redacted_offsets") or ()]
+
+
 def _as_row(each: ErasedTable) -> dict[str, object]:
     return {
         **asdict(each),
         "subjects": list(each.subjects),
         "request_ids": list(each.request_ids),
         "offsets": [asdict(one) for one in each.offsets],
+        "redacted_offsets": [asdict(one) for one in each.redacted_offsets],
     }

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from pyiceberg.expressions import BooleanExpression, EqualTo, Reference
+from datetime import datetime
+
+from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan, LessThanOrEqual, Reference
 from pyiceberg.expressions.literals import literal
 
 
 def column_is(name: str, value: str) -> BooleanExpression:
     """Gives back the condition that a column has a value."""
     return EqualTo(term=Reference(name), value=literal(value))
+
+
+def column_is_at_most(name: str, value: int) -> BooleanExpression:
+    """Gives back the condition that a number is no greater than another."""
+    return LessThanOrEqual(term=Reference(name), value=literal(value))
+
+
+def column_is_from(name: str, moment: datetime) -> BooleanExpression:
+    """Gives back the condition that a time is this one or later."""
+    return GreaterThanOrEqual(term=Reference(name), value=literal(moment))
+
+
+def column_is_before(name: str, moment: datetime) -> BooleanExpression:
+    """Gives back the condition that a time is earlier than this one."""
+    return LessThan(term=Reference(name), value=literal(moment))

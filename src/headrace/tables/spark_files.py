@@ -75,6 +75,24 @@ def plan_files(table: JavaObject, *, snapshot_id: int | None, where: JavaObject 
         planned.close()
 
 
+def scan_written(spark: SparkSession, table: JavaObject, paths: Mapping[str, int]) -> ScanFiles:
+    """Gives back Parquet files of the table's schema that no snapshot refers to, by their path and number of rows.
+
+    They are scanned as if the table had no partitions: what a partition would tell stands in the rows as well.
+    """
+    iceberg: Any = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
+    spec = iceberg.PartitionSpec.unpartitioned()
+    schema, partitioning = iceberg.SchemaParser.toJson(table.schema()), iceberg.PartitionSpecParser.toJson(spec)
+    residuals = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
+    none = spark._sc._gateway.new_array(iceberg.DeleteFile, 0)  # type: ignore[union-attr]
+    tasks = {}
+    for path, rows in paths.items():
+        builder = iceberg.DataFiles.builder(spec).withInputFile(table.io().newInputFile(path)).withFormat("parquet")
+        file = builder.withRecordCount(rows).build()
+        tasks[path] = iceberg.BaseFileScanTask(file, none, schema, partitioning, residuals)
+    return ScanFiles(tasks)
+
+
 @contextmanager
 def read_files(spark: SparkSession, table: JavaObject, files: ScanFiles) -> Iterator[DataFrame]:
     """Gives the rows of these files, with `_file` and `_pos`, while the block runs."""

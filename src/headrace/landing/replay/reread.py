@@ -1,0 +1,86 @@
+"""Reads messages of Kafka again, with the schema and the decoder of now, in landing's own tasks."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyiceberg.catalog import Catalog
+
+from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
+from headrace.landing.plan import pack_ranges
+from headrace.landing.replay.target import Staged, Target, grow, staged
+from headrace.landing.task import run_tasks
+from headrace.landing.task_errors import explain_failure
+from headrace.settings import Settings
+from headrace.tables.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """How messages, and the schemas that they name, are reached."""
+
+    consumer: Mapping[str, str]
+    registry_url: str = ""
+
+
+def reread(
+    spark: SparkContext, catalog: Catalog, settings: Settings, target: Target, ranges: Sequence[Range], *, kafka: Kafka
+) -> tuple[Target, Staged]:
+    """Gives back what became of the messages, and the target with its table as it is now: it may have grown.
+
+    Files are written where no table looks; nothing refers to them.
+    """
+    while True:
+        results = _run(spark, settings, target, ranges, kafka)
+        growth = tuple(dict.fromkeys(columns for result in results for columns in result.growth))
+        if not growth:
+            break
+        target = grow(catalog, target, growth)
+    good = [file for result in results for file in result.files]
+    bad = [file for result in results for file in result.quarantine_files]
+    return target, staged(target, good=good, bad=bad)
+
+
+def _run(spark: SparkContext, settings: Settings, target: Target, ranges: Sequence[Range], kafka: Kafka) -> list[StreamResult]:
+    batch, job = str(uuid.uuid4()), _job(target, kafka)
+    plans = [
+        TaskPlan(
+            subtask=subtask,
+            batch=batch,
+            jobs=(job,),
+            ranges=task,
+            consumer=tuple(sorted(kafka.consumer.items())),
+            driver_pid=os.getpid(),
+            storage=Storage.of(target.table.io.properties),
+        )
+        for subtask, task in enumerate(pack_ranges(ranges, cores=spark.defaultParallelism))
+    ]
+    if not plans:
+        return []
+    try:
+        return list(spark.parallelize(plans, len(plans)).mapPartitions(run_tasks).collect())
+    except Py4JError as error:
+        raise explain_failure(error, logs=settings.logs) from error
+
+
+def _job(target: Target, kafka: Kafka) -> StreamJob:
+    return StreamJob(
+        stream=target.stream,
+        label=target.label,
+        checkpoint_id=target.ledger.checkpoint_id,
+        schema_json=target.table.schema().model_dump_json(),
+        spec_json=target.table.spec().model_dump_json(),
+        quarantine_schema_json=target.quarantine.schema().model_dump_json(),
+        output=f"{target.scratch}/rows",
+        commit_log=f"{target.scratch}/log",
+        quarantine_output=f"{target.scratch}/refused",
+        registry_url=kafka.registry_url if target.stream.format == "debezium" else "",
+    )

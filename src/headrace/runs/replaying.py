@@ -1,0 +1,293 @@
+"""Replaying as a command does it, beside a live run, in six steps. Nothing is changed before all streams are through the third.
+
+1. Plan: how far the stream was landed, and which offsets are meant.
+2. Read: the messages again, from Kafka or from the quarantine, into files that no table looks at.
+3. Compare: with the rows that are there, message by message; what differs is staged.
+4. Commit: the new rows in the place of the old ones, in one step for each raw table.
+5. Settle: the quarantine follows.
+6. Build: what is made of the changed tables is written anew, each table in one step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from headrace.errors import ErasureError
+from headrace.landing.commit_log import log_files
+from headrace.landing.replay.compare import Compared, Counts, LeftAlone, compare, find_held
+from headrace.landing.replay.decode_again import decode_again
+from headrace.landing.replay.ranges import find_ranges
+from headrace.landing.replay.reread import Kafka, reread
+from headrace.landing.replay.settling import refused_after
+from headrace.landing.replay.target import (
+    Staged,
+    Target,
+    in_window,
+    plan_target,
+    remove_scratch,
+)
+from headrace.layers.lake import Lake
+from headrace.runs.building import Outcome, build, follow_inputs, open_lake
+from headrace.runs.claims import claim_tables
+from headrace.runs.landing import spark_session
+from headrace.runs.lock import maintain_lock, replay_lock
+from headrace.runs.mending import check_mended, meant
+from headrace.runs.replay_choice import Wanted, choose, dependents
+from headrace.services.embedded import Report
+from headrace.services.faults import reach
+from headrace.services.kafka import kafka
+from headrace.services.kafka_client import KafkaServers
+from headrace.services.registry import find_registry
+from headrace.services.topics import admin_client
+from headrace.settings import Settings
+from headrace.spec.layers import LayerTable
+from headrace.spec.pipeline import Pipeline, Stream, TableName
+from headrace.tables.build_ledger import read_build
+from headrace.tables.catalog import count_rows, load_table, table_location
+from headrace.tables.erasures import read_erased_offsets, read_redacted_offsets
+from headrace.tables.filters import column_is
+from headrace.tables.quarantine import QUARANTINE
+from headrace.tables.quarantine_replay import settle_replayed, write_refused
+from headrace.tables.replay_commit import FilesMovedError, commit_replay
+from headrace.tables.replay_ledger import ReplayLedger, Settlement, Window
+from headrace.tables.spark_catalog import use_session
+from headrace.tables.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FEW_ROWS = 50_000
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class ReplayedStream:
+    """What a replay did to a raw table, or would do. `reasons` are those for which messages are refused now."""
+
+    label: str
+    table: TableName
+    read: int
+    counts: Counts
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay did, or with `dry_run` would do. `rebuilds` are the tables that are written anew."""
+
+    streams: tuple[ReplayedStream, ...]
+    rebuilds: tuple[TableName, ...]
+    outcomes: tuple[Outcome, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def holds(self) -> bool:
+        return not any(each.error or each.because_of for each in self.outcomes)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A stream that is ready to be committed."""
+
+    target: Target
+    read: Staged
+    compared: Compared
+
+    @property
+    def done(self) -> ReplayedStream:
+        target, bad = self.target, self.read.bad
+        moments = zip(bad["reason"].to_pylist(), bad["timestamp"].to_pylist(), strict=True)
+        reasons = Counter(reason for reason, moment in moments if in_window(moment, target.window))
+        counts = self.compared.counts
+        return ReplayedStream(target.label, target.stream.table, self.read.read, counts, dict(reasons.most_common()))
+
+
+@dataclass(frozen=True)
+class Replaying:
+    """What a replay works with; `servers` is Kafka, where it is asked."""
+
+    lake: Lake
+    servers: KafkaServers | None = None
+
+    @property
+    def registry_url(self) -> str:
+        has_changes = any(each.format == "debezium" for each in self.lake.pipeline.streams)
+        return (find_registry(self.lake.settings) or "") if has_changes else ""
+
+
+@contextmanager
+def replaying_session(settings: Settings, pipeline: Pipeline, *, needs_kafka: bool, report: Report) -> Iterator[Replaying]:
+    """Gives a session in which nobody else replays the pipeline, erases from it or compacts it; others may land and build."""
+    with replay_lock(settings, pipeline.name), maintain_lock(settings, pipeline.name), ExitStack() as stack:
+        servers = stack.enter_context(kafka(settings, report=report)) if needs_kafka else None
+        spark = stack.enter_context(spark_session(settings, report=report))
+        yield Replaying(open_lake(settings, pipeline, spark), servers)
+
+
+def replay(
+    replaying: Replaying,
+    wanted: Wanted,
+    *,
+    dry_run: bool,
+    built: Callable[[Outcome], None] = lambda outcome: None,
+) -> Replayed:
+    """Gives back what was replayed. Idempotent: what is right already is left as it is."""
+    lake = replaying.lake
+    chosen = choose(lake.pipeline, wanted)
+    check_mended(lake.pipeline, chosen, wanted)
+    refresh = {each.table for each in chosen.tables}
+    if wanted.quarantined:
+        refresh &= _refused_by_tables(lake, wanted)
+    anew = {*refresh, *(each.table for each in dependents(lake.pipeline, refresh))}
+    with ExitStack() as scratch:
+        found = [_prepare(replaying, each, wanted, stage=not dry_run, scratch=scratch) for each in chosen.streams]
+        prepared = [each for each in found if each is not None]
+        below = dependents(lake.pipeline, {each.target.stream.table for each in prepared if each.compared.counts.changed})
+        written = anew | {each.table for each in below}
+        rebuilds = tuple(each.table for each in lake.pipeline.tables if each.table in written and _was_built(lake, each))
+        if dry_run:
+            return Replayed(tuple(each.done for each in prepared), rebuilds, dry_run=True)
+        with claim_tables(lake.settings, lake.pipeline.name, written) as claims:
+            done = tuple(_commit(replaying, each, wanted, scratch=scratch) for each in prepared)
+            for name in written.difference(rebuilds):
+                claims.release(name)
+            reach("replay:landed")
+
+            def finished(outcome: Outcome) -> None:
+                claims.release(outcome.table.table)
+                built(outcome)
+
+            outcomes = build(follow_inputs(lake), only=rebuilds, refresh=anew, done=finished) if rebuilds else ()
+    return Replayed(done, rebuilds, outcomes)
+
+
+def _prepare(replaying: Replaying, stream: Stream, wanted: Wanted, *, stage: bool, scratch: ExitStack) -> _Prepared | None:
+    """Steps 1 to 3. What is kept until the commit is deleted with `scratch`; None where nothing is to be read again."""
+    lake = replaying.lake
+    target = plan_target(lake.catalog, lake.settings, lake.pipeline, stream, window=wanted.window or Window())
+    if target is None:
+        return None
+    left_alone = _left_alone(lake, target.label)
+    scratch.callback(remove_scratch, target)
+    target, read = _read(replaying, target, wanted)
+    if not read.read and not wanted.window:
+        return None
+    session = _session_for(lake, read.read)
+    whole = wanted.window is not None
+    return _Prepared(target, read, compare(session, target, read, left_alone=left_alone, whole=whole, stage=stage))
+
+
+def _commit(replaying: Replaying, prepared: _Prepared, wanted: Wanted, *, scratch: ExitStack) -> ReplayedStream:
+    """Steps 4 and 5; where the table's files were written anew meanwhile, after the first three again."""
+    for attempt in range(_TRIES):
+        try:
+            _put_in_place(replaying.lake, prepared, same_bytes=wanted.mended is None)
+            break
+        except FilesMovedError:
+            again = _prepare(replaying, prepared.target.stream, wanted, stage=True, scratch=scratch)
+            if again is None or attempt == _TRIES - 1:
+                raise
+            prepared = again
+    return prepared.done
+
+
+def _read(replaying: Replaying, target: Target, wanted: Wanted) -> tuple[Target, Staged]:
+    """Step 2."""
+    lake = replaying.lake
+    if wanted.window is None:
+        mended = None if wanted.mended is None else wanted.mended.get(target.label, {})
+        rows = meant(target, wanted)
+        return decode_again(lake.catalog, target, rows, mended=mended, registry_url=replaying.registry_url)
+    held = find_held(_session_for(lake, count_rows(target.table)), target)
+    assert replaying.servers is not None
+    ranges = find_ranges(admin_client(replaying.servers), target, held)
+    where = Kafka(replaying.servers.task_config(), replaying.registry_url)
+    return reread(lake.spark.sparkContext, lake.catalog, lake.settings, target, ranges, kafka=where)
+
+
+def _put_in_place(lake: Lake, prepared: _Prepared, *, same_bytes: bool) -> None:
+    """Commits what differs, and the quarantine after it; nothing where nothing does."""
+    target, compared = prepared.target, prepared.compared
+    after = refused_after(target, prepared.read, compared, same_bytes=same_bytes)
+    if not compared.counts.changed and after is None:
+        return
+    checkpoint_id, name = target.ledger.checkpoint_id, target.stream.table
+    settlement = None
+    if after is not None:
+        folder = f"{table_location(lake.settings, QUARANTINE)}/output"
+        files = write_refused(target.quarantine, after, folder=folder, name=f"{target.label}-{target.replay_id}")
+        settlement = Settlement(checkpoint_id, target.window, files)
+    counts, planned = compared.counts, target.replay
+    new = ReplayLedger(
+        count=planned.count + (1 if counts.changed else 0),
+        replay_id=target.replay_id,
+        recovered=planned.recovered + counts.recovered - counts.refused,
+        settlement=settlement,
+    )
+    paths = [str(file.location()) for file in compared.files.added]
+    if paths:
+        now, log = datetime.now(timezone.utc), target.places.commit_log
+        log_files(
+            log,
+            checkpoint_id=checkpoint_id,
+            subtask=0,
+            batch=target.replay_id,
+            paths=paths,
+            now=now,
+            storage=Storage.of(target.table.io.properties),
+        )
+    reach(f"{name}:staged")
+    use_session(lake.small)
+    entry = commit_replay(
+        lake.small,
+        lake.catalog,
+        name,
+        files=compared.files,
+        planned=planned,
+        new=new,
+        rollbacks=target.ledger.rollbacks,
+    )
+    reach(f"{name}:replayed")
+    settle_replayed(lake.catalog, target.quarantine, target.label, entry)
+    reach(f"{name}:settled")
+
+
+def _left_alone(lake: Lake, label: str) -> LeftAlone:
+    redacted = read_redacted_offsets(lake.catalog, label)
+    if redacted is None:
+        raise ErasureError(
+            "rows of it were redacted for a person by a version of Headrace that did not note which: they would come back",
+            where=label,
+            next_step="It can't be replayed.",
+        )
+    return LeftAlone(read_erased_offsets(lake.catalog, label), redacted)
+
+
+def _refused_by_tables(lake: Lake, wanted: Wanted) -> frozenset[TableName]:
+    """Gives back the layer tables that refused rows for the reasons that are meant; none where messages were mended."""
+    quarantine = load_table(lake.catalog, QUARANTINE)
+    if quarantine is None or wanted.mended is not None:
+        return frozenset()
+    found = set()
+    for table in lake.pipeline.tables:
+        label = str(table.table)
+        rows = quarantine.scan(row_filter=column_is("stream", label), selected_fields=("reason",)).to_arrow()
+        if any((wanted.reason or "") in (reason or "") for reason in rows["reason"].to_pylist()):
+            found.add(table.table)
+    return frozenset(found)
+
+
+def _session_for(lake: Lake, rows: int) -> SparkSession:
+    """Gives back the session that suits so many rows, which is then the active one of this thread."""
+    chosen = lake.small if rows <= _FEW_ROWS else lake.spark
+    use_session(chosen)
+    return chosen
+
+
+def _was_built(lake: Lake, table: LayerTable) -> bool:
+    return read_build(load_table(lake.catalog, table.table)).build_id > 0

@@ -1,0 +1,38 @@
+"""A replay claims tables only as long as its process lives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import LockedError
+from headrace.runs.claims import claim_tables, read_claims
+from headrace.runs.lock import replay_lock
+from headrace.settings import load_settings
+from headrace.spec.pipeline import TableName
+
+ONE, OTHER = TableName("marts", "one"), TableName("marts", "other")
+
+
+def test_claimed_tables_are_given_back_one_by_one(tmp_path: Path) -> None:
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    with replay_lock(settings, "shelf"), claim_tables(settings, "shelf", [ONE, OTHER]) as claims:
+        assert read_claims(settings, "shelf") == {ONE, OTHER}
+        assert read_claims(settings, "other") == frozenset()
+        claims.release(ONE)
+        assert read_claims(settings, "shelf") == {OTHER}
+        with pytest.raises(LockedError, match="another application replays this pipeline"), replay_lock(settings, "shelf"):
+            pass
+    assert read_claims(settings, "shelf") == frozenset()
+
+
+def test_a_replay_that_died_claims_nothing(tmp_path: Path) -> None:
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    with replay_lock(settings, "shelf"), claim_tables(settings, "shelf", [ONE]):
+        dead = subprocess.Popen([sys.executable, "-c", ""])
+        dead.wait()
+        (settings.home / "locks" / "shelf.replay.lock").write_text(str(dead.pid))
+        assert read_claims(settings, "shelf") == frozenset()

@@ -1,0 +1,70 @@
+"""Refused messages are written as lines, mended by hand, and read back."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import SettingsError
+from headrace.landing.replay.mended import read_lines, to_lines
+
+AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def refused(*values: bytes | None) -> pa.Table:
+    return pa.Table.from_pylist(
+        [
+            {
+                "stream": "shelf.things",
+                "partition": 0,
+                "offset": index,
+                "timestamp": AT,
+                "reason": "bad",
+                "original_bytes": value,
+            }
+            for index, value in enumerate(values)
+        ]
+    )
+
+
+def read(path: Path, *lines: str) -> dict[str, dict[tuple[int, int], bytes]]:
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return read_lines(path, encode=lambda stream, event: f"{stream} {sorted(event)}".encode())
+
+
+def test_lines_that_are_not_touched_give_the_same_bytes(tmp_path: Path) -> None:
+    values = [b'{"name": "\xc3\xa9"', b"\xff\x00", b""]
+    lines = to_lines(refused(*values))
+    assert [sorted(json.loads(line).keys() & {"text", "base64"}) for line in lines] == [["text"], ["base64"], ["text"]]
+    found = read(tmp_path / "refused.jsonl", *lines, "")
+    assert found == {"shelf.things": {(0, index): value for index, value in enumerate(values)}}
+
+
+def test_an_event_is_encoded_as_its_stream_has_it(tmp_path: Path) -> None:
+    line = json.dumps({"stream": "shelf.things", "partition": 1, "offset": 7, "event": {"b": 1, "a": 2}})
+    assert read(tmp_path / "events.jsonl", line) == {"shelf.things": {(1, 7): b"shelf.things ['a', 'b']"}}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "the line is not JSON"),
+        ('{"partition": 0, "offset": 1, "text": ""}', "no object with stream, partition and offset"),
+        ('{"stream": "s", "partition": 0, "offset": 1}', "needs one of text, base64 and event"),
+        ('{"stream": "s", "partition": 0, "offset": 1, "text": "", "base64": ""}', "needs one of text, base64 and event"),
+        ('{"stream": "s", "partition": 0, "offset": 1, "txt": ""}', "txt is not known"),
+        ('{"stream": "s", "partition": 0, "offset": 1, "base64": "%"}', "base64 can't be written as bytes"),
+        ('{"stream": "s", "partition": 0, "offset": 1, "event": []}', "event can't be written as bytes"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, line: str, says: str) -> None:
+    good = '{"stream": "s", "partition": 0, "offset": 0, "text": ""}'
+    with pytest.raises(SettingsError, match=says) as error:
+        read(tmp_path / "mended.jsonl", good, line)
+    assert error.value.where.endswith("mended.jsonl:2")
+    with pytest.raises(SettingsError, match="twice"):
+        read(tmp_path / "mended.jsonl", good, good)

@@ -1,0 +1,42 @@
+"""Which offsets are read again, and what is said where Kafka does not have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import GapError, TopicResetError
+from headrace.landing.batch import Range
+from headrace.landing.plan import Bounds
+from headrace.landing.replay.ranges import Held, ranges_to_replay
+
+
+def test_a_range_has_what_kafka_and_the_lake_have_of_the_window() -> None:
+    ranges = ranges_to_replay(
+        "things",
+        {0: 100, 1: 100, 2: 50, 3: 10},
+        {0: Bounds(0, 120), 1: Bounds(0, 100), 2: Bounds(10, 50), 3: Bounds(0, 10)},
+        first={0: 20, 1: 30, 2: None, 3: None},
+        after={0: 60, 1: None, 2: None, 3: None},
+        held={0: Held(15, 70), 2: Held(40, 41)},
+    )
+    assert ranges == (
+        Range("things", 0, 15, 71),  # timestamps are not in order: the lake has more of the window than lies between
+        Range("things", 1, 30, 100),  # the lake has nothing of it, so it is looked for
+        Range("things", 2, 40, 50),
+    )
+
+
+def test_what_lands_meanwhile_is_not_in_it() -> None:
+    ranges = ranges_to_replay("things", {0: 5}, {0: Bounds(0, 900)}, first={0: 2}, after={}, held={})
+    assert ranges == (Range("things", 0, 2, 5),)
+
+
+def test_a_gap_names_the_offsets_of_every_partition() -> None:
+    bounds = {0: Bounds(10, 50), 1: Bounds(20, 50)}
+    with pytest.raises(GapError, match=r"offsets 3 to 9 of partition 0, offsets 4 to 5 of partition 1, which"):
+        ranges_to_replay("things", {0: 50, 1: 50}, bounds, first={}, after={}, held={0: Held(3, 30), 1: Held(4, 5)})
+
+
+def test_a_topic_that_was_made_again_is_refused() -> None:
+    with pytest.raises(TopicResetError, match="ends at offset 7, but offsets up to 9 were landed"):
+        ranges_to_replay("things", {0: 10}, {0: Bounds(0, 7)}, first={}, after={}, held={})

@@ -1,0 +1,64 @@
+"""The quarantine becomes what a replay's entry says, once, and nothing else in it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from headrace.settings import load_settings
+from headrace.tables.catalog import open_catalog
+from headrace.tables.quarantine import open_quarantine
+from headrace.tables.quarantine_replay import read_refused, settle_replayed, write_refused
+from headrace.tables.replay_ledger import ReplayLedger, Settlement, Window
+
+AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
+WINDOW = Window(AT, AT + timedelta(hours=2))
+
+
+def rows(table: Table, *told: tuple[str, int, int, str]) -> pa.Table:
+    """Gives back rows: stream, offset (and hour), checkpoint, reason."""
+    made = [
+        {
+            "stream": stream,
+            "topic": "things",
+            "partition": 0,
+            "offset": offset,
+            "timestamp": AT + timedelta(hours=offset),
+            "reason": reason,
+            "original_bytes": b"?",
+            "checkpoint_id": checkpoint,
+        }
+        for stream, offset, checkpoint, reason in told
+    ]
+    return pa.Table.from_pylist(made, schema=schema_to_pyarrow(table.schema()))
+
+
+def held(table: Table) -> Sequence[tuple[str, int, str]]:
+    return sorted((row["stream"], row["offset"], row["reason"]) for row in table.scan().to_arrow().to_pylist())
+
+
+def test_it_is_settled_once(tmp_path: Path) -> None:
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    catalog = open_catalog(settings)
+    quarantine = open_quarantine(catalog, settings)
+    quarantine.append(rows(quarantine, ("a", 0, 1, "old"), ("a", 1, 1, "old"), ("a", 5, 1, "late"), ("b", 0, 1, "other")))
+    quarantine.append(rows(quarantine, ("a", 1, 3, "landed since")))
+    scope = Settlement(2, WINDOW)
+    assert read_refused(quarantine, "a", scope)["offset"].to_pylist() == [0, 1]
+
+    folder = f"file://{tmp_path}/staged"
+    files = write_refused(quarantine, rows(quarantine, ("a", 1, 1, "new")), folder=folder, name="r1")
+    entry = ReplayLedger(1, "r1", settlement=replace(scope, files=files))
+    assert ReplayLedger.from_json(entry.to_json()) == entry
+    right = [("a", 1, "landed since"), ("a", 1, "new"), ("a", 5, "late"), ("b", 0, "other")]
+    assert held(settle_replayed(catalog, quarantine, "a", entry)) == right
+    assert not list((tmp_path / "staged").glob("*")), "its rows are the quarantine's now"
+    assert held(settle_replayed(catalog, open_quarantine(catalog, settings), "a", entry)) == right
+    nothing = ReplayLedger(2, "r2", settlement=Settlement(1, Window()))
+    assert held(settle_replayed(catalog, quarantine, "a", nothing)) == [("a", 1, "landed since"), ("b", 0, "other")]
