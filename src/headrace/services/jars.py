@@ -36,6 +36,8 @@ else:
     import tomli as tomllib
 
 GROUPS = Path(__file__).parent / "jars"
+OPTIONAL = ("trino",)
+"""Groups that are fetched only when somebody asks for what they are of."""
 _ATTEMPTS = 3
 _SIDE_BY_SIDE = 4
 
@@ -272,4 +274,5 @@ def _progress(total: int, title: str) -> Iterator[Callable[[int, int], None]]:
 
 if __name__ == "__main__":
     for group in sorted(path.name for path in GROUPS.iterdir() if path.is_dir()):
-        resolve_jars(group, report=print)
+        if group not in OPTIONAL:
+            resolve_jars(group, report=print)
