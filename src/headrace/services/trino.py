@@ -54,13 +54,14 @@ def trino(settings: Settings, *, report: Report) -> Iterator[str]:
 
     It downloads nothing: a Trino that was never fetched is a ServiceError that says how to get it.
     """
-    if running_trino(settings) is None and not is_fetched():
+    running = running_trino(settings)
+    if running is None and not is_fetched():
         raise ServiceError(
             "Trino is not here yet",
             where="--engine trino",
             next_step="Run: headrace up trino   It is fetched once (580 MB), and runs until headrace down.",
         )
-    with embedded.use(SERVER, settings, report=report) as state:
+    with embedded.use(SERVER, settings, report=report if running is None else lambda line: None) as state:
         yield _url(state.port)
 
 
