@@ -9,27 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from headrace.serving.engines import clickhouse, polars, pyiceberg, spark
+from headrace.serving.engines import clickhouse, polars, pyiceberg, trino
 from headrace.serving.engines.names import DIALECTS, Engine
 from headrace.serving.query import run_query
 from headrace.serving.question import Question, read_question
-from headrace.settings import Settings
 from headrace.tables.catalog import list_tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Seen = tuple[dict[str, str], list[str]]
 """A table's columns with their types, and its rows in an order of their own."""
 
 
-def ask_spark(settings: Settings, session: SparkSession, catalog: Catalog, sql: str) -> pa.Table:
-    return spark.ask(_question(catalog, sql, Engine.spark), settings=settings, spark=session)
+def ask_trino(url: str, catalog: Catalog, sql: str) -> pa.Table:
+    return trino.ask(_question(catalog, sql, Engine.trino), url=url)
 
 
 IN_PROCESS: Mapping[Engine, Callable[[Catalog, str], pa.Table]] = {
@@ -58,7 +54,7 @@ def check_same(engine: Engine, truth: Mapping[str, pa.Table], found: Mapping[str
 
 
 def read_at_once(catalog: Catalog, names: Sequence[str]) -> dict[str, pa.Table]:
-    """Gives back tables as DuckDB reads them in one query, each as a list of its rows: it takes longer to start than to read."""
+    """Gives back tables as DuckDB reads them in one query, each as a list of its rows: its start takes longer than reading."""
     listed = ", ".join(f'(SELECT list(t) FROM {name} AS t) AS "{name}"' for name in names)
     answer = run_query(catalog, f"SELECT {listed}")
     return {name: pa.Table.from_struct_array(answer[name].combine_chunks().flatten()) for name in names}

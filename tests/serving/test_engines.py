@@ -6,7 +6,7 @@ import sys
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -14,14 +14,18 @@ from pyiceberg.catalog import Catalog
 
 from headrace.errors import QueryError
 from headrace.serving.engines.names import DIALECTS, Engine
+from headrace.serving.engines.spark import ask as ask_spark
 from headrace.serving.engines.trino_values import make_column
 from headrace.serving.question import Mention, read_question
 from headrace.settings import load_settings
 from headrace.spec import Column, Primitive, TableName
 from headrace.spec.types import Array, Map, Struct
 from headrace.spec.types import Decimal as DecimalType
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.tables.catalog import ensure_table, list_tables, open_catalog, table_location
 from tests.engine_rows import IN_PROCESS, check_engines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TEXT, LONG = Primitive("string"), Primitive("long")
 COLUMNS = (
@@ -56,6 +60,10 @@ FULL: dict[str, Any] = {
     "struct": {"when": datetime(2026, 1, 1, tzinfo=timezone.utc), "list": ["v"]},
 }
 
+NAMES = """WITH seen AS (SELECT n FROM default.visits) -- raw.shop.orders is a comment: ♥
+           SELECT raw.shop.orders.n AS n, seen.n AS visit
+           FROM raw.shop.orders JOIN seen ON seen.n = orders.n + 1 ORDER BY 1"""
+
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
@@ -80,9 +88,23 @@ def test_every_type_is_the_same_in_every_engine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", IN_PROCESS)
 def test_names_are_the_same_in_every_engine(catalog: Catalog, engine: Engine) -> None:
-    sql = """WITH seen AS (SELECT n FROM default.visits) -- raw.shop.orders is a comment: ♥
-             SELECT raw.shop.orders.n AS n, seen.n AS visit FROM raw.shop.orders JOIN seen ON seen.n = orders.n + 1 ORDER BY 1"""
-    assert IN_PROCESS[engine](catalog, sql).to_pylist() == [{"n": 1, "visit": 2}, {"n": 11, "visit": 12}]
+    assert IN_PROCESS[engine](catalog, NAMES).to_pylist() == [{"n": 1, "visit": 2}, {"n": 11, "visit": 12}]
+
+
+@pytest.mark.spark
+def test_names_are_the_same_in_spark(catalog: Catalog, spark: SparkSession) -> None:
+    settings = load_settings(
+        flags={}, environ={}, folder=Path(catalog.properties["warehouse"].removeprefix("file://")).parents[1]
+    )
+
+    def ask(sql: str) -> list[dict[str, Any]]:
+        question = read_question(sql, dialect=DIALECTS[Engine.spark], known=list_tables(catalog))
+        found: list[dict[str, Any]] = ask_spark(question, settings=settings, spark=spark).to_pylist()
+        return found
+
+    assert ask(NAMES) == [{"n": 1, "visit": 2}, {"n": 11, "visit": 12}]
+    with pytest.raises(QueryError, match="Spark can't answer it: A column, variable, or function parameter with name `nobody`"):
+        ask("SELECT nobody FROM raw.orders")
 
 
 @pytest.mark.parametrize("engine", [each for each in IN_PROCESS if each != Engine.duckdb])

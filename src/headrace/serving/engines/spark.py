@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def ask(question: Question, *, settings: Settings, spark: SparkSession, few_rows: bool = False) -> pa.Table:
+def ask(question: Question, *, settings: Settings, spark: SparkSession) -> pa.Table:
     """Gives back the result of one SELECT in Spark's SQL. The lake is its default catalog, so names are the same."""
     from pyspark.errors import PySparkException
 
-    session = open_spark_catalog(spark, settings, few_rows=few_rows)
+    session = open_spark_catalog(spark, settings)
     session.conf.set("spark.sql.defaultCatalog", CATALOG_NAME)
     use_session(session)
     try:
