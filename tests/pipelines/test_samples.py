@@ -147,7 +147,7 @@ def change_by_hand(lake: Lake, spark: SparkSession) -> None:
         assert lake.table(name).inspect.delete_files().num_rows > 0
     for name in by_size[1:3]:
         before = lake.table(name).current_snapshot()
-        actions = session._jvm.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
+        actions = session._jvm.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)  # type: ignore[union-attr]
         actions.rewriteDataFiles(load_java_table(session, TableName.parse(name))).option("rewrite-all", "true").execute()
         assert lake.table(name).current_snapshot() != before
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TEXT, LONG = Primitive("string"), Primitive("long")
 COLUMNS = (
-    *(Column(name, Primitive(name)) for name in ("boolean", "int", "long", "float", "double", "date")),  # type: ignore[arg-type]
+    *(Column(name, Primitive(name)) for name in ("boolean", "int", "long", "float", "double", "date")),
     Column("moment", Primitive("timestamp")),
     Column("wall_clock", Primitive("timestamp_ntz")),
     Column("text", TEXT),
@@ -80,7 +80,10 @@ def test_every_type_is_the_same_in_every_engine(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     catalog, name = open_catalog(settings), TableName("raw", "types")
     table = ensure_table(catalog, name, columns=COLUMNS, location=table_location(settings, name))
-    nothing = {**dict.fromkeys(FULL), "records": []}  # PyIceberg, which writes it here, makes an empty list of none
+    nothing: dict[str, Any] = {
+        **dict.fromkeys(FULL),
+        "records": [],
+    }  # PyIceberg, which writes it here, makes an empty list of none
     truth = pa.Table.from_pylist([FULL, nothing], schema=table.schema().as_arrow())
     table.append(truth)
     check_engines(catalog, {str(name): truth})

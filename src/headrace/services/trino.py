@@ -111,8 +111,8 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     def start(port: int) -> process.ServiceState:
         _write(folder / "etc" / "config.properties", _server_settings(port))
         classes = ":".join(str(path) for path in sorted(server.glob("*/lib/*.jar")))
-        command = (str(java.program), "-Xms128m", f"-Xmx{_HEAP}", *SERVER_OPTIONS, *_OPTIONS)
-        command += ("-Dconfig=etc/config.properties", "-cp", classes, "io.trino.server.TrinoServer")
+        options = ("-Xms128m", f"-Xmx{_HEAP}", *SERVER_OPTIONS, *_OPTIONS, "-Dconfig=etc/config.properties")
+        command = (str(java.program), *options, "-cp", classes, "io.trino.server.TrinoServer")
         launch = process.Launch(name=NAME, command=command, folder=folder, environ=os.environ, port=port)
         return embedded.launch_until_ready(settings, launch, detached=detached, wait=_wait_until_ready)
 

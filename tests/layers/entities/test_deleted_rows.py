@@ -51,8 +51,8 @@ class Seen:
         assert snapshot is not None
         columns = ["source", "source_id", "entity_id"]
         by_engine = {"spark": read_snapshot(self._people.lake.spark, NAME, snapshot.snapshot_id).select(*columns).toArrow()}
-        for engine, ask in IN_PROCESS.items():
-            by_engine[engine.value] = ask(self._people.catalog, f"SELECT {', '.join(columns)} FROM {NAME}")
+        sql = f"SELECT {', '.join(columns)} FROM {NAME}"
+        by_engine |= {engine.value: ask(self._people.catalog, sql) for engine, ask in IN_PROCESS.items()}
         for engine, found in by_engine.items():
             listed = found.to_pylist()
             assert len(listed) == rows, engine
