@@ -87,6 +87,7 @@ KNOWN = (
     Known("connect.port", "HEADRACE_CONNECT_PORT", "8083", "the embedded Connect's port; a free one if it is taken"),
     Known("registry.url", "HEADRACE_REGISTRY_URL", "", "your own schema registry; empty: one is started for you"),
     Known("registry.port", "HEADRACE_REGISTRY_PORT", "8081", "the embedded registry's port; a free one if it is taken"),
+    Known("trino.port", "HEADRACE_TRINO_PORT", "8080", "the port of Trino, where it is asked for; a free one if it is taken"),
     Known(
         "receive.public_url", "HEADRACE_RECEIVE_PUBLIC_URL", "", "the address that senders of webhooks know; empty: as they ask"
     ),
@@ -165,6 +166,7 @@ class Settings:
     connect_port: int = 8083
     registry_url: str | None = field(default=None, repr=False)
     registry_port: int = 8081
+    trino_port: int = 8080
     receive_public_url: str | None = None
     receive_max_body_bytes: int = 1024 * 1024
     maintain_target_file_mb: int = 128
@@ -277,6 +279,7 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
         connect_port=_whole_number("connect.port", values, origins),
         registry_url=values["registry.url"] or None,
         registry_port=_whole_number("registry.port", values, origins),
+        trino_port=_whole_number("trino.port", values, origins),
         receive_public_url=values["receive.public_url"] or None,
         receive_max_body_bytes=_whole_number("receive.max_body_bytes", values, origins),
         maintain_target_file_mb=_whole_number("maintain.target_file_mb", values, origins),

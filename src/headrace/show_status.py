@@ -99,10 +99,11 @@ def _lag(captured: Captured) -> str:
 
 
 def _show_services(console: Console, services: Sequence[ServiceStatus]) -> None:
-    table = _table("service", "state", "address", "memory", "log", numbers=("memory",))
+    table = _table("service", "state", "address", "memory", "ready after", "log", numbers=("memory", "ready after"))
     for service in services:
         memory = f"{service.memory_bytes >> 20} MB" if service.memory_bytes else ""
-        table.add_row(service.name, service.state, service.address or "", memory, str(service.log or ""))
+        start = f"{service.start_seconds:.1f} s" if service.start_seconds is not None else ""
+        table.add_row(service.name, service.state, service.address or "", memory, start, str(service.log or ""))
     console.print(table)
 
 

@@ -27,7 +27,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_never_started(settings: Settings) -> None:
-    names = ("kafka", "postgres", "connect", "registry")
+    names = ("kafka", "postgres", "connect", "registry", "trino")
     assert list_services(settings) == tuple(ServiceStatus(name, "stopped") for name in names)
 
 
@@ -67,5 +67,5 @@ def test_log_that_is_not_there(settings: Settings) -> None:
         read_log(settings, "connect", 10)
     with pytest.raises(ServiceError, match="It is written by a command that lands or builds, such as headrace run lineage"):
         read_log(settings, "spark", 10)
-    with pytest.raises(SettingsError, match="Logs are: kafka, postgres, connect, registry, spark"):
+    with pytest.raises(SettingsError, match="Logs are: kafka, postgres, connect, registry, trino, spark"):
         read_log(settings, "catalog", 10)

@@ -10,20 +10,25 @@ import typer
 
 from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, refuse_both, say, settings_here
 from headrace.errors import SettingsError
+from headrace.serving.engines.names import Engine
 
 
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help='such as "SELECT count(*) FROM lineage.events"')],
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
+    engine: Annotated[Engine, typer.Option(help="who reads the tables; each takes SQL of its own")] = Engine.duckdb,
 ) -> None:
-    """Ask the lake with SQL (DuckDB)."""
-    refuse_both(json=as_json, csv=as_csv)
-    from headrace.serving.query import run_query
-    from headrace.show import show_rows
-    from headrace.tables.catalog import find_catalog
+    """Ask the lake with SQL, by any of six engines.
 
-    show_rows(out, run_query(find_catalog(settings_here()), sql), as_json=as_json, as_csv=as_csv)
+    Spark takes seconds to start. Trino is started for the query, unless headrace up trino runs it.
+    """
+    refuse_both(json=as_json, csv=as_csv)
+    from headrace.runs.querying import query as run_query
+    from headrace.show import show_rows
+
+    report = quiet if as_json or as_csv else say
+    show_rows(out, run_query(settings_here(), sql, engine=engine, report=report), as_json=as_json, as_csv=as_csv)
 
 
 def serve(

@@ -17,25 +17,33 @@ class Service(str, Enum):
     postgres = "postgres"
     connect = "connect"
     registry = "registry"
+    trino = "trino"
 
 
 def up(
     services: Annotated[
         Optional[list[Service]],
-        typer.Argument(metavar="[kafka|postgres|connect|registry]…", help="Kafka and Postgres, if left out"),
+        typer.Argument(metavar="[kafka|postgres|connect|registry|trino]…", help="Kafka and Postgres, if left out"),
     ] = None,
 ) -> None:
     """Start services and leave them running until `headrace down`.
 
-    Connect brings its Kafka along.
+    Connect brings its Kafka along. Trino is optional: it is downloaded when it is first asked for.
     """
     from headrace.services.connect import start_connect
     from headrace.services.kafka import start_kafka
     from headrace.services.postgres import start_postgres
     from headrace.services.registry import start_registry
+    from headrace.services.trino import start_trino
 
     settings = settings_here()
-    starts = {"kafka": start_kafka, "postgres": start_postgres, "connect": start_connect, "registry": start_registry}
+    starts = {
+        "kafka": start_kafka,
+        "postgres": start_postgres,
+        "connect": start_connect,
+        "registry": start_registry,
+        "trino": start_trino,
+    }
     for service in services or (Service.kafka, Service.postgres):
         starts[service.value](settings, detached=True, report=say)
 
@@ -47,10 +55,17 @@ def down() -> None:
     from headrace.services.kafka import stop_kafka
     from headrace.services.postgres import stop_postgres
     from headrace.services.registry import stop_registry
+    from headrace.services.trino import stop_trino
 
     settings = settings_here()
     ended = stop_background(settings, target="", report=say)
-    stops = (("Connect", stop_connect), ("The registry", stop_registry), ("Kafka", stop_kafka), ("Postgres", stop_postgres))
+    stops = (
+        ("Trino", stop_trino),
+        ("Connect", stop_connect),
+        ("The registry", stop_registry),
+        ("Kafka", stop_kafka),
+        ("Postgres", stop_postgres),
+    )
     for title, stop in stops:
         if stop(settings, report=say):
             say(f"{title} is stopped")
@@ -108,7 +123,8 @@ def logs(
     service: Annotated[
         str,
         typer.Argument(
-            metavar="SERVICE", help="kafka, postgres, connect, registry, spark, a receiver, or a generator in the background"
+            metavar="SERVICE",
+            help="kafka, postgres, connect, registry, trino, spark, a receiver, or a generator in the background",
         ),
     ] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,

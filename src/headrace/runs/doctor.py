@@ -18,6 +18,7 @@ from headrace.services.ports import HOST
 from headrace.services.postgres import running_postgres, without_password
 from headrace.services.registry import running_registry
 from headrace.services.spark import spark_groups
+from headrace.services.trino import running_trino
 from headrace.services.web import without_secrets
 from headrace.settings import FILE, KNOWN, SECRETS, Settings
 from headrace.tables.catalog import catalog_exists, list_namespaces, open_catalog
@@ -53,6 +54,7 @@ def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding,
         _look_at_server("Postgres", _own_postgres(settings), running_postgres(settings)),
         _look_at_server("Connect", _own(settings.connect_url), running_connect(settings)),
         _look_at_server("registry", _own(settings.registry_url), running_registry(settings)),
+        _look_at_server("Trino", None, running_trino(settings)),
         _look_at_catalog(settings),
     )
 
@@ -69,6 +71,7 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
         "connect.port": str(settings.connect_port),
         "registry.url": _own(settings.registry_url) or "(embedded)",
         "registry.port": str(settings.registry_port),
+        "trino.port": str(settings.trino_port),
         "receive.public_url": settings.receive_public_url or "(as senders ask)",
         "receive.max_body_bytes": str(settings.receive_max_body_bytes),
         "kafka.security_protocol": settings.kafka_security_protocol,
@@ -125,6 +128,10 @@ def _look_at_jars(group: str) -> Finding:
     if jars:
         return Finding(
             f"jars for {group}", "ok", f"{len(jars)} in the cache, {sum(jar.stat().st_size for jar in jars) >> 20} MB"
+        )
+    if group in OPTIONAL:
+        return Finding(
+            f"jars for {group}", "ok", f"not in the cache, and only needed for what is optional: headrace up {group}"
         )
     return Finding(f"jars for {group}", "attention", "not in the cache yet: the first run downloads them")
 

@@ -6,12 +6,14 @@ import os
 import shutil
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 
 from headrace.errors import ServiceError
 from headrace.services.locks import locked
 
 ENDING = ".tar.gz"
+ZIPPED = ".zip"
 
 
 def unpack(archive: Path, *, cache: Path) -> Path:
@@ -19,7 +21,7 @@ def unpack(archive: Path, *, cache: Path) -> Path:
 
     The archive is one that the lock file's sha256 was checked for, and its name has its version, so it is unpacked once.
     """
-    folder = cache / "unpacked" / archive.name.removesuffix(ENDING)
+    folder = cache / "unpacked" / archive.name.removesuffix(ENDING).removesuffix(ZIPPED)
     if folder.is_dir():
         return folder
     try:
@@ -28,8 +30,7 @@ def unpack(archive: Path, *, cache: Path) -> Path:
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 fresh = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".unpacking-"))
                 try:
-                    with tarfile.open(archive) as file:
-                        file.extractall(fresh, filter="data")
+                    _extract(archive, fresh)
                     os.rename(fresh, folder)
                 finally:
                     shutil.rmtree(fresh, ignore_errors=True)
@@ -40,3 +41,12 @@ def unpack(archive: Path, *, cache: Path) -> Path:
             next_step="Free some space or allow writing there, or set HEADRACE_CACHE to another folder.",
         ) from error
     return folder
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    if archive.suffix == ZIPPED:
+        with zipfile.ZipFile(archive) as zipped:
+            zipped.extractall(folder)
+        return
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")

@@ -36,8 +36,8 @@ else:
     import tomli as tomllib
 
 GROUPS = Path(__file__).parent / "jars"
-OPTIONAL = frozenset({"aws", "postgres"})
-"""Groups that only some profiles need: they are downloaded when one does."""
+OPTIONAL = frozenset({"aws", "postgres", "trino"})
+"""Groups that only some need: they are downloaded when somebody does."""
 
 _ATTEMPTS = 3
 _SIDE_BY_SIDE = 4

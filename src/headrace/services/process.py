@@ -52,7 +52,8 @@ class Launch:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """One server as its state file has it; `owner` is the pid of the command it ends with, None if it is detached."""
+    """One server as its state file has it; `owner` is the pid of the command it ends with, None if it is detached;
+    `start_seconds` is how long it took to get ready."""
 
     name: str
     pid: int
@@ -63,6 +64,7 @@ class ServiceState:
     owner: int | None
     ready: bool = False
     ending: int = signal.SIGTERM
+    start_seconds: float | None = None
 
 
 def state_path(home: Path, name: str) -> Path:
@@ -162,7 +164,7 @@ def start(home: Path, launch: Launch, *, detached: bool) -> ServiceState:
 
 
 def mark_ready(home: Path, state: ServiceState) -> ServiceState:
-    ready = replace(state, ready=True)
+    ready = replace(state, ready=True, start_seconds=round(time.time() - state.started, 1))
     write_state(home, ready)
     return ready
 

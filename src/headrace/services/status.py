@@ -16,9 +16,10 @@ from headrace.services.kafka import NAME as KAFKA
 from headrace.services.ports import HOST
 from headrace.services.postgres import NAME as POSTGRES
 from headrace.services.registry import NAME as REGISTRY
+from headrace.services.trino import NAME as TRINO
 from headrace.settings import Settings
 
-NAMES = (KAFKA, POSTGRES, CONNECT, REGISTRY)
+NAMES = (KAFKA, POSTGRES, CONNECT, REGISTRY, TRINO)
 GENERATOR = "generate-"
 """How the names of generators in the background begin; their pipeline and stream follow."""
 RECEIVER = "receive-"
@@ -32,7 +33,8 @@ _BLOCK = 64 * 1024
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """One server. `died`: it ended without being stopped. `detached`: it lives until `headrace down`."""
+    """One server. `died`: it ended without being stopped. `detached`: it lives until `headrace down`. `start_seconds`: how
+    long it took to get ready."""
 
     name: str
     state: Literal["running", "starting", "stopped", "died"]
@@ -42,6 +44,7 @@ class ServiceStatus:
     memory_bytes: int | None = None
     since: str | None = None
     detached: bool = False
+    start_seconds: float | None = None
 
 
 def list_services(settings: Settings) -> tuple[ServiceStatus, ...]:
@@ -66,7 +69,7 @@ def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     path = process.log_path(settings.home, name)
     if not path.exists():
         start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else "headrace up"
-        start += f" {name}" if name in (CONNECT, REGISTRY) else ""
+        start += f" {name}" if name in (CONNECT, REGISTRY, TRINO) else ""
         raise ServiceError(
             f"{name} has no log: it was never started here", where=str(path), next_step=f"It is written by {start}."
         )
@@ -90,6 +93,7 @@ def _look_at(home: Path, name: str) -> ServiceStatus:
         memory_bytes=_measure_memory(found),
         since=state.since,
         detached=state.owner is None,
+        start_seconds=state.start_seconds,
     )
 
 

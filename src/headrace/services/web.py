@@ -1,4 +1,4 @@
-"""Asks the servers that answer over HTTP in JSON: Connect and the registry."""
+"""Asks the servers that answer over HTTP in JSON: Connect, the registry and Trino."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,19 +34,27 @@ class Answer:
         return str(said or f"status {self.status}")
 
 
-def ask(url: str, *, method: str = "GET", body: object = None, timeout: float = TIMEOUT_SECONDS) -> Answer:
+def ask(
+    url: str,
+    *,
+    method: str = "GET",
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+) -> Answer:
     """Gives back a server's answer, whatever its status; a server that gives none is an UnavailableError.
 
+    A body is sent as JSON, and one that is bytes as it is.
     A user and a password in the address are shown to it as HTTP's basic authentication has it.
     """
-    data = None if body is None else json.dumps(body).encode()
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     parts = urllib.parse.urlsplit(url)
     credentials, _, host = parts.netloc.rpartition("@")
-    headers = {"Content-Type": "application/json"}
+    sent = {"Content-Type": "application/json", **(headers or {})}
     if credentials:
         said = urllib.parse.unquote(credentials).encode()
-        headers["Authorization"] = f"Basic {base64.b64encode(said).decode()}"
-    request = urllib.request.Request(parts._replace(netloc=host).geturl(), data=data, method=method, headers=headers)
+        sent["Authorization"] = f"Basic {base64.b64encode(said).decode()}"
+    request = urllib.request.Request(parts._replace(netloc=host).geturl(), data=data, method=method, headers=sent)
     try:
         with _open(request, timeout=timeout) as response:
             return Answer(response.status, _read(response.read()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import Timer
@@ -11,14 +11,18 @@ import duckdb
 import pyarrow as pa
 import sqlglot
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from headrace.errors import QueryError
-from headrace.serving.query_errors import EXAMPLE, explain
-from headrace.spec.problems import suggest
+from headrace.serving.query_errors import explain
+from headrace.serving.question import named_tables, parse_select, refusal
 from headrace.tables.catalog import list_tables
 from headrace.tables.duck import open_duckdb, quote_name, quote_text
+
+ReadTable = Callable[[duckdb.DuckDBPyConnection, Table], str]
+"""Gives back what DuckDB reads a table from, as it stands after FROM."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +34,21 @@ class Bound:
     memory: str
 
 
-def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None) -> pa.Table:
+def scan_iceberg(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
+    """Gives back what DuckDB reads a table from by itself: the metadata file that the catalog names."""
+    return f"iceberg_scan({quote_text(table.metadata_location)})"
+
+
+def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None, read: ReadTable = scan_iceberg) -> pa.Table:
     """Gives back the result of one SELECT. A table is named with its namespaces; nothing in the lake can be changed."""
-    with open_duckdb() as connection:
+    with open_duckdb(reads_iceberg=read is scan_iceberg) as connection:
         quoted = _quote_default(sql)
         known = list_tables(catalog)
         statement = _parse(connection, sql, quoted, known)
         if bound:
             connection.execute(f"SET memory_limit = {quote_text(bound.memory)}")
-        _fence_in(connection, _make_views(connection, catalog, statement, known))
+        tables = named_tables(statement, known, own=("information_schema",))
+        _fence_in(connection, _make_views(connection, catalog, tables, read=read))
         try:
             return _run(connection, quoted, bound)
         except duckdb.InterruptException as error:
@@ -71,33 +81,13 @@ def _run(connection: duckdb.DuckDBPyConnection, sql: str, bound: Bound | None) -
 
 def _parse(connection: duckdb.DuckDBPyConnection, sql: str, quoted: str, known: Sequence[str]) -> exp.Expr:
     """Gives back the one SELECT; anything else is a QueryError. DuckDB, which will run it, says first what is no SQL."""
-    example = f"Write one SELECT, such as: {EXAMPLE}"
     try:
         kinds = [each.type.name for each in connection.extract_statements(quoted)]
     except duckdb.Error as error:
         raise explain(error, quoted, asked=sql) from error
-    if not kinds:
-        raise QueryError("there is no query", where="query", next_step=example)
     if len(kinds) == 1 and kinds[0] != "SELECT":
-        raise _refusal(kinds[0], known)
-    try:
-        statements = [statement for statement in sqlglot.parse(sql, read="duckdb") if statement]
-    except SqlglotError as error:
-        raise QueryError("the query can't be read", where="query", next_step=f"Write it more plainly. {example}") from error
-    if len(statements) > 1:
-        what = f"one SELECT can be asked at a time, and these are {len(statements)}"
-        raise QueryError(what, where="query", next_step="Ask them one after the other.")
-    if not isinstance(statements[0], (exp.Query, exp.Describe, exp.Summarize)):
-        raise _refusal(sqlglot.tokenize(sql, read="duckdb")[0].text.upper(), known)
-    return statements[0]
-
-
-def _refusal(word: str, known: Sequence[str]) -> QueryError:
-    """Gives back why what begins with this word is not run; who asks for the tables is told them."""
-    step = _which_tables("", known) if word == "SHOW" else f"Write one SELECT, such as: {EXAMPLE}"
-    return QueryError(
-        f"only a SELECT can be asked, and this is {word}: nothing is changed by a query", where="query", next_step=step
-    )
+        raise refusal(kinds[0], known)
+    return parse_select(sql, dialect="duckdb", known=known)
 
 
 def _quote_default(sql: str) -> str:
@@ -113,7 +103,7 @@ def _quote_default(sql: str) -> str:
 
 
 def _make_views(
-    connection: duckdb.DuckDBPyConnection, catalog: Catalog, statement: exp.Expr, known: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, catalog: Catalog, tables: Sequence[str], *, read: ReadTable
 ) -> list[str]:
     """Makes a view of each table that the query names; gives back the folders that they live in.
 
@@ -122,17 +112,7 @@ def _make_views(
     finds by two words.
     """
     folders: list[str] = []
-    named: dict[str, tuple[str, ...]] = {}
-    ctes = {cte.alias for cte in statement.find_all(exp.CTE)}
-    for table in statement.find_all(exp.Table):
-        if not table.name or (not table.db and table.name in ctes) or isinstance(table.this, exp.Func):
-            continue
-        name = ".".join(each.name for each in table.parts)
-        if table.db == "information_schema":
-            continue
-        if name not in known:
-            raise QueryError(f'there is no table "{name}"', where="query", next_step=_which_tables(name, known))
-        named[name] = tuple(name.split("."))
+    named = {name: tuple(name.split(".")) for name in tables}
     nested = {parts[0] for parts in named.values() if len(parts) == 3}
     for outer in nested:
         connection.execute(f"ATTACH ':memory:' AS {quote_name(outer)}")
@@ -142,8 +122,7 @@ def _make_views(
         view = ".".join(map(quote_name, parts))
         if parts[0] not in nested or len(parts) == 3:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {view.rpartition('.')[0]}")
-        location = quote_text(loaded.metadata_location)
-        connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM iceberg_scan({location})")
+        connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {read(connection, loaded)}")
     return folders
 
 
@@ -154,11 +133,3 @@ def _fence_in(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
-
-
-def _which_tables(name: str, known: Sequence[str]) -> str:
-    """Gives back what to ask instead of a table that there is not."""
-    if not known:
-        return "The lake has no tables yet: a pipeline makes them when it lands, as headrace demo lineage does."
-    same = [each for each in known if each.endswith(f".{name}")]
-    return f'Did you mean "{same[0]}"?' if same else suggest(name, known, plural="Tables")

@@ -8,7 +8,6 @@ import duckdb
 
 from headrace.errors import QueryError
 
-EXAMPLE = "SELECT count(*) FROM lineage.events"
 BEGINNINGS = "SELECT, WITH, FROM, DESCRIBE or SUMMARIZE"
 _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 _PLACE = re.compile(r"^LINE (?P<line>\d+): (?P<cut>\.\.\.)?.*\n(?P<indent> *)\^", re.MULTILINE)

@@ -12,11 +12,11 @@ import duckdb_extension_iceberg
 
 
 @contextmanager
-def open_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
+def open_duckdb(*, reads_iceberg: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
     """Gives a connection to a database of its own in memory, in which times are UTC."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     try:
-        for package in (duckdb_extension_avro, duckdb_extension_iceberg):
+        for package in (duckdb_extension_avro, duckdb_extension_iceberg) if reads_iceberg else ():
             extension = next(Path(package.__file__).parent.glob("extensions/*/*.duckdb_extension"))
             connection.execute(f"LOAD '{extension}'")
         connection.execute("SET TimeZone = 'UTC'")

@@ -10,12 +10,12 @@ import pytest
 from pyiceberg.table import Table
 
 from headrace.layers.entities.read_files import ReadFiles
-from headrace.serving.query import run_query
 from headrace.serving.table_facts import list_files
 from headrace.spec import TableName
 from headrace.tables.catalog import count_rows, rows_after
 from headrace.tables.purge import purge_table
 from headrace.tables.spark_files import read_snapshot
+from tests.engine_rows import IN_PROCESS
 from tests.layers.entities.people import TABLES, People, Record, clusters
 from tests.layers.pond import assert_same
 
@@ -50,11 +50,9 @@ class Seen:
         snapshot = self.table.current_snapshot()
         assert snapshot is not None
         columns = ["source", "source_id", "entity_id"]
-        by_engine = {
-            "Spark": read_snapshot(self._people.lake.spark, NAME, snapshot.snapshot_id).select(*columns).toArrow(),
-            "DuckDB": run_query(self._people.catalog, f"SELECT {', '.join(columns)} FROM {NAME}"),
-            "polars": pl.scan_iceberg(self.table).select(columns).collect().to_arrow(),
-        }
+        by_engine = {"spark": read_snapshot(self._people.lake.spark, NAME, snapshot.snapshot_id).select(*columns).toArrow()}
+        sql = f"SELECT {', '.join(columns)} FROM {NAME}"
+        by_engine |= {engine.value: ask(self._people.catalog, sql) for engine, ask in IN_PROCESS.items()}
         for engine, found in by_engine.items():
             listed = found.to_pylist()
             assert len(listed) == rows, engine

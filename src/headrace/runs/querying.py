@@ -1,0 +1,46 @@
+"""SQL on the lake by any of the engines that read it: each is loaded or started only when it is asked for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from headrace.services.embedded import Report
+from headrace.serving.engines.names import DIALECTS, Engine
+from headrace.serving.query import run_query
+from headrace.serving.question import read_question
+from headrace.settings import Settings
+from headrace.tables.catalog import find_catalog, list_tables
+
+
+def query(settings: Settings, sql: str, *, engine: Engine = Engine.duckdb, report: Report) -> pa.Table:
+    """Gives back the result of one SELECT in the engine's own SQL; tables have the same names in all of them.
+
+    What can't be asked is told before anything is started.
+    """
+    catalog = find_catalog(settings)
+    if engine == Engine.duckdb:
+        return run_query(catalog, sql)
+    if engine == Engine.pyiceberg:
+        from headrace.serving.engines import pyiceberg
+
+        return pyiceberg.ask(catalog, sql)
+    question = read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog))
+    if engine == Engine.spark:
+        from headrace.runs.landing import spark_session
+        from headrace.serving.engines import spark
+
+        with spark_session(settings, report=report) as session:
+            return spark.ask(question, settings=settings, spark=session)
+    if engine == Engine.trino:
+        from headrace.services.trino import trino as trino_server
+        from headrace.serving.engines import trino
+
+        with trino_server(settings, report=report) as url:
+            return trino.ask(question, url=url)
+    if engine == Engine.clickhouse:
+        from headrace.serving.engines import clickhouse
+
+        return clickhouse.ask(catalog, question)
+    from headrace.serving.engines import polars
+
+    return polars.ask(catalog, question)

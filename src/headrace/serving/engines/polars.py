@@ -1,0 +1,47 @@
+"""Polars reads the tables by itself, lazily: only the columns and the files that a query needs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import polars as pl
+import pyarrow as pa
+from polars.exceptions import PolarsError
+from pyiceberg.catalog import Catalog
+
+from headrace.errors import QueryError
+from headrace.serving.engines.failures import failed
+from headrace.serving.question import Mention, Question
+from headrace.tables.duck import quote_name
+
+
+def ask(catalog: Catalog, question: Question) -> pa.Table:
+    """Gives back the result of one SELECT in Polars's SQL."""
+    _need_aliases(question)
+    frames = {name: pl.scan_iceberg(catalog.load_table(name)) for name in question.tables}
+    try:
+        return pl.SQLContext(frames).execute(question.rename(_name), eager=True).to_arrow()
+    except PolarsError as error:
+        raise failed("Polars", str(error)) from error
+
+
+def _name(mention: Mention) -> str:
+    """Gives back a table as Polars finds it: its whole name is one word, and what a query calls it is its last one."""
+    if mention.is_column:
+        return quote_name(mention.short)
+    return quote_name(mention.table) + ("" if mention.alias else f" AS {quote_name(mention.short)}")
+
+
+def _need_aliases(question: Question) -> None:
+    """Raises a QueryError where two tables have the same last word and no alias: Polars could not tell them apart."""
+    called: dict[str, set[str]] = defaultdict(set)
+    for each in question.mentions:
+        if not each.is_column:
+            called[each.short].add(each.table)
+    for short, tables in called.items():
+        if len(tables) > 1:
+            raise QueryError(
+                f'{" and ".join(sorted(tables))} are both called "{short}" here',
+                where="query",
+                next_step="Give each of them a name of its own: FROM namespace.table AS name.",
+            )

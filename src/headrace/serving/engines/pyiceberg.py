@@ -1,0 +1,23 @@
+"""PyIceberg reads the tables, whole and into memory, and DuckDB answers SQL on the Arrow that it gave."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from headrace.serving.query import run_query
+from headrace.tables.duck import quote_name
+
+
+def ask(catalog: Catalog, sql: str) -> pa.Table:
+    """Gives back the result of one SELECT in DuckDB's SQL."""
+    return run_query(catalog, sql, read=_scan)
+
+
+def _scan(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
+    """Gives back the name by which DuckDB finds the rows that PyIceberg's scan gives, deletes respected."""
+    name = ".".join(table.name())
+    connection.register(name, table.scan().to_arrow())
+    return quote_name(name)

@@ -1,0 +1,34 @@
+"""Spark SQL reads the tables through the catalog that builds use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.serving.engines.failures import failed
+from headrace.serving.question import Question
+from headrace.settings import Settings
+from headrace.tables.catalog import CATALOG_NAME
+from headrace.tables.spark_catalog import open_spark_catalog, use_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def ask(question: Question, *, settings: Settings, spark: SparkSession) -> pa.Table:
+    """Gives back the result of one SELECT in Spark's SQL. The lake is its default catalog, so names are the same."""
+    from pyspark.errors import PySparkException
+
+    session = open_spark_catalog(spark, settings)
+    session.conf.set("spark.sql.defaultCatalog", CATALOG_NAME)
+    use_session(session)
+    try:
+        return session.sql(question.sql).toArrow()
+    except PySparkException as error:
+        raise failed("Spark", _without_condition(str(error))) from error
+
+
+def _without_condition(said: str) -> str:
+    """Gives back what Spark says without the name of the condition before it."""
+    return said.partition("] ")[2] if said.startswith("[") else said

@@ -1,0 +1,65 @@
+"""Trino reads the tables from the same catalog; it is asked over HTTP, and answers in JSON, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import QueryError
+from headrace.services.trino_catalog import CATALOG
+from headrace.services.web import ask as ask_server
+from headrace.serving.engines.failures import failed
+from headrace.serving.engines.trino_values import make_column
+from headrace.serving.question import Question
+from headrace.tables.duck import quote_name
+
+_HEADERS = {
+    "Content-Type": "text/plain; charset=utf-8",
+    "X-Trino-User": "headrace",
+    "X-Trino-Source": "headrace query",
+    "X-Trino-Catalog": CATALOG,
+    "X-Trino-Time-Zone": "UTC",
+    "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME",  # without it times come in milliseconds
+}
+
+
+def ask(question: Question, *, url: str) -> pa.Table:
+    """Gives back the result of one SELECT in Trino's SQL, from the Trino at this address."""
+    asked = question.rename(lambda each: _quote(each.table)).rstrip().rstrip(";")
+    columns: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for page in _pages(url, asked):
+        columns = page.get("columns") or columns
+        rows += page.get("data") or []
+    values: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
+    arrays = [make_column(column["typeSignature"], each) for column, each in zip(columns, values, strict=True)]
+    return pa.table(arrays, names=[column["name"] for column in columns])
+
+
+def _pages(url: str, sql: str) -> Iterator[dict[str, Any]]:
+    """Gives back all that Trino answers; an answer that says why there is none is a QueryError."""
+    answer = ask_server(f"{url}/v1/statement", method="POST", body=sql.encode(), headers=_HEADERS)
+    while True:
+        if not answer.is_fine:
+            raise QueryError(f"Trino refuses to answer: {answer.message}", where=url, next_step="See: headrace logs trino")
+        page: dict[str, Any] = answer.body
+        if "error" in page:
+            raise failed("Trino", str(page["error"].get("message", "")), where=_place_of(page["error"]))
+        yield page
+        if "nextUri" not in page:
+            return
+        answer = ask_server(page["nextUri"], headers=_HEADERS)
+
+
+def _place_of(error: dict[str, Any]) -> str:
+    """Gives back the line that Trino points to. Names are longer than they were asked, so the column would not be the same."""
+    place = error.get("errorLocation")
+    return f"query:{place['lineNumber']}" if place else "query"
+
+
+def _quote(name: str) -> str:
+    """Gives back a table's name as Trino has it: two words, however many namespaces there are."""
+    namespace, _, table = name.rpartition(".")
+    return f"{quote_name(namespace)}.{quote_name(table)}"
