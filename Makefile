@@ -20,7 +20,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  || { echo "Headrace needs Python 3.10 to 3.13, and $(PYTHON) is $$($(PYTHON) --version). Try: make setup PYTHON=python3.12"; exit 1; }
 	@echo "Setting up $(VENV) (once, 2 to 3 minutes)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(RUN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(RUN)/python -m headrace.services.jars
 	@touch $@
