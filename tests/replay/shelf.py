@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.runs.building import build, open_lake
 from headrace.runs.replay_choice import Wanted
 from headrace.runs.replaying import Replayed, Replaying, replay
+from headrace.services.kafka_client import KafkaServers
 from headrace.spec import Pipeline
 from tests.folders import write_files
 from tests.lake import Lake
@@ -90,7 +91,7 @@ class Shelf:
 
     def replay(self, wanted: Wanted, *, dry_run: bool = False) -> Replayed:
         lake = open_lake(self.lake.settings(), self.pipeline, self.spark)
-        return replay(Replaying(lake, self.lake.servers), wanted, dry_run=dry_run)
+        return replay(Replaying(lake, KafkaServers(self.lake.servers)), wanted, dry_run=dry_run)
 
     def rows(self, name: str, *columns: str) -> list[dict[str, Any]]:
         rows = self.lake.rows(name, *columns)

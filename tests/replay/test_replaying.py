@@ -17,6 +17,7 @@ from headrace.layers.plan import plan_table
 from headrace.runs.landing import Session, land
 from headrace.runs.mending import export_refused, read_mended
 from headrace.runs.replay_choice import Wanted
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client
 from headrace.tables.erasures import ErasedTable, Offset, record_erasure
 from headrace.tables.replay_ledger import Window
@@ -96,7 +97,9 @@ def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> 
     shelf = Shelf(lake, spark, tables=0)
     shelf.send([thing(each) for each in range(20)])
     shelf.land()
-    session = Session(shelf.lake.settings(), shelf.pipeline, shelf.lake.servers, shelf.lake.lander(shelf.pipeline), spark)
+    session = Session(
+        shelf.lake.settings(), shelf.pipeline, KafkaServers(shelf.lake.servers), shelf.lake.lander(shelf.pipeline), spark
+    )
     shelf.write({"schemas/thing.sql": WIDE})
     stop = Event()
     said: list[str] = []
@@ -137,7 +140,7 @@ def test_what_kafka_no_longer_has_is_named(lake: Lake, spark: SparkSession) -> N
     shelf.send([thing(each) for each in range(8)])
     shelf.land()
     shelf.build()
-    delete_records(admin_client(shelf.lake.servers), shelf.lake.topic, {0: 2})
+    delete_records(admin_client(KafkaServers(shelf.lake.servers)), shelf.lake.topic, {0: 2})
     shelf.write({"schemas/thing.sql": WIDE})
     with pytest.raises(GapError, match="offsets 0 to 1 of partition 0") as gap:
         shelf.replay(Wanted(Window(hours(0), None)))

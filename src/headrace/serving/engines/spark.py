@@ -9,7 +9,7 @@ import pyarrow as pa
 from headrace.serving.engines.failures import failed
 from headrace.serving.question import Question
 from headrace.settings import Settings
-from headrace.tables.catalog import CATALOG_NAME
+from headrace.tables.catalog_properties import CATALOG_NAME
 from headrace.tables.spark_catalog import open_spark_catalog, use_session
 
 if TYPE_CHECKING:
