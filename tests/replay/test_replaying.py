@@ -97,7 +97,8 @@ def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> 
     shelf = Shelf(lake, spark, tables=0)
     shelf.send([thing(each) for each in range(20)])
     shelf.land()
-    session = Session(
+    servers, lander = KafkaServers(shelf.lake.servers), shelf.lake.lander(shelf.pipeline)
+    session = Session(shelf.lake.settings(), shelf.pipeline, servers, lander, spark)
         shelf.lake.settings(), shelf.pipeline, KafkaServers(shelf.lake.servers), shelf.lake.lander(shelf.pipeline), spark
     )
     shelf.write({"schemas/thing.sql": WIDE})
