@@ -99,8 +99,6 @@ def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> 
     shelf.land()
     servers, lander = KafkaServers(shelf.lake.servers), shelf.lake.lander(shelf.pipeline)
     session = Session(shelf.lake.settings(), shelf.pipeline, servers, lander, spark)
-        shelf.lake.settings(), shelf.pipeline, KafkaServers(shelf.lake.servers), shelf.lake.lander(shelf.pipeline), spark
-    )
     shelf.write({"schemas/thing.sql": WIDE})
     stop = Event()
     said: list[str] = []
