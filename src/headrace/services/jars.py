@@ -36,6 +36,9 @@ else:
     import tomli as tomllib
 
 GROUPS = Path(__file__).parent / "jars"
+OPTIONAL = frozenset({"catalog", "s3"})
+"""Groups that only some profiles need: they are downloaded when one does."""
+
 _ATTEMPTS = 3
 _SIDE_BY_SIDE = 4
 
@@ -271,5 +274,5 @@ def _progress(total: int, title: str) -> Iterator[Callable[[int, int], None]]:
 
 
 if __name__ == "__main__":
-    for group in sorted(path.name for path in GROUPS.iterdir() if path.is_dir()):
+    for group in sorted(path.name for path in GROUPS.iterdir() if path.is_dir() and path.name not in OPTIONAL):
         resolve_jars(group, report=print)
