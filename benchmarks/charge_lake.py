@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from benchmarks.charge_rows import START
@@ -71,7 +70,7 @@ class ChargeLake:
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(text, encoding="utf-8")
         self.settings: Settings = load_settings(flags={}, environ={}, folder=folder)
-        self.catalog: SqlCatalog = open_catalog(self.settings)
+        self.catalog = open_catalog(self.settings)
         self.pipeline: Pipeline = load_pipeline(PIPELINE, environ={}, folder=folder)
         stream = self.pipeline.streams[0]
         self._raw = ensure_table(

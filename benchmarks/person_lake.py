@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks.person_rows import SOURCES
 from headrace.layers.build import Built
@@ -63,7 +62,7 @@ class PersonLake:
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(text, encoding="utf-8")
         self.settings: Settings = load_settings(flags={}, environ={}, folder=folder)
-        self.catalog: SqlCatalog = open_catalog(self.settings)
+        self.catalog = open_catalog(self.settings)
         self.pipeline: Pipeline = load_pipeline(_PIPELINE, environ={}, folder=folder)
         for stream in self.pipeline.streams:
             location = table_location(self.settings, stream.table)

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.landing.history import files_of
@@ -53,7 +53,7 @@ class Lake:
         return load_pipeline(name, environ={**self.environ, **environ}, folder=self.folder)
 
     @property
-    def catalog(self) -> SqlCatalog:
+    def catalog(self) -> Catalog:
         return open_catalog(self.settings())
 
     def table(self, name: str) -> Table:

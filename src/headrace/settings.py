@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import unquote, urlsplit
 
 from headrace.errors import SettingsError
 
@@ -21,10 +22,34 @@ else:
     import tomli as tomllib
 
 FILE = "headrace.toml"
+LOCAL, STACK = "local", "stack"
+"""The profiles that need no section in the file: this machine alone, and the servers of `headrace up --profile stack`."""
+
 POSTGRES_PASSWORD = "HEADRACE_POSTGRES_PASSWORD"
 DEBEZIUM_PASSWORD = "HEADRACE_DEBEZIUM_PASSWORD"
+SECRETS = {
+    "postgres_password": POSTGRES_PASSWORD,
+    "debezium_password": DEBEZIUM_PASSWORD,
+    "catalog_credential": "HEADRACE_CATALOG_CREDENTIAL",
+    "catalog_token": "HEADRACE_CATALOG_TOKEN",
+    "s3_access_key_id": "AWS_ACCESS_KEY_ID",
+    "s3_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "s3_session_token": "AWS_SESSION_TOKEN",
+    "kafka_username": "HEADRACE_KAFKA_USERNAME",
+    "kafka_password": "HEADRACE_KAFKA_PASSWORD",
+    "kafka_key_password": "HEADRACE_KAFKA_KEY_PASSWORD",
+}
+"""The fields of Settings that come from the environment alone, each with its variable."""
+
+SENSITIVE = "(?i)secret|password|passwd|credential|token|access[._-]?key|jaas"
+"""What the name of a property that holds a secret has in it, as Spark too understands it."""
+
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|\bpassword\s*=", re.IGNORECASE)
 """A connection string that has a password in it."""
+
+_HOMES = {STACK: ".headrace/stack"}
+_OPEN = {"spark.conf.": "any setting of Spark's own", "catalog.properties.": "any property of an Iceberg catalog"}
+"""Beginnings of names that may go on as they like: what follows is handed on."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +65,21 @@ class Known:
 KNOWN = (
     Known("home", "HEADRACE_HOME", ".headrace", "state of the embedded servers, the warehouse and the logs"),
     Known("kafka.bootstrap_servers", "KAFKA_BOOTSTRAP_SERVERS", "", "your own Kafka; empty: one is started for you"),
+    Known("kafka.security_protocol", "HEADRACE_KAFKA_SECURITY_PROTOCOL", "", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
+    Known("kafka.sasl_mechanism", "HEADRACE_KAFKA_SASL_MECHANISM", "", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
+    Known(
+        "kafka.ca_location",
+        "HEADRACE_KAFKA_CA_LOCATION",
+        "",
+        "certificates (PEM) that Kafka's is checked against; empty: this system's",
+    ),
+    Known(
+        "kafka.certificate_location",
+        "HEADRACE_KAFKA_CERTIFICATE_LOCATION",
+        "",
+        "a certificate (PEM) of your own to show to Kafka",
+    ),
+    Known("kafka.key_location", "HEADRACE_KAFKA_KEY_LOCATION", "", "the key (PEM) of that certificate"),
     Known("kafka.port", "HEADRACE_KAFKA_PORT", "9092", "the embedded broker's port; a free one if it is taken"),
     Known("postgres.url", "HEADRACE_POSTGRES_URL", "", "your own Postgres; empty: one is started for you"),
     Known("postgres.port", "HEADRACE_POSTGRES_PORT", "7777", "the embedded Postgres's port; a free one if it is taken"),
@@ -51,10 +91,37 @@ KNOWN = (
         "receive.public_url", "HEADRACE_RECEIVE_PUBLIC_URL", "", "the address that senders of webhooks know; empty: as they ask"
     ),
     Known("receive.max_body_bytes", "HEADRACE_RECEIVE_MAX_BODY_BYTES", "1048576", "the longest body of a webhook"),
-    Known("catalog.uri", "HEADRACE_CATALOG_URI", "", "an Iceberg SQL catalog's database; empty: SQLite in home"),
-    Known("warehouse", "HEADRACE_WAREHOUSE", "", "where tables live; empty: a folder in home"),
-    Known("spark.master", "HEADRACE_SPARK_MASTER", "local[*]", "where Spark runs"),
+    Known("catalog.type", "HEADRACE_CATALOG_TYPE", "sql", "sql (SQLite or Postgres), rest, hive or glue"),
+    Known("catalog.uri", "HEADRACE_CATALOG_URI", "", "where the catalog is; empty: SQLite in home"),
+    Known("catalog.warehouse", "HEADRACE_CATALOG_WAREHOUSE", "", "what a REST catalog calls the warehouse; empty: its address"),
+    Known("catalog.scope", "HEADRACE_CATALOG_SCOPE", "", "the OAuth2 scope to ask a REST catalog for"),
+    Known(
+        "catalog.oauth2_server_uri",
+        "HEADRACE_CATALOG_OAUTH2_SERVER_URI",
+        "",
+        "who gives tokens; empty: the REST catalog itself",
+    ),
+    Known("warehouse", "HEADRACE_WAREHOUSE", "", "where tables live (file:// or s3://); empty: a folder in home"),
+    Known("s3.endpoint", "HEADRACE_S3_ENDPOINT", "", "an object store that is not Amazon's"),
+    Known("s3.region", "AWS_REGION", "us-east-1", "the region of the buckets"),
+    Known("s3.path_style", "HEADRACE_S3_PATH_STYLE", "", "true: the bucket is in the path; empty: so it is with an endpoint"),
+    Known("spark.master", "HEADRACE_SPARK_MASTER", "local[*]", "where Spark runs: local[*], spark://…, k8s://…, yarn"),
     Known("spark.driver_memory", "HEADRACE_SPARK_DRIVER_MEMORY", "1g", "heap of Spark's driver"),
+    Known(
+        "spark.driver_host",
+        "HEADRACE_SPARK_DRIVER_HOST",
+        "",
+        "this machine's address for executors elsewhere; empty: as Spark finds",
+    ),
+    Known("spark.executor_memory", "HEADRACE_SPARK_EXECUTOR_MEMORY", "", "heap of an executor; empty: as Spark has it"),
+    Known("spark.executor_cores", "HEADRACE_SPARK_EXECUTOR_CORES", "", "tasks at once of an executor; empty: as Spark has it"),
+    Known("spark.python", "HEADRACE_SPARK_PYTHON", "", "the Python of executors; empty: this one, by its path"),
+    Known(
+        "spark.python_archive",
+        "HEADRACE_SPARK_PYTHON_ARCHIVE",
+        "",
+        "a packed environment (tar.gz) that executors unpack and use",
+    ),
     Known("batch.max_records", "HEADRACE_BATCH_MAX_RECORDS", "2000000", "records that one landing batch takes at most"),
 )
 
@@ -63,8 +130,9 @@ KNOWN = (
 class Settings:
     """The values of one command, each with where it came from. `folder` is the one that it was typed in.
 
-    `postgres_password` is the embedded Postgres's, where the environment sets one, and `debezium_password` its role's that
-    reads the changes of databases.
+    Secrets, which `SECRETS` names, are not in what is printed of it. `postgres_password` is the embedded Postgres's, where the
+    environment sets one, and `debezium_password` its role's that reads the changes of databases; `catalog_credential` is
+    `id:secret` for a REST catalog and `user:password` for a database.
     """
 
     profile: str
@@ -72,11 +140,19 @@ class Settings:
     home: Path
     kafka_bootstrap_servers: str | None
     kafka_port: int
-    catalog_uri: str
+    catalog_uri: str = field(repr=False)
     warehouse: str
     spark_master: str
     spark_driver_memory: str
     batch_max_records: int
+    kafka_security_protocol: str = "PLAINTEXT"
+    kafka_sasl_mechanism: str = ""
+    kafka_ca_location: str = ""
+    kafka_certificate_location: str = ""
+    kafka_key_location: str = ""
+    kafka_username: str | None = field(default=None, repr=False)
+    kafka_password: str | None = field(default=None, repr=False)
+    kafka_key_password: str | None = field(default=None, repr=False)
     postgres_port: int = 7777
     postgres_url: str | None = field(default=None, repr=False)
     postgres_password: str | None = field(default=None, repr=False)
@@ -87,17 +163,61 @@ class Settings:
     registry_port: int = 8081
     receive_public_url: str | None = None
     receive_max_body_bytes: int = 1024 * 1024
+    catalog_type: str = "sql"
+    catalog_warehouse: str = ""
+    catalog_scope: str = ""
+    catalog_oauth2_server_uri: str = ""
+    catalog_properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    catalog_credential: str | None = field(default=None, repr=False)
+    catalog_token: str | None = field(default=None, repr=False)
+    s3_endpoint: str = ""
+    s3_region: str = "us-east-1"
+    s3_path_style: bool = False
+    s3_access_key_id: str | None = field(default=None, repr=False)
+    s3_secret_access_key: str | None = field(default=None, repr=False)
+    s3_session_token: str | None = field(default=None, repr=False)
+    spark_driver_host: str = ""
+    spark_executor_memory: str = ""
+    spark_executor_cores: int | None = None
+    spark_python: str = ""
+    spark_python_archive: str = ""
+    spark_conf: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def logs(self) -> Path:
         return self.home / "logs"
 
+    def without_secrets(self, text: str) -> str:
+        """Gives back what somebody said, without any secret of these settings that may be in it."""
+        secrets = [getattr(self, name) for name in SECRETS]
+        secrets += [part for each in secrets if each for part in each.split(":", 1)]
+        passwords = [urlsplit(url).password for url in (self.catalog_uri, self.postgres_url, self.registry_url) if url]
+        secrets += [each for password in passwords if password for each in (password, unquote(password))]
+        for secret in sorted({each for each in secrets if each and len(each) > 3}, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark runs in one process on this machine."""
+        return self.spark_master.startswith("local")
+
+    @property
+    def is_on_s3(self) -> bool:
+        """Whether the warehouse is in an object store."""
+        return self.warehouse.startswith("s3://")
+
+    @property
+    def is_catalog_in_postgres(self) -> bool:
+        return self.catalog_type == "sql" and self.catalog_uri.startswith(("postgresql:", "postgres:", "postgresql+psycopg:"))
+
 
 def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> Settings:
     """Gives back the settings that hold in `folder`; a name or value that can't be is a SettingsError."""
     profile, chosen_by = _choose_profile(flags=flags, environ=environ)
     from_file = _read_profile(folder / FILE, profile=profile)
+    _refuse_secrets(from_file, profile=profile)
     values: dict[str, str] = {}
     origins: dict[str, str] = {"profile": chosen_by}
     for known in KNOWN:
@@ -109,30 +229,42 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
             values[known.name], origins[known.name] = from_file[known.name], f"{FILE} [{profile}]"
         else:
             values[known.name], origins[known.name] = known.default, "default"
-    for known in KNOWN:
-        if known.name in from_file and known.name.endswith(".url") and _PASSWORD.search(from_file[known.name]):
-            apart = "set PGPASSWORD, or " if known.name == "postgres.url" else ""
-            raise SettingsError(
-                f"{known.name} has a password in it, and secrets come from the environment alone",
-                where=f"{FILE} [{profile}]",
-                next_step=f"Take the password out and {apart}set the whole URL as {known.environ}.",
-            )
+    if origins["home"] == "default":
+        values["home"] = _HOMES.get(profile, values["home"])
     home = (folder / values["home"]).resolve()
-    return Settings(
+    uses_sasl = bool(values["kafka.bootstrap_servers"] and environ.get(SECRETS["kafka_username"]))
+    settings = Settings(
         profile=profile,
         folder=folder.resolve(),
         home=home,
         kafka_bootstrap_servers=values["kafka.bootstrap_servers"] or None,
+        kafka_security_protocol=values["kafka.security_protocol"].upper() or ("SASL_SSL" if uses_sasl else "PLAINTEXT"),
+        kafka_sasl_mechanism=values["kafka.sasl_mechanism"].upper() or ("PLAIN" if uses_sasl else ""),
+        kafka_ca_location=_path(folder, values["kafka.ca_location"]),
+        kafka_certificate_location=_path(folder, values["kafka.certificate_location"]),
+        kafka_key_location=_path(folder, values["kafka.key_location"]),
         kafka_port=_whole_number("kafka.port", values, origins),
-        catalog_uri=values["catalog.uri"] or f"sqlite:///{home / 'catalog.db'}",
+        catalog_type=values["catalog.type"].lower(),
+        catalog_uri=values["catalog.uri"] or (f"sqlite:///{home / 'catalog.db'}" if values["catalog.type"] == "sql" else ""),
+        catalog_warehouse=values["catalog.warehouse"],
+        catalog_scope=values["catalog.scope"],
+        catalog_oauth2_server_uri=values["catalog.oauth2_server_uri"],
+        catalog_properties=_under("catalog.properties.", from_file),
         warehouse=values["warehouse"] or f"file://{home / 'warehouse'}",
+        s3_endpoint=values["s3.endpoint"],
+        s3_region=values["s3.region"],
+        s3_path_style=_yes_or_no("s3.path_style", values, origins, default=bool(values["s3.endpoint"])),
         spark_master=values["spark.master"],
         spark_driver_memory=values["spark.driver_memory"],
+        spark_driver_host=values["spark.driver_host"],
+        spark_executor_memory=values["spark.executor_memory"],
+        spark_executor_cores=_whole_number("spark.executor_cores", values, origins) if values["spark.executor_cores"] else None,
+        spark_python=values["spark.python"],
+        spark_python_archive=values["spark.python_archive"],
+        spark_conf=_under("spark.conf.", from_file),
         batch_max_records=_whole_number("batch.max_records", values, origins),
         postgres_port=_whole_number("postgres.port", values, origins),
         postgres_url=values["postgres.url"] or None,
-        postgres_password=environ.get(POSTGRES_PASSWORD) or None,
-        debezium_password=environ.get(DEBEZIUM_PASSWORD) or None,
         connect_url=values["connect.url"] or None,
         connect_port=_whole_number("connect.port", values, origins),
         registry_url=values["registry.url"] or None,
@@ -140,7 +272,10 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
         receive_public_url=values["receive.public_url"] or None,
         receive_max_body_bytes=_whole_number("receive.max_body_bytes", values, origins),
         origins=MappingProxyType(origins),
+        **{name: environ.get(variable) or None for name, variable in SECRETS.items()},
     )
+    _check(settings)
+    return settings
 
 
 def _choose_profile(*, flags: Mapping[str, str], environ: Mapping[str, str]) -> tuple[str, str]:
@@ -148,13 +283,13 @@ def _choose_profile(*, flags: Mapping[str, str], environ: Mapping[str, str]) -> 
         return flags["profile"], "flag"
     if environ.get("HEADRACE_PROFILE"):
         return environ["HEADRACE_PROFILE"], "environment (HEADRACE_PROFILE)"
-    return "local", "default"
+    return LOCAL, "default"
 
 
 def _read_profile(path: Path, *, profile: str) -> dict[str, str]:
     """Gives back the profile's values by their dotted names."""
     if not path.exists():
-        if profile == "local":
+        if profile in (LOCAL, STACK):
             return {}
         raise SettingsError(
             f'profile "{profile}" needs a {FILE}, and there is none',
@@ -166,7 +301,7 @@ def _read_profile(path: Path, *, profile: str) -> dict[str, str]:
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"not valid TOML: {error}", where=str(path), next_step="Fix the file.") from error
     if profile not in document:
-        if profile == "local":
+        if profile in (LOCAL, STACK):
             return {}
         raise SettingsError(
             f'there is no profile "{profile}"',
@@ -176,18 +311,18 @@ def _read_profile(path: Path, *, profile: str) -> dict[str, str]:
     flat = dict(_flatten(document[profile]))
     names = {known.name for known in KNOWN}
     for name in flat:
-        if name not in names:
+        if name not in names and not name.startswith(tuple(_OPEN)):
             raise SettingsError(
                 f'"{name}" in [{profile}] is not a setting',
                 where=str(path),
-                next_step=f"Settings are: {', '.join(sorted(names))}.",
+                next_step=f"Settings are: {', '.join(sorted(names | {f'{each}…' for each in _OPEN}))}.",
             )
     return flat
 
 
 def _flatten(section: object, prefix: str = "") -> list[tuple[str, str]]:
     if not isinstance(section, dict):
-        return [(prefix, str(section))]
+        return [(prefix, str(section).lower() if isinstance(section, bool) else str(section))]
     return [pair for key, value in section.items() for pair in _flatten(value, f"{prefix}.{key}" if prefix else str(key))]
 
 
@@ -203,3 +338,97 @@ def _whole_number(name: str, values: Mapping[str, str], origins: Mapping[str, st
             next_step=f"Set {name} to a number such as {next(k.default for k in KNOWN if k.name == name)}.",
         )
     return number
+
+
+def _yes_or_no(name: str, values: Mapping[str, str], origins: Mapping[str, str], *, default: bool) -> bool:
+    found = {"": default, "true": True, "false": False}.get(values[name].lower())
+    if found is None:
+        raise SettingsError(
+            f'{name} must be true or false, not "{values[name]}"', where=origins[name], next_step=f"Set {name} to one of them."
+        )
+    return found
+
+
+def _under(prefix: str, from_file: Mapping[str, str]) -> Mapping[str, str]:
+    """Gives back what is handed on: the names after the prefix, and their values."""
+    return MappingProxyType({name.removeprefix(prefix): value for name, value in from_file.items() if name.startswith(prefix)})
+
+
+def _path(folder: Path, written: str) -> str:
+    return str((folder / Path(written).expanduser()).resolve()) if written else ""
+
+
+def _refuse_secrets(from_file: Mapping[str, str], *, profile: str) -> None:
+    """Raises a SettingsError where the file holds a password: it is committed, copied and shown."""
+    by_name = {known.name: known for known in KNOWN}
+    for name, value in from_file.items():
+        handed_on = name.startswith(tuple(_OPEN))
+        if _PASSWORD.search(value) or (handed_on and re.search(SENSITIVE, name)):
+            apart = "set PGPASSWORD, or " if name == "postgres.url" else ""
+            apart = f"set {SECRETS['catalog_credential']}, or " if name == "catalog.uri" else apart
+            step = f"Take the password out and {apart}set the whole URL as {{}}."
+            raise SettingsError(
+                f"{name} has a password in it, and secrets come from the environment alone",
+                where=f"{FILE} [{profile}]",
+                next_step=f"Take it out. Secrets are: {', '.join(sorted(SECRETS.values()))}."
+                if handed_on
+                else step.format(by_name[name].environ),
+            )
+
+
+def _check(settings: Settings) -> None:
+    """Raises a SettingsError where values don't fit together."""
+    kinds = {"sql": "a database", "rest": "http(s)://…", "hive": "thrift://host:9083", "glue": ""}
+    origins = settings.origins
+    if settings.catalog_type not in kinds:
+        raise SettingsError(
+            f'catalog.type can\'t be "{settings.catalog_type}"',
+            where=origins["catalog.type"],
+            next_step=f"It is one of: {', '.join(kinds)}.",
+        )
+    if settings.catalog_type in ("rest", "hive") and not settings.catalog_uri:
+        raise SettingsError(
+            f"a {settings.catalog_type} catalog needs catalog.uri",
+            where=origins["catalog.type"],
+            next_step=f"Set it to {kinds[settings.catalog_type]}",
+        )
+    if settings.catalog_type == "sql" and settings.catalog_uri.startswith(("http:", "https:", "thrift:")):
+        raise SettingsError(
+            "a SQL catalog's uri is that of a database",
+            where=origins["catalog.uri"],
+            next_step="Set catalog.type to rest (http://…) or hive (thrift://…), or catalog.uri to postgresql://host/database.",
+        )
+    scheme = settings.warehouse.partition("://")[0] if "://" in settings.warehouse else "file"
+    if scheme not in ("file", "s3"):
+        raise SettingsError(
+            f"a warehouse can't be on {scheme}://",
+            where=origins["warehouse"],
+            next_step="Set warehouse to s3://bucket/folder, or to file:///folder.",
+        )
+    _check_kafka(settings)
+
+
+def _check_kafka(settings: Settings) -> None:
+    choices = {
+        "kafka.security_protocol": (settings.kafka_security_protocol, ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+        "kafka.sasl_mechanism": (settings.kafka_sasl_mechanism, ("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+    }
+    for name, (value, known) in choices.items():
+        if value not in known:
+            raise SettingsError(
+                f'{name} can\'t be "{value}"',
+                where=settings.origins[name],
+                next_step=f"It is one of: {', '.join(each for each in known if each)}.",
+            )
+    if settings.kafka_security_protocol.startswith("SASL") and not (settings.kafka_username and settings.kafka_password):
+        raise SettingsError(
+            f"Kafka with {settings.kafka_security_protocol} needs a name and a password",
+            where=settings.origins["kafka.security_protocol"],
+            next_step=f"Set {SECRETS['kafka_username']} and {SECRETS['kafka_password']} in the environment.",
+        )
+    if settings.kafka_security_protocol != "PLAINTEXT" and not settings.kafka_bootstrap_servers:
+        raise SettingsError(
+            "the Kafka that Headrace starts has neither TLS nor passwords",
+            where=settings.origins["kafka.security_protocol"],
+            next_step="Set kafka.bootstrap_servers to your own, or take the security settings away.",
+        )

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
@@ -106,7 +105,7 @@ class Club:
         }
         write_files(folder / "pipelines/club", chosen)
         self.settings: Settings = load_settings(flags={}, environ={}, folder=folder)
-        self.catalog: SqlCatalog = open_catalog(self.settings)
+        self.catalog = open_catalog(self.settings)
         self.pipeline: Pipeline = load_pipeline("club", environ={}, folder=folder)
         for stream in self.pipeline.streams:
             ensure_table(

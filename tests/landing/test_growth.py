@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 
 from headrace.errors import LandingError, UnavailableError
 from headrace.landing.growth import grow_table
@@ -18,7 +18,7 @@ FIRST = Table({"id": INT, "total": decimal(10, 2)})
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> SqlCatalog:
+def catalog(tmp_path: Path) -> Catalog:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     catalog = open_catalog(settings)
     ensure_table(
@@ -30,12 +30,12 @@ def catalog(tmp_path: Path) -> SqlCatalog:
     return catalog
 
 
-def columns(catalog: SqlCatalog) -> dict[str, str]:
+def columns(catalog: Catalog) -> dict[str, str]:
     after = catalog.load_table("raw.things").schema().find_field("after").field_type
     return {field.name: str(field.field_type) for field in after.fields}  # type: ignore[attr-defined]
 
 
-def test_of_schemas_that_contradict_one_another_the_first_counts(catalog: SqlCatalog) -> None:
+def test_of_schemas_that_contradict_one_another_the_first_counts(catalog: Catalog) -> None:
     schemas = [Table({**FIRST.columns, "new": kind}).stream.columns for kind in (INT, TEXT, LONG)]
     table, notes = grow_table(catalog, catalog.load_table("raw.things"), schemas)
     assert columns(catalog) == {"id": "int", "total": "decimal(10, 2)", "new": "long"}
@@ -43,14 +43,14 @@ def test_of_schemas_that_contradict_one_another_the_first_counts(catalog: SqlCat
     assert table.schema() == catalog.load_table("raw.things").schema()
 
 
-def test_a_schema_with_one_column_that_cannot_be_adds_none(catalog: SqlCatalog) -> None:
+def test_a_schema_with_one_column_that_cannot_be_adds_none(catalog: Catalog) -> None:
     impossible = Table({"id": TEXT, "total": decimal(10, 2), "new": TEXT}).stream.columns
     with pytest.raises(LandingError, match="columns that the table can't be given"):
         grow_table(catalog, catalog.load_table("raw.things"), [impossible])
     assert columns(catalog) == {"id": "int", "total": "decimal(10, 2)"}
 
 
-def test_a_table_that_someone_else_has_widened_meanwhile(catalog: SqlCatalog) -> None:
+def test_a_table_that_someone_else_has_widened_meanwhile(catalog: Catalog) -> None:
     seen = catalog.load_table("raw.things")
     wider = Table({**FIRST.columns, "weight": DOUBLE}).stream.columns
     grow_table(catalog, seen, [wider])
@@ -60,7 +60,7 @@ def test_a_table_that_someone_else_has_widened_meanwhile(catalog: SqlCatalog) ->
     assert table.schema() != seen.schema()
 
 
-def test_a_conflict_is_worth_trying_again(catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conflict_is_worth_trying_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     stale = catalog.load_table("raw.things")
     grow_table(catalog, stale, [Table({**FIRST.columns, "weight": DOUBLE}).stream.columns])
     monkeypatch.setattr(catalog, "load_table", lambda name: stale)

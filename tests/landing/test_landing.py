@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import NewPartitions
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 
 from headrace.errors import GapError, SpecError, UnavailableError
 from headrace.landing.commit_log import read_log
@@ -288,7 +288,7 @@ def test_offsets_that_kafka_deletes_between_plan_and_read(
 class Away:
     """A catalog that is away for tables of one name: commits fail, and with `done` every second is done without an answer."""
 
-    def __init__(self, catalog: SqlCatalog, name: str, *, done: bool) -> None:
+    def __init__(self, catalog: Catalog, name: str, *, done: bool) -> None:
         self._catalog, self._name, self._done = catalog, name, done
         self.away, self.tries = True, 0
 

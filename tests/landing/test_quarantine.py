@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.settings import load_settings
@@ -18,12 +18,12 @@ from headrace.tables.quarantine import QUARANTINE, QUARANTINE_COLUMNS, read_sett
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> SqlCatalog:
+def catalog(tmp_path: Path) -> Catalog:
     return open_catalog(load_settings(flags={}, environ={}, folder=tmp_path))
 
 
 @pytest.fixture
-def quarantine(catalog: SqlCatalog, tmp_path: Path) -> Table:
+def quarantine(catalog: Catalog, tmp_path: Path) -> Table:
     return ensure_table(catalog, QUARANTINE, columns=QUARANTINE_COLUMNS, location=f"file://{tmp_path}/quarantine")
 
 
@@ -37,12 +37,12 @@ def refuse(quarantine: Table, label: str, *offsets: int) -> str:
     return file.file_path
 
 
-def held(catalog: SqlCatalog) -> list[tuple[str, int]]:
+def held(catalog: Catalog) -> list[tuple[str, int]]:
     rows = catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
     return sorted((row["stream"], row["offset"]) for row in rows)
 
 
-def test_files_of_several_streams_are_settled_in_one_snapshot(catalog: SqlCatalog, quarantine: Table) -> None:
+def test_files_of_several_streams_are_settled_in_one_snapshot(catalog: Catalog, quarantine: Table) -> None:
     ledgers = {
         "p.a": Ledger(3, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1, 2), refuse(quarantine, "p.a", 7))),
         "p.b": Ledger(1, {0: 5, 1: 6}, quarantine_files=(refuse(quarantine, "p.b", 4),)),
@@ -56,7 +56,7 @@ def test_files_of_several_streams_are_settled_in_one_snapshot(catalog: SqlCatalo
     assert len(settle_quarantine(catalog, found, ledgers).snapshots()) == 1
 
 
-def test_an_old_application_settles_what_its_successor_has_settled(catalog: SqlCatalog, quarantine: Table) -> None:
+def test_an_old_application_settles_what_its_successor_has_settled(catalog: Catalog, quarantine: Table) -> None:
     """It was stopped between its commit and its settling; the successor settled for it and has since refused more."""
     stale = catalog.load_table(quarantine.name())
     old = Ledger(3, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1),))
@@ -68,7 +68,7 @@ def test_an_old_application_settles_what_its_successor_has_settled(catalog: SqlC
     assert read_settled(found, "p.a").checkpoint_id == 4
 
 
-def test_only_what_the_other_has_not_settled_is_added(catalog: SqlCatalog, quarantine: Table) -> None:
+def test_only_what_the_other_has_not_settled_is_added(catalog: Catalog, quarantine: Table) -> None:
     stale = catalog.load_table(quarantine.name())
     a = Ledger(1, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1),))
     b = Ledger(1, {0: 10}, quarantine_files=(refuse(quarantine, "p.b", 2),))
@@ -77,7 +77,7 @@ def test_only_what_the_other_has_not_settled_is_added(catalog: SqlCatalog, quara
     assert held(catalog) == [("p.a", 1), ("p.b", 2)]
 
 
-def test_two_pipelines_settle_at_once(catalog: SqlCatalog, quarantine: Table) -> None:
+def test_two_pipelines_settle_at_once(catalog: Catalog, quarantine: Table) -> None:
     stale = catalog.load_table(quarantine.name())
     settle_quarantine(catalog, quarantine, {"p.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "p.a", 0),))})
     found = settle_quarantine(catalog, stale, {"q.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "q.a", 0),))})

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.layers.lake import Lake
@@ -193,7 +192,7 @@ class Pond:
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(text, encoding="utf-8")
         self.settings: Settings = load_settings(flags={}, environ={}, folder=folder)
-        self.catalog: SqlCatalog = open_catalog(self.settings)
+        self.catalog = open_catalog(self.settings)
         self.reload()
 
     def reload(self) -> None:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
@@ -46,7 +46,7 @@ class ShopLake:
         self.watch = Watch(self.settings, [self.pipeline])
 
     @cached_property
-    def catalog(self) -> SqlCatalog:
+    def catalog(self) -> Catalog:
         """The catalog, which is made when something is first written."""
         return open_catalog(self.settings)
 

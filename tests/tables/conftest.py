@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.settings import load_settings
@@ -12,13 +12,13 @@ from headrace.tables.catalog import ensure_table, open_catalog
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> SqlCatalog:
+def catalog(tmp_path: Path) -> Catalog:
     """A real SQLite catalog of this test's own."""
     return open_catalog(load_settings(flags={}, environ={}, folder=tmp_path))
 
 
 @pytest.fixture
-def table(catalog: SqlCatalog, tmp_path: Path) -> Table:
+def table(catalog: Catalog, tmp_path: Path) -> Table:
     """An empty table with a column `n`."""
     columns = (Column("n", Primitive("long")),)
     return ensure_table(catalog, TableName("raw", "numbers"), columns=columns, location=f"file://{tmp_path}/numbers")

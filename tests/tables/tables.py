@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
@@ -27,11 +27,11 @@ def add_files(table: Table, *, rows: int = 2) -> Table:
     return table
 
 
-def roll_back(catalog: SqlCatalog, table: Table, snapshot_id: int) -> Table:
+def roll_back(catalog: Catalog, table: Table, snapshot_id: int) -> Table:
     fresh = catalog.load_table(table.name())
     fresh.manage_snapshots().set_current_snapshot(snapshot_id).commit()
     return catalog.load_table(table.name())
 
 
-def numbers(catalog: SqlCatalog, table: Table) -> list[int]:
+def numbers(catalog: Catalog, table: Table) -> list[int]:
     return sorted(catalog.load_table(table.name()).scan().to_arrow()["n"].to_pylist())

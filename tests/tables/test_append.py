@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
@@ -22,7 +22,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_module, "_FIRST_WAIT_SECONDS", 0.0001)
 
 
-def commit(catalog: SqlCatalog, table: Table, *, rows: int = 3, first: int = 0, writer: str = "me") -> Table:
+def commit(catalog: Catalog, table: Table, *, rows: int = 3, first: int = 0, writer: str = "me") -> Table:
     planned = read_ledger(table)
     new = Ledger(planned.checkpoint_id + 1, {0: first + rows}, writer)
     return append_checkpoint(catalog, table, files=write_files(table, rows=rows, first=first), planned=planned, new=new)
@@ -31,7 +31,7 @@ def commit(catalog: SqlCatalog, table: Table, *, rows: int = 3, first: int = 0, 
 class Faulty:
     """A catalog whose commits fail as the steps say, before or after they are done."""
 
-    def __init__(self, catalog: SqlCatalog, steps: Iterator[str], error: Callable[[], Exception]) -> None:
+    def __init__(self, catalog: Catalog, steps: Iterator[str], error: Callable[[], Exception]) -> None:
         self._catalog, self._steps, self._error = catalog, steps, error
         self.commits = 0
 
@@ -66,9 +66,7 @@ ERRORS = [
         (["fails before"] * 6, 7),
     ],
 )
-def test_a_lost_answer(
-    catalog: SqlCatalog, table: Table, steps: list[str], commits: int, error: Callable[[], Exception]
-) -> None:
+def test_a_lost_answer(catalog: Catalog, table: Table, steps: list[str], commits: int, error: Callable[[], Exception]) -> None:
     faulty = Faulty(catalog, iter(steps), error)
     found = commit(faulty, table)  # type: ignore[arg-type]
     assert numbers(catalog, table) == [0, 1, 2]
@@ -77,14 +75,14 @@ def test_a_lost_answer(
     assert len(catalog.load_table(table.name()).snapshots()) == 1
 
 
-def test_a_catalog_that_stays_away(catalog: SqlCatalog, table: Table) -> None:
+def test_a_catalog_that_stays_away(catalog: Catalog, table: Table) -> None:
     faulty = Faulty(catalog, iter(["fails before"] * 100), lambda: ConnectionError("refused"))
     with pytest.raises(UnavailableError, match="refused"):
         commit(faulty, table)  # type: ignore[arg-type]
     assert numbers(catalog, table) == []
 
 
-def test_someone_else_adds_files_meanwhile(catalog: SqlCatalog, table: Table) -> None:
+def test_someone_else_adds_files_meanwhile(catalog: Catalog, table: Table) -> None:
     table = commit(catalog, table, writer="first")
     stale = catalog.load_table(table.name())
     add_files(table)
@@ -94,7 +92,7 @@ def test_someone_else_adds_files_meanwhile(catalog: SqlCatalog, table: Table) ->
     assert read_ledger(found).snapshot_id == found.metadata.current_snapshot_id
 
 
-def test_another_application_lands_meanwhile(catalog: SqlCatalog, table: Table) -> None:
+def test_another_application_lands_meanwhile(catalog: Catalog, table: Table) -> None:
     stale = catalog.load_table(table.name())
     commit(catalog, table, writer="other")
     with pytest.raises(TakenOverError, match="checkpoint 1"):
@@ -103,7 +101,7 @@ def test_another_application_lands_meanwhile(catalog: SqlCatalog, table: Table) 
     assert read_ledger(catalog.load_table(table.name())).writer == "other"
 
 
-def test_an_old_application_wakes_up_much_later(catalog: SqlCatalog, table: Table) -> None:
+def test_an_old_application_wakes_up_much_later(catalog: Catalog, table: Table) -> None:
     table = commit(catalog, table, writer="old")
     stale = catalog.load_table(table.name())
     for number in range(1, 4):
@@ -114,7 +112,7 @@ def test_an_old_application_wakes_up_much_later(catalog: SqlCatalog, table: Tabl
     assert numbers(catalog, table) == before
 
 
-def test_the_table_is_rolled_back_meanwhile(catalog: SqlCatalog, table: Table) -> None:
+def test_the_table_is_rolled_back_meanwhile(catalog: Catalog, table: Table) -> None:
     """Its batch starts where the table no longer ends: committed, it would leave a hole."""
     table = commit(catalog, table, writer="first")
     target = table.metadata.current_snapshot_id
@@ -127,7 +125,7 @@ def test_the_table_is_rolled_back_meanwhile(catalog: SqlCatalog, table: Table) -
     assert numbers(catalog, table) == [0, 1, 2]
 
 
-def test_a_batch_without_rows_still_moves_the_ledger(catalog: SqlCatalog, table: Table) -> None:
+def test_a_batch_without_rows_still_moves_the_ledger(catalog: Catalog, table: Table) -> None:
     new = Ledger(1, {0: 7}, "me")
     found = append_checkpoint(catalog, table, files=[], planned=Ledger(), new=new)
     assert dict(read_ledger(catalog.load_table(found.name())).offsets) == {0: 7}

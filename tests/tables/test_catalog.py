@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.errors import SpecError
@@ -18,11 +18,11 @@ from tests.landing.streams import json_stream
 NAME = TableName("raw", "things")
 
 
-def ensure(catalog: SqlCatalog, folder: Path, ddl: str) -> Table:
+def ensure(catalog: Catalog, folder: Path, ddl: str) -> Table:
     return ensure_table(catalog, NAME, columns=json_stream(ddl).columns, location=f"file://{folder}/things")
 
 
-def test_a_table_is_made_once(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_a_table_is_made_once(catalog: Catalog, tmp_path: Path) -> None:
     assert load_table(catalog, NAME) is None
     made = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<a: STRING>")
     again = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<a: STRING>")
@@ -32,7 +32,7 @@ def test_a_table_is_made_once(catalog: SqlCatalog, tmp_path: Path) -> None:
     assert made.metadata.format_version == 2
 
 
-def test_columns_are_added_at_the_end_and_nothing_is_dropped(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_columns_are_added_at_the_end_and_nothing_is_dropped(catalog: Catalog, tmp_path: Path) -> None:
     ensure(catalog, tmp_path, "id INT, old STRING, s STRUCT<a: STRING>")
     table = ensure(catalog, tmp_path, "new DATE, id BIGINT, s STRUCT<b: INT, a: STRING>")
     types = {field.name: str(field.field_type) for field in table.schema().fields}
@@ -41,19 +41,19 @@ def test_columns_are_added_at_the_end_and_nothing_is_dropped(catalog: SqlCatalog
     assert str(types["s"]).index(" a: ") < str(types["s"]).index(" b: ")
 
 
-def test_a_column_that_is_no_longer_named_becomes_optional(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_a_column_that_is_no_longer_named_becomes_optional(catalog: Catalog, tmp_path: Path) -> None:
     ensure(catalog, tmp_path, "id INT NOT NULL, gone STRING NOT NULL, s STRUCT<a: INT NOT NULL, b: INT>")
     table = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<b: INT>")
     schema = table.schema()
     assert [schema.find_field(name).required for name in ("id", "gone", "s.a")] == [True, False, False]
 
 
-def test_a_column_that_was_required_and_may_now_be_absent(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_a_column_that_was_required_and_may_now_be_absent(catalog: Catalog, tmp_path: Path) -> None:
     ensure(catalog, tmp_path, "id INT NOT NULL")
     assert not ensure(catalog, tmp_path, "id INT").schema().find_field("id").required
 
 
-def test_a_required_column_that_comes_later_is_optional_in_the_table(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_a_required_column_that_comes_later_is_optional_in_the_table(catalog: Catalog, tmp_path: Path) -> None:
     """Rows that are there already have no value for it."""
     ensure(catalog, tmp_path, "id INT")
     assert not ensure(catalog, tmp_path, "id INT, later STRING NOT NULL").schema().find_field("later").required
@@ -62,7 +62,7 @@ def test_a_required_column_that_comes_later_is_optional_in_the_table(catalog: Sq
 @pytest.mark.parametrize(
     ("before", "after"), [("v BIGINT", "v INT"), ("v DOUBLE", "v FLOAT"), ("v DECIMAL(9,2)", "v DECIMAL(5,2)")]
 )
-def test_a_type_is_never_narrowed(catalog: SqlCatalog, tmp_path: Path, before: str, after: str) -> None:
+def test_a_type_is_never_narrowed(catalog: Catalog, tmp_path: Path, before: str, after: str) -> None:
     made = ensure(catalog, tmp_path, before)
     assert ensure(catalog, tmp_path, after).metadata_location == made.metadata_location
 
@@ -76,7 +76,7 @@ def test_a_type_is_never_narrowed(catalog: SqlCatalog, tmp_path: Path, before: s
         ("s STRUCT<a: INT>", "s INT"),
     ],
 )
-def test_a_type_that_can_not_be_widened_is_an_error(catalog: SqlCatalog, tmp_path: Path, before: str, after: str) -> None:
+def test_a_type_that_can_not_be_widened_is_an_error(catalog: Catalog, tmp_path: Path, before: str, after: str) -> None:
     made = ensure(catalog, tmp_path, before)
     with pytest.raises(SpecError, match=r"raw\.things can't become what the schema says") as raised:
         ensure(catalog, tmp_path, after)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -231,7 +231,7 @@ def test_a_batch_that_is_given_up_leaves_no_file_in_progress(tmp_path: Path) -> 
 
 
 @pytest.fixture
-def readable(catalog: SqlCatalog, tmp_path: Path) -> Table:
+def readable(catalog: Catalog, tmp_path: Path) -> Table:
     """A table with three partitions, one of them null, one before 1970."""
     table = ensure_table(
         catalog,
@@ -263,7 +263,7 @@ def test_plain_duckdb_reads_the_folder(readable: Table, tmp_path: Path) -> None:
     assert duckdb.sql(sql).fetchall() == [(7, 0, "é")]
 
 
-def test_duckdb_reads_the_iceberg_table(readable: Table, catalog: SqlCatalog) -> None:
+def test_duckdb_reads_the_iceberg_table(readable: Table, catalog: Catalog) -> None:
     found = run_query(catalog, """SELECT count(*) AS n, min("at") AS first FROM raw.times WHERE "at" < '2000-01-01'""")
     assert found.to_pylist() == [{"n": 1, "first": EARLY}]
     assert run_query(catalog, 'SELECT id FROM raw.times WHERE "at" IS NULL').to_pylist() == [{"id": 6}]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.errors import LandingError
@@ -36,7 +36,7 @@ def test_json_keeps_everything(ledger: Ledger) -> None:
     assert Ledger.from_json(ledger.to_json()) == ledger
 
 
-def land(catalog: SqlCatalog, table: Table, offsets: Mapping[int, int], *, writer: str, bad: tuple[str, ...] = ()) -> Table:
+def land(catalog: Catalog, table: Table, offsets: Mapping[int, int], *, writer: str, bad: tuple[str, ...] = ()) -> Table:
     planned = read_ledger(table)
     new = Ledger(planned.checkpoint_id + 1, offsets, writer, quarantined=planned.quarantined + len(bad), quarantine_files=bad)
     return append_checkpoint(catalog, table, files=write_files(table, rows=3), planned=planned, new=new)
@@ -47,7 +47,7 @@ def test_a_table_that_nothing_landed_in(table: Table) -> None:
     assert not was_rolled_back(table)
 
 
-def test_the_entry_stands_in_the_snapshot_and_in_the_properties(catalog: SqlCatalog, table: Table) -> None:
+def test_the_entry_stands_in_the_snapshot_and_in_the_properties(catalog: Catalog, table: Table) -> None:
     table = land(catalog, table, {0: 3}, writer="a")
     snapshot = table.current_snapshot()
     assert snapshot is not None
@@ -58,14 +58,14 @@ def test_the_entry_stands_in_the_snapshot_and_in_the_properties(catalog: SqlCata
     assert (found.snapshot_id, found.sequence_number) == (snapshot.snapshot_id, snapshot.sequence_number)
 
 
-def test_someone_elses_snapshot_is_no_rollback(catalog: SqlCatalog, table: Table) -> None:
+def test_someone_elses_snapshot_is_no_rollback(catalog: Catalog, table: Table) -> None:
     table = land(catalog, table, {0: 3}, writer="a")
     table = add_files(table)
     assert read_ledger(table).writer == "a"
     assert not was_rolled_back(table)
 
 
-def test_expiry_of_the_snapshot_is_no_rollback(catalog: SqlCatalog, table: Table) -> None:
+def test_expiry_of_the_snapshot_is_no_rollback(catalog: Catalog, table: Table) -> None:
     table = add_files(land(catalog, table, {0: 3}, writer="a"))
     table.maintenance.expire_snapshots().by_id(read_ledger(table).snapshot_id).commit()
     table = catalog.load_table(table.name())
@@ -74,7 +74,7 @@ def test_expiry_of_the_snapshot_is_no_rollback(catalog: SqlCatalog, table: Table
     assert read_ledger(table).writer == "a"
 
 
-def test_expiry_between_the_entry_and_now_is_no_rollback(catalog: SqlCatalog, table: Table) -> None:
+def test_expiry_between_the_entry_and_now_is_no_rollback(catalog: Catalog, table: Table) -> None:
     table = add_files(add_files(add_files(land(catalog, table, {0: 3}, writer="a"))))
     middle = table.snapshots()[2].snapshot_id
     table.maintenance.expire_snapshots().by_id(middle).commit()
@@ -84,7 +84,7 @@ def test_expiry_between_the_entry_and_now_is_no_rollback(catalog: SqlCatalog, ta
     assert dict(read_ledger(table).offsets) == {0: 3}
 
 
-def test_after_a_rollback_the_entry_is_that_of_the_snapshot(catalog: SqlCatalog, table: Table) -> None:
+def test_after_a_rollback_the_entry_is_that_of_the_snapshot(catalog: Catalog, table: Table) -> None:
     first = land(catalog, table, {0: 3}, writer="a", bad=("bad-1",))
     target = first.metadata.current_snapshot_id
     assert target is not None
@@ -100,7 +100,7 @@ def test_after_a_rollback_the_entry_is_that_of_the_snapshot(catalog: SqlCatalog,
     assert read_ledger(again).checkpoint_id == 4
 
 
-def test_a_rollback_by_compaction_on_an_older_branch_is_noticed(catalog: SqlCatalog, table: Table) -> None:
+def test_a_rollback_by_compaction_on_an_older_branch_is_noticed(catalog: Catalog, table: Table) -> None:
     """Rolled back, then written to by someone else: the newest entry is no ancestor, though its number is smaller."""
     first = land(catalog, table, {0: 3}, writer="a")
     target = first.metadata.current_snapshot_id
@@ -112,7 +112,7 @@ def test_a_rollback_by_compaction_on_an_older_branch_is_noticed(catalog: SqlCata
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_rollback_in_front_of_all_entries_starts_over(catalog: SqlCatalog, table: Table, times: int) -> None:
+def test_a_rollback_in_front_of_all_entries_starts_over(catalog: Catalog, table: Table, times: int) -> None:
     table = add_files(table)
     target = table.metadata.current_snapshot_id
     assert target is not None
@@ -122,7 +122,7 @@ def test_a_rollback_in_front_of_all_entries_starts_over(catalog: SqlCatalog, tab
     assert (dict(found.offsets), found.checkpoint_id) == ({}, times)
 
 
-def test_a_rollback_to_a_snapshot_that_says_nothing_is_an_error(catalog: SqlCatalog, table: Table) -> None:
+def test_a_rollback_to_a_snapshot_that_says_nothing_is_an_error(catalog: Catalog, table: Table) -> None:
     """Read as "nothing was landed yet", everything would be landed a second time."""
     table = add_files(land(catalog, table, {0: 3}, writer="a"))
     target, before = table.metadata.current_snapshot_id, read_ledger(table).snapshot_id

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.spec import TableName
@@ -21,7 +21,7 @@ NAME = TableName("raw", "numbers")
 LATER = 1e12
 
 
-def land(catalog: SqlCatalog, table: Table, *, first: int) -> Table:
+def land(catalog: Catalog, table: Table, *, first: int) -> Table:
     fresh = catalog.load_table(table.name())
     planned = read_ledger(fresh)
     new = replace(planned, checkpoint_id=planned.checkpoint_id + 1, offsets={0: first + 2}, writer=str(uuid4()))
@@ -32,7 +32,7 @@ def data_files(table: Table) -> set[str]:
     return {file.uri for file in list_all(table.location()) if file.uri.endswith(".parquet")}
 
 
-def test_the_past_goes_and_the_rows_stay(catalog: SqlCatalog, table: Table) -> None:
+def test_the_past_goes_and_the_rows_stay(catalog: Catalog, table: Table) -> None:
     land(catalog, table, first=0)
     table = land(catalog, table, first=2)
     before = read_ledger(table)
@@ -64,14 +64,14 @@ def test_the_past_goes_and_the_rows_stay(catalog: SqlCatalog, table: Table) -> N
     assert KEY in current.summary.additional_properties
 
 
-def test_landing_goes_on_after_it(catalog: SqlCatalog, table: Table) -> None:
+def test_landing_goes_on_after_it(catalog: Catalog, table: Table) -> None:
     land(catalog, table, first=0)
     purge_table(catalog, NAME, folders=(table.location(),), before=LATER)
     land(catalog, table, first=2)
     assert numbers(catalog, table) == [0, 1, 2, 3]
 
 
-def test_a_second_time_nothing_goes(catalog: SqlCatalog, table: Table) -> None:
+def test_a_second_time_nothing_goes(catalog: Catalog, table: Table) -> None:
     land(catalog, table, first=0)
     purge_table(catalog, NAME, folders=(table.location(),), before=LATER)
     files = data_files(table)
@@ -81,20 +81,20 @@ def test_a_second_time_nothing_goes(catalog: SqlCatalog, table: Table) -> None:
     assert numbers(catalog, table) == [0, 1]
 
 
-def test_an_empty_table(catalog: SqlCatalog, table: Table) -> None:
+def test_an_empty_table(catalog: Catalog, table: Table) -> None:
     purge_table(catalog, NAME, folders=(table.location(),), before=LATER)
     assert read_ledger(land(catalog, table, first=0)) != Ledger()
     assert numbers(catalog, table) == [0, 1]
 
 
-def test_what_is_younger_than_the_lock_stays(catalog: SqlCatalog, table: Table) -> None:
+def test_what_is_younger_than_the_lock_stays(catalog: Catalog, table: Table) -> None:
     land(catalog, table, first=0)
     young = write_files(table, rows=1)[0].file_path
     purge_table(catalog, NAME, folders=(table.location(),), before=time.time() - 60)
     assert young in data_files(table)
 
 
-def test_of_a_shared_table_only_ours_goes(catalog: SqlCatalog, table: Table) -> None:
+def test_of_a_shared_table_only_ours_goes(catalog: Catalog, table: Table) -> None:
     """What another pipeline has written and not committed yet must still be there when it does."""
     add_files(land(catalog, table, first=0))
     table = catalog.load_table(str(NAME))

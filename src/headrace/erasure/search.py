@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.erasure.identifiers import Identifiers, text_pattern
-from headrace.tables.storage import open_input
+from headrace.tables.storage import DISK, Storage, open_input
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -58,13 +58,14 @@ class Needle:
     numbers: tuple[int, ...] = ()
 
 
-def search_files(spark: SparkContext, targets: Sequence[Target], person: Identifiers) -> tuple[Hit, ...]:
+def search_files(spark: SparkContext, targets: Sequence[Target], person: Identifiers, *, storage: Storage) -> tuple[Hit, ...]:
     """Gives back where the person is found: emails and phones in any text, long ids as whole values."""
     if not targets:
         return ()
     needle = needle_of(person)
     parts = min(len(targets), spark.defaultParallelism * _PARTS_PER_CORE)
-    found = spark.parallelize(list(targets), parts).flatMap(lambda target: list(search_file(target, needle))).collect()
+    each = spark.parallelize(list(targets), parts)
+    found = each.flatMap(lambda target: list(search_file(target, needle, storage=storage))).collect()
     return tuple(sorted(found, key=lambda hit: (hit.table, hit.uri, hit.column)))
 
 
@@ -73,13 +74,13 @@ def needle_of(person: Identifiers) -> Needle:
     return Needle(text_pattern(person), ids, tuple(int(each) for each in ids if re.fullmatch(r"[1-9][0-9]{9,17}", each)))
 
 
-def search_file(target: Target, needle: Needle) -> Iterator[Hit]:
+def search_file(target: Target, needle: Needle, *, storage: Storage = DISK) -> Iterator[Hit]:
     """Gives back the columns of one file that name the person."""
     text = re.compile(needle.pattern) if needle.pattern else None
     if text and text.search(unquote(target.uri)):
         yield Hit(target.table, target.uri, _NAME, 1)
     try:
-        with open_input(target.uri) as stream:
+        with open_input(target.uri, storage=storage) as stream:
             content = io.BytesIO(stream.read()) if not target.uri.endswith(".parquet") else None
             found = _search_parquet(stream, target, needle, text) if content is None else _search_other(content, target, text)
             yield from list(found)

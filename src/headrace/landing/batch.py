@@ -9,6 +9,7 @@ from pyiceberg.manifest import DataFile
 
 from headrace.spec.pipeline import Stream
 from headrace.spec.types import Column
+from headrace.tables.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,17 @@ class StreamJob:
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """One task: some ranges, and the streams that their topics belong to. `batch` is in the name of each file it writes."""
+    """One task: some ranges, and the streams that their topics belong to. `batch` is in the name of each file it writes.
+
+    `consumer` and `storage` say how Kafka and the warehouse are reached, with their passwords.
+    """
 
     subtask: int
     batch: str
     jobs: tuple[StreamJob, ...]
     ranges: tuple[Range, ...]
-    consumer: tuple[tuple[str, str], ...]
+    consumer: tuple[tuple[str, str], ...] = field(repr=False)
+    storage: Storage
     driver_pid: int
 
 

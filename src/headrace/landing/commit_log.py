@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace.tables.storage import exists, list_files, new_file, read_text
+from headrace.tables.storage import DISK, Storage, exists, list_files, new_file, read_text
 
 HEADER = ("checkpoint_id", "s3_key", "commit_timestamp")
 
@@ -27,35 +27,45 @@ class LogEntry:
     subtask: int
 
 
-def log_files(commit_log: str, *, checkpoint_id: int, subtask: int, batch: str, paths: Sequence[str], now: datetime) -> None:
+def log_files(
+    commit_log: str,
+    *,
+    checkpoint_id: int,
+    subtask: int,
+    batch: str,
+    paths: Sequence[str],
+    now: datetime,
+    storage: Storage = DISK,
+) -> None:
     """Writes a subtask's log. Idempotent by checkpoint, subtask and batch: a task that is tried again replaces its own entries.
 
     What another batch logged under the same numbers stays: it may be an application that was taken over from and wakes up
     here, and then the entries are those of files that its successor has committed.
     """
     uri = f"{commit_log}/chk-{checkpoint_id}/subtask-{subtask}.csv"
-    others = [entry for entry in _read_entries(uri) if batch not in entry.s3_key] if exists(uri) else []
+    logged = _read_entries(uri, storage) if exists(uri, storage=storage) else []
+    others = [entry for entry in logged if batch not in entry.s3_key]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
     writer.writerows((entry.checkpoint_id, entry.s3_key, entry.commit_timestamp) for entry in others)
     writer.writerows((checkpoint_id, path, now.isoformat(timespec="microseconds")) for path in paths)
-    with new_file(uri) as stream:
+    with new_file(uri, storage=storage) as stream:
         stream.write(text.getvalue().encode("utf-8"))
 
 
-def read_log(commit_log: str, *, checkpoint_id: int | None = None) -> tuple[LogEntry, ...]:
+def read_log(commit_log: str, *, checkpoint_id: int | None = None, storage: Storage = DISK) -> tuple[LogEntry, ...]:
     """Gives back the entries of one checkpoint, or of all, in the order of checkpoints and subtasks."""
     folder = commit_log if checkpoint_id is None else f"{commit_log}/chk-{checkpoint_id}"
     entries: list[LogEntry] = []
-    for uri in list_files(folder, suffix=".csv"):
-        entries += _read_entries(uri)
+    for uri in list_files(folder, suffix=".csv", storage=storage):
+        entries += _read_entries(uri, storage)
     return tuple(sorted(entries, key=lambda entry: (entry.checkpoint_id, entry.subtask, entry.s3_key)))
 
 
-def _read_entries(uri: str) -> list[LogEntry]:
+def _read_entries(uri: str, storage: Storage) -> list[LogEntry]:
     subtask = int(uri.rsplit("subtask-", 1)[1].removesuffix(".csv"))
     return [
         LogEntry(int(row["checkpoint_id"]), row["s3_key"], row["commit_timestamp"], subtask)
-        for row in csv.DictReader(io.StringIO(read_text(uri)))
+        for row in csv.DictReader(io.StringIO(read_text(uri, storage=storage)))
     ]

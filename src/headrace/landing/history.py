@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from headrace.landing.commit_log import LogEntry, read_log
-from headrace.tables.storage import exists, open_input
+from headrace.tables.storage import Storage, exists, open_input
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,11 @@ def list_commits(
 
     A file is committed if a snapshot refers to it, an orphan if none does (its attempt died), gone if it is no longer there.
     """
-    landed, refused = files_of(table), files_of(quarantine)
+    names = {path: ".".join(each.name()) for each in (table, quarantine) for path in files_of(each)}
+    storage = Storage.of(table.io.properties)
     return tuple(
-        _look_at(entry, landed=landed, refused=refused, table=".".join(table.name()), quarantine=".".join(quarantine.name()))
-        for entry in read_log(commit_log, checkpoint_id=checkpoint_id)
+        _look_at(entry, names.get(entry.s3_key), table=".".join(table.name()), storage=storage)
+        for entry in read_log(commit_log, checkpoint_id=checkpoint_id, storage=storage)
     )
 
 
@@ -46,17 +47,16 @@ def files_of(table: Table) -> frozenset[str]:
     )
 
 
-def _look_at(entry: LogEntry, *, landed: frozenset[str], refused: frozenset[str], table: str, quarantine: str) -> LoggedFile:
-    committed = entry.s3_key in landed or entry.s3_key in refused
-    name = quarantine if entry.s3_key in refused else table
-    if not exists(entry.s3_key):
-        return LoggedFile(entry, "committed" if committed else "gone", name, 0, {})
-    rows, offsets = _read_coordinates(entry.s3_key)
-    return LoggedFile(entry, "committed" if committed else "orphan", name, rows, offsets)
+def _look_at(entry: LogEntry, owner: str | None, *, table: str, storage: Storage) -> LoggedFile:
+    """Gives back what became of a file; `owner` is the table that refers to it, and one that none does is `table`'s."""
+    if not exists(entry.s3_key, storage=storage):
+        return LoggedFile(entry, "committed" if owner else "gone", owner or table, 0, {})
+    rows, offsets = _read_coordinates(entry.s3_key, storage)
+    return LoggedFile(entry, "committed" if owner else "orphan", owner or table, rows, offsets)
 
 
-def _read_coordinates(uri: str) -> tuple[int, dict[int, tuple[int, int]]]:
-    with open_input(uri) as stream:
+def _read_coordinates(uri: str, storage: Storage) -> tuple[int, dict[int, tuple[int, int]]]:
+    with open_input(uri, storage=storage) as stream:
         file = pq.ParquetFile(stream)
         prefix = "kafka_" if "kafka_partition" in file.schema_arrow.names else ""
         table = file.read(columns=[f"{prefix}partition", f"{prefix}offset"]).rename_columns(["partition", "offset"])

@@ -40,6 +40,7 @@ from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.ledger import Ledger, read_ledger, was_rolled_back
 from headrace.tables.quarantine import QUARANTINE, open_quarantine, paths_of, read_settled, settle_quarantine
+from headrace.tables.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -107,6 +108,7 @@ class Lander:
         self._catalog = catalog
         self._admin = admin
         self._consumer = tuple(sorted(consumer.items()))
+        self._storage = Storage.of(catalog.properties)
         self._find_registry = find_registry
         ensure_topics(admin, {stream.topic: stream.partitions for stream in pipeline.streams})
         self._quarantine = open_quarantine(catalog, settings)
@@ -227,6 +229,7 @@ class Lander:
                 jobs=tuple(jobs[topic] for topic in dict.fromkeys(part.topic for part in task)),
                 ranges=task,
                 consumer=self._consumer,
+                storage=self._storage,
                 driver_pid=os.getpid(),
             )
             for subtask, task in enumerate(pack_ranges(ranges, cores=spark.defaultParallelism))

@@ -25,6 +25,7 @@ from headrace.services.faults import reach
 from headrace.spec.pipeline import Stream
 from headrace.spec.types import Column
 from headrace.tables.files import TableFiles, TableFormat
+from headrace.tables.storage import Storage, away_if_broken
 
 _NO_PARTITIONS = PartitionSpec().model_dump_json()
 
@@ -32,7 +33,7 @@ _NO_PARTITIONS = PartitionSpec().model_dump_json()
 def run_tasks(plans: Iterable[TaskPlan]) -> Iterator[StreamResult]:
     """Runs in a Spark task: yields what became of each stream of each plan."""
     for plan in plans:
-        with _without_gc():
+        with _without_gc(), away_if_broken(plan.storage):
             results = _run_task(plan)
         yield from results
 
@@ -41,7 +42,9 @@ def _run_task(plan: TaskPlan) -> list[StreamResult]:
     context = TaskContext.get()
     attempt = context.attemptNumber() if context else 0
     name = f"{plan.subtask}-{plan.batch}-{attempt}"
-    writers = {job.stream.topic: _StreamWriter(job, name=f"{job.checkpoint_id}-{name}") for job in plan.jobs}
+    writers = {
+        job.stream.topic: _StreamWriter(job, name=f"{job.checkpoint_id}-{name}", storage=plan.storage) for job in plan.jobs
+    }
     try:
         for records in reader_of_this_worker(plan.consumer).read(plan.ranges):
             reach("read", driver_pid=plan.driver_pid, attempt=attempt)
@@ -56,7 +59,15 @@ def _run_task(plan: TaskPlan) -> list[StreamResult]:
     for topic, writer in writers.items():
         job = writer.job
         paths = [file.file_path for file in (*files[topic].files, *files[topic].quarantine_files)]
-        log_files(job.commit_log, checkpoint_id=job.checkpoint_id, subtask=plan.subtask, batch=plan.batch, paths=paths, now=now)
+        log_files(
+            job.commit_log,
+            checkpoint_id=job.checkpoint_id,
+            subtask=plan.subtask,
+            batch=plan.batch,
+            paths=paths,
+            now=now,
+            storage=plan.storage,
+        )
     reach("log", driver_pid=plan.driver_pid, attempt=attempt)
     return list(files.values())
 
@@ -74,12 +85,12 @@ def _without_gc() -> Iterator[None]:
 class _StreamWriter:
     """Takes one stream's messages and writes its good rows and its bad rows."""
 
-    def __init__(self, job: StreamJob, *, name: str) -> None:
+    def __init__(self, job: StreamJob, *, name: str, storage: Storage) -> None:
         self.job = job
         self._format = _format(job.schema_json, job.spec_json)
         self._bad_format = _format(job.quarantine_schema_json, _NO_PARTITIONS)
-        self._good = TableFiles(self._format, folder=job.output, name=name)
-        self._bad = TableFiles(self._bad_format, folder=job.quarantine_output, name=f"{job.label}-{name}")
+        self._good = TableFiles(self._format, folder=job.output, name=name, storage=storage)
+        self._bad = TableFiles(self._bad_format, folder=job.quarantine_output, name=f"{job.label}-{name}", storage=storage)
         self._decoder = _decoder(job.stream, job.schema_json, job.spec_json, job.registry_url)
         self._quarantined_to = dict(job.quarantined_to)
         self._rows = 0

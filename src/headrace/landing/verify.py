@@ -18,6 +18,7 @@ from headrace.landing.records import split_messages
 from headrace.services.topics import list_bounds, list_partitions
 from headrace.tables.filters import column_is
 from headrace.tables.ledger import read_ledger
+from headrace.tables.storage import Storage
 
 _ROWS_AT_ONCE = 100_000
 _KEYS = ["partition", "offset"]
@@ -78,7 +79,7 @@ def verify_stream(
         schema={"partition": pl.Int32, "end": pl.Int64},
     )
     missing = absent.join(ends, on="partition", how="inner").filter(pl.col("offset") < pl.col("end"))
-    logged = {entry.s3_key for entry in read_log(commit_log)}
+    logged = {entry.s3_key for entry in read_log(commit_log, storage=Storage.of(table.io.properties))}
     unlogged = sorted(files_of(table) - logged)
     return Verified(
         label=label,

@@ -280,7 +280,7 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
             work.touched.unpersist()
         change = change_entities(table, rows=rows, touched=touched, stored=stored, rules=rules, build_id=build_id)
     staged = stage_arrow(lake.spark, java_table, found, change.parts)
-    deletes = stage_deletes(lake.spark, java_table, folder=data_folder(found), positions=change.deleted)
+    deletes = stage_deletes(lake.spark, java_table, found, folder=data_folder(found), positions=change.deleted)
     changes = FileChanges(
         staged.files,
         tuple(files.tasks[path] for path in change.replaced),

@@ -11,14 +11,15 @@ from typing import Literal
 from headrace.errors import HeadraceError
 from headrace.services.connect import running_connect
 from headrace.services.embedded import RunningService
-from headrace.services.jars import GROUPS, cached_jars
+from headrace.services.jars import GROUPS, OPTIONAL, cached_jars
 from headrace.services.java import choose_java
 from headrace.services.kafka import running_kafka
 from headrace.services.ports import HOST
 from headrace.services.postgres import running_postgres, without_password
 from headrace.services.registry import running_registry
+from headrace.services.spark import spark_groups
 from headrace.services.web import without_secrets
-from headrace.settings import KNOWN, Settings
+from headrace.settings import FILE, KNOWN, SECRETS, Settings
 from headrace.tables.catalog import catalog_exists, list_namespaces, open_catalog
 from headrace.words import count_of
 
@@ -46,7 +47,7 @@ def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding,
     return (
         Finding("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         _look_at_java(environ),
-        *(_look_at_jars(group.name) for group in sorted(GROUPS.iterdir()) if group.is_dir()),
+        *(_look_at_jars(group) for group in _groups(settings)),
         _look_at_disk(settings),
         _look_at_server("Kafka", settings.kafka_bootstrap_servers, running_kafka(settings)),
         _look_at_server("Postgres", _own_postgres(settings), running_postgres(settings)),
@@ -70,14 +71,44 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
         "registry.port": str(settings.registry_port),
         "receive.public_url": settings.receive_public_url or "(as senders ask)",
         "receive.max_body_bytes": str(settings.receive_max_body_bytes),
-        "catalog.uri": _without_password(settings.catalog_uri),
+        "kafka.security_protocol": settings.kafka_security_protocol,
+        "kafka.sasl_mechanism": settings.kafka_sasl_mechanism or "(none)",
+        "kafka.ca_location": settings.kafka_ca_location or "(this system's)",
+        "kafka.certificate_location": settings.kafka_certificate_location or "(none)",
+        "kafka.key_location": settings.kafka_key_location or "(none)",
+        "catalog.type": settings.catalog_type,
+        "catalog.uri": _without_password(settings.catalog_uri) or "(none)",
+        "catalog.warehouse": settings.catalog_warehouse or "(as warehouse)",
+        "catalog.scope": settings.catalog_scope or "(none)",
+        "catalog.oauth2_server_uri": _own(settings.catalog_oauth2_server_uri) or "(the catalog)",
         "warehouse": settings.warehouse,
+        "s3.endpoint": _own(settings.s3_endpoint) or "(Amazon's)",
+        "s3.region": settings.s3_region,
+        "s3.path_style": str(settings.s3_path_style).lower(),
         "spark.master": settings.spark_master,
         "spark.driver_memory": settings.spark_driver_memory,
+        "spark.driver_host": settings.spark_driver_host or "(as Spark finds)",
+        "spark.executor_memory": settings.spark_executor_memory or "(as Spark has it)",
+        "spark.executor_cores": str(settings.spark_executor_cores or "(as Spark has it)"),
+        "spark.python": settings.spark_python or "(this one)",
+        "spark.python_archive": settings.spark_python_archive or "(none)",
         "batch.max_records": str(settings.batch_max_records),
     }
     profile = SettingOrigin("profile", settings.profile, settings.origins["profile"])
-    return (profile, *(SettingOrigin(known.name, values[known.name], settings.origins[known.name]) for known in KNOWN))
+    from_file = f"{FILE} [{settings.profile}]"
+    return (
+        profile,
+        *(SettingOrigin(known.name, values[known.name], settings.origins[known.name]) for known in KNOWN),
+        *(SettingOrigin(f"catalog.properties.{name}", value, from_file) for name, value in settings.catalog_properties.items()),
+        *(SettingOrigin(f"spark.conf.{name}", value, from_file) for name, value in settings.spark_conf.items()),
+        *(SettingOrigin(variable, "(set)", "environment") for name, variable in SECRETS.items() if getattr(settings, name)),
+    )
+
+
+def _groups(settings: Settings) -> tuple[str, ...]:
+    """Gives back the groups of jars that are always needed, and those that these settings need."""
+    always = {path.name for path in GROUPS.iterdir() if path.is_dir()} - OPTIONAL
+    return tuple(sorted(always | set(spark_groups(settings))))
 
 
 def _look_at_java(environ: Mapping[str, str]) -> Finding:
@@ -121,7 +152,7 @@ def _look_at_catalog(settings: Settings) -> Finding:
     except HeadraceError as error:
         return Finding("catalog", "broken", f"{error.what}. Check catalog.uri.")
     except Exception as error:
-        return Finding("catalog", "broken", f"does not answer: {error}. Check catalog.uri.")
+        return Finding("catalog", "broken", f"does not answer: {settings.without_secrets(str(error))}. Check catalog.uri.")
     return Finding("catalog", "ok", f"answers; {count_of(len(namespaces), 'namespace')}")
 
 

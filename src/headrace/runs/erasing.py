@@ -25,6 +25,7 @@ from headrace.tables.erasures import Offset, record_erasure
 from headrace.tables.ledger import read_ledger
 from headrace.tables.purge import stray_files
 from headrace.tables.quarantine import QUARANTINE, open_quarantine, settle_quarantine
+from headrace.tables.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -89,6 +90,7 @@ def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
             batch=note.erasure_id,
             paths=paths,
             now=note.begun_at,
+            storage=Storage.of(table.io.properties),
         )
     reach(f"{stream.table}:staged")
     commit_landed_erasure(lake.spark, lake.catalog, stream.table, files=files, planned=planned, erased=bool(found))

@@ -13,12 +13,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.errors import NotFoundError
-from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home
-from headrace.services.spark import start_spark
+from headrace.services.spark import spark_jars, start_spark
 from headrace.settings import FILE, Settings, load_settings
 from headrace.spec.pipeline import TableName
-from headrace.tables.catalog import CATALOG_NAME, count_rows, find_catalog, list_tables, load_table
+from headrace.tables.catalog import count_rows, find_catalog, list_tables, load_table
+from headrace.tables.catalog_properties import CATALOG_NAME
 from headrace.tables.spark_catalog import open_spark_catalog
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Lake:
     def spark(self) -> SparkSession:
         """A Spark session that knows the lake's tables by their names; started when it is first asked for."""
         java_home = find_java_home(os.environ, cache=self.settings.home / "java")
-        spark = start_spark(self.settings, java_home=java_home, jars=resolve_jars("spark", report=lambda sentence: None))
+        spark = start_spark(self.settings, java_home=java_home, jars=spark_jars(self.settings, report=lambda sentence: None))
         session = open_spark_catalog(spark, self.settings)
         session.conf.set("spark.sql.defaultCatalog", CATALOG_NAME)
         return session

@@ -16,11 +16,10 @@ from headrace.landing.lander import Batch, Lander
 from headrace.runs.capturing import capturing
 from headrace.runs.lock import pipeline_lock
 from headrace.services.embedded import Report
-from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home
 from headrace.services.kafka import kafka
 from headrace.services.registry import find_registry
-from headrace.services.spark import start_spark
+from headrace.services.spark import spark_jars, start_spark
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
@@ -72,7 +71,7 @@ def spark_session(settings: Settings, *, report: Report) -> Iterator[SparkSessio
     started = time.monotonic()
     report("Spark is starting")
     java = find_java_home(os.environ, cache=settings.home / "java")
-    spark = start_spark(settings, java_home=java, jars=resolve_jars("spark", report=report))
+    spark = start_spark(settings, java_home=java, jars=spark_jars(settings, report=report))
     report(f"Spark is ready ({time.monotonic() - started:.1f} s)")
     try:
         yield spark

@@ -21,7 +21,7 @@ from headrace.tables.build_ledger import read_build
 from headrace.tables.catalog import load_table, table_location
 from headrace.tables.purge import OTHERS_HURRY_SECONDS, Purged, is_data, needed_files, purge_table, stray_files
 from headrace.tables.quarantine import QUARANTINE
-from headrace.tables.storage import StoredFile, list_all, open_input
+from headrace.tables.storage import Storage, StoredFile, list_all, open_input
 
 
 def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = frozenset()) -> Purged:
@@ -42,7 +42,7 @@ def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = f
         shared = every_shared.get(name)
         if table is None or not (shared or str(name) in touched | also or stray_files(table, folders)):
             continue
-        is_ours = None if shared is None else _owner(*shared)
+        is_ours = None if shared is None else _owner(*shared, storage=Storage.of(lake.catalog.properties))
         one = purge_table(lake.catalog, name, folders=folders, before=since, is_ours=is_ours)
         refs = tuple(f"{name} {ref}" for ref in one.refs)
         total = Purged(total.snapshots + one.snapshots, total.refs + refs, total.files + one.files)
@@ -52,19 +52,20 @@ def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = f
 def prove(lake: Lake, note: Note) -> tuple[tuple[Hit, ...], int]:
     """Step 8. Gives back where the person is found in any file of the pipeline, and how many files were searched."""
     targets = []
+    storage = Storage.of(lake.catalog.properties)
     young, every_shared = time.time() - OTHERS_HURRY_SECONDS, shared_tables(lake.pipeline)
     for name, folders in folders_of(lake).items():
         shared = every_shared.get(name)
         table = load_table(lake.catalog, name)
         needed = needed_files(table) if table else frozenset()
-        for file in list_all(*folders):
+        for file in list_all(*folders, storage=storage):
             if file.uri.endswith(".avro") and file.uri in needed:
                 continue  # it says of live files what is in them, and cuts values short: a longer one then looks like another's
             if shared and file.uri.endswith(".inprogress") and file.modified > young:
                 continue  # another pipeline writes it now
             column, values = shared if shared and is_data(file.uri) else (None, frozenset())
             targets.append(Target(str(name), file.uri, column, values))
-    return search_files(lake.spark.sparkContext, targets, note.person), len(targets)
+    return search_files(lake.spark.sparkContext, targets, note.person, storage=storage), len(targets)
 
 
 def made_of(pipeline: Pipeline, names: set[str]) -> tuple[LayerTable, ...]:
@@ -97,12 +98,12 @@ def shared_tables(pipeline: Pipeline) -> dict[TableName, tuple[str, frozenset[st
     return {QUARANTINE: ("stream", labels_of(pipeline)), QUALITY_RESULTS: ("pipeline_name", frozenset({pipeline.name}))}
 
 
-def _owner(column: str, values: frozenset[str]) -> Callable[[StoredFile], bool]:
+def _owner(column: str, values: frozenset[str], *, storage: Storage) -> Callable[[StoredFile], bool]:
     """Gives back what says whether a file that nothing refers to is this pipeline's, of which nobody writes any now."""
 
     def is_ours(file: StoredFile) -> bool:
         try:
-            with open_input(file.uri) as stream:
+            with open_input(file.uri, storage=storage) as stream:
                 found = pq.ParquetFile(stream).read(columns=[column])[column]
             return set(pc.unique(found).to_pylist()) <= values
         except Exception:  # half written, perhaps by another pipeline at this moment

@@ -36,7 +36,7 @@ else:
     import tomli as tomllib
 
 GROUPS = Path(__file__).parent / "jars"
-OPTIONAL = frozenset({"catalog", "s3"})
+OPTIONAL = frozenset({"aws", "catalog", "postgres", "s3"})
 """Groups that only some profiles need: they are downloaded when one does."""
 
 _ATTEMPTS = 3

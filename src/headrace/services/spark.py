@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import ServiceError
-from headrace.settings import Settings
+from headrace.services.embedded import Report
+from headrace.services.jars import resolve_jars
+from headrace.services.spark_master import on_a_cluster, on_this_machine
+from headrace.settings import SENSITIVE, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,13 +32,25 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}} %p %c{{1}}: %m
 """
 
 
+def spark_jars(settings: Settings, *, report: Report) -> tuple[Path, ...]:
+    """Gives back the jars that Spark needs for these settings; what no profile needs is not downloaded."""
+    return tuple(jar for group in spark_groups(settings) for jar in resolve_jars(group, report=report))
+
+
+def spark_groups(settings: Settings) -> tuple[str, ...]:
+    """Gives back the names of the groups of jars that Spark needs for these settings."""
+    aws = ("aws",) if settings.is_on_s3 or settings.catalog_type == "glue" else ()
+    return ("spark", *aws, *(("postgres",) if settings.is_catalog_in_postgres else ()))
+
+
 def start_spark(
     settings: Settings, *, java_home: Path, jars: Sequence[Path], conf: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Gives back a session whose noise goes to `logs/spark.log`.
 
     Two settings make a Python job of two tasks take a tenth of a second and not a third: workers talk to Spark over a Unix
-    socket, and they are forked by `headrace.services.worker_daemon`.
+    socket, and they are forked by `headrace.services.worker_daemon`. All that is set here can be read by anyone who lists
+    processes, so no secret is: a catalog's are set on sessions later (`tables/spark_catalog.py`), and a task brings its own.
     """
     from pyspark.sql import SparkSession
 
@@ -45,28 +60,31 @@ def start_spark(
     log_form = settings.home / "spark-log4j2.properties"
     log_form.write_text(_LOGGING.format(path=log), encoding="utf-8")
     os.environ["JAVA_HOME"] = str(java_home)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    where = on_this_machine() if settings.is_local else on_a_cluster(settings)
+    os.environ["PYSPARK_PYTHON"] = where.get("spark.pyspark.python", sys.executable)
+    if "spark.driver.bindAddress" in where:
+        os.environ["SPARK_LOCAL_IP"] = where["spark.driver.bindAddress"]
     builder = SparkSession.builder.appName("headrace").master(_with_retries(settings.spark_master))
     values = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": settings.spark_driver_memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_form.as_uri()} -XX:+UseSerialGC -XX:-UsePerfData",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",  # a task has one core
         "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.local.dir": str(settings.home / "spark"),
         "spark.locality.wait": "0",
+        "spark.redaction.regex": SENSITIVE,
+        "spark.sql.redaction.options.regex": f"{SENSITIVE}|url|uri",
         "spark.scheduler.mode": "FAIR",
         "spark.python.daemon.module": "headrace.services.worker_daemon",
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # it would tell Spark where each call stands
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(settings.home / "spark-warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **where,
+        **settings.spark_conf,
         **(conf or {}),
     }
     for key, value in values.items():

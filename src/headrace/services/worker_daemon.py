@@ -7,13 +7,21 @@ for a copy of pyspark that is installed anyway.
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 ARCHIVES = (".zip", ".jar")
 
 
 def drop_archives() -> None:
-    """Takes archives off the path, and out of the caches that would be filled from them again."""
-    sys.path[:] = [entry for entry in sys.path if not entry.endswith(ARCHIVES)]
+    """Takes archives off the path, and out of the caches that would be filled from them again.
+
+    They stay where pyspark is in them alone, as in an image that has Spark and no package of it.
+    """
+    whole = list(sys.path)
+    sys.path[:] = [entry for entry in whole if not entry.endswith(ARCHIVES)]
+    if find_spec("pyspark") is None:
+        sys.path[:] = whole
+        return
     for entry in list(sys.path_importer_cache):
         if entry.endswith(ARCHIVES):
             del sys.path_importer_cache[entry]

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from headrace.tables.deleted_rows import deletes_of
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.spark_files import JavaObject, StagedFiles
+from headrace.tables.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,11 +73,11 @@ def read_rows(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequence[s
 def stage_arrow(spark: SparkSession, java_table: JavaObject, table: Table, rows: Sequence[pa.Table]) -> StagedFiles:
     """Gives back files of an unpartitioned table that hold the rows, a file for each part. Nothing refers to them yet."""
     form = TableFormat(table.schema(), table.spec())
-    folder, name = data_folder(table), uuid.uuid4().hex
+    folder, name, storage = data_folder(table), uuid.uuid4().hex, Storage.of(table.io.properties)
 
     def write(part: tuple[int, pa.Table]) -> list[str]:
         number, each = part
-        files = TableFiles(form, folder=folder, name=f"{name}-{number}")
+        files = TableFiles(form, folder=folder, name=f"{name}-{number}", storage=storage)
         files.write(each.select(form.arrow_schema.names).cast(form.arrow_schema))
         return [str(file.file_path) for file in files.close()]
 

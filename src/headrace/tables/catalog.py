@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
@@ -13,18 +12,17 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Identifier
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
-from headrace.errors import SpecError, UnavailableError
+from headrace.errors import SettingsError, SpecError, UnavailableError
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column
+from headrace.tables.catalog_properties import CATALOG_NAME, catalog_properties, sqlite_path
 from headrace.tables.schema import iceberg_schema, partition_spec
 from headrace.tables.widening import widen_table
 
-CATALOG_NAME = "headrace"
 _TRIES = 2
-_SQLITE = "sqlite:///"
 
 _PROPERTIES = {
     "format-version": "2",
@@ -52,40 +50,69 @@ def find_catalog(settings: Settings) -> Catalog:
 
 def catalog_exists(settings: Settings) -> bool:
     """Says whether the catalog was made; one that is not a file of SQLite counts as made."""
-    uri = settings.catalog_uri
-    return not uri.startswith(_SQLITE) or Path(uri.removeprefix(_SQLITE)).exists()
+    path = sqlite_path(settings)
+    return path is None or path.exists()
 
 
-def open_catalog(settings: Settings) -> SqlCatalog:
+def open_catalog(settings: Settings) -> Catalog:
     """Gives back the catalog of these settings, made where it does not exist yet; one that can't be had is an
     UnavailableError."""
-    uri = settings.catalog_uri
-    if uri.startswith(_SQLITE):
-        Path(uri.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
-        uri = f"{uri}?timeout=30"
+    path = sqlite_path(settings)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        catalog = _make_catalog(uri, settings.warehouse)
-        if uri.startswith("sqlite:"):
+        catalog = _make_catalog(settings)
+        if path is not None and isinstance(catalog, SqlCatalog):
             with catalog.engine.connect() as connection:
                 connection.execute(text("PRAGMA journal_mode=WAL"))
-    except (SQLAlchemyError, ImportError) as error:
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"a {settings.catalog_type} catalog needs the package {error.name}, which is not installed",
+            where="catalog.type",
+            next_step=f"Install it: pip install 'headrace[{settings.catalog_type}]'",
+        ) from error
+    except Exception as error:  # a database's, an HTTP client's, Thrift's or Amazon's: each has its own
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise UnavailableError(
-            f"the catalog does not answer: {reason}",
+            f"the catalog does not answer: {settings.without_secrets(reason)}",
             where="catalog.uri",
             next_step="Check it: headrace doctor says what it is, and where that was set.",
         ) from error
     return catalog
 
 
-def _make_catalog(uri: str, warehouse: str) -> SqlCatalog:
+def _make_catalog(settings: Settings) -> Catalog:
     """Gives back the catalog; two applications that make its tables at once both find them made at the second try."""
+    properties = catalog_properties(settings)
+    if settings.catalog_type != "sql":
+        return _CATALOGS[settings.catalog_type](properties)
     for _ in range(_TRIES):
         try:
-            return SqlCatalog(CATALOG_NAME, uri=uri, warehouse=warehouse)
-        except OperationalError:
+            return SqlCatalog(CATALOG_NAME, **properties)
+        except (OperationalError, ProgrammingError, IntegrityError):  # the last two are what Postgres says of it
             continue
-    return SqlCatalog(CATALOG_NAME, uri=uri, warehouse=warehouse)
+    return SqlCatalog(CATALOG_NAME, **properties)
+
+
+def _rest(properties: dict[str, str]) -> Catalog:
+    from pyiceberg.catalog.rest import RestCatalog
+
+    return RestCatalog(CATALOG_NAME, **properties)
+
+
+def _hive(properties: dict[str, str]) -> Catalog:
+    from pyiceberg.catalog.hive import HiveCatalog
+
+    return HiveCatalog(CATALOG_NAME, **properties)
+
+
+def _glue(properties: dict[str, str]) -> Catalog:
+    from pyiceberg.catalog.glue import GlueCatalog
+
+    return GlueCatalog(CATALOG_NAME, **properties)
+
+
+_CATALOGS: Mapping[str, Callable[[dict[str, str]], Catalog]] = {"rest": _rest, "hive": _hive, "glue": _glue}
 
 
 def table_location(settings: Settings, name: TableName) -> str:

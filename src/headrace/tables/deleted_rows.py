@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from headrace.tables.spark_files import JavaObject
-from headrace.tables.storage import new_file
+from headrace.tables.storage import Storage, new_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,20 +54,21 @@ def read_positions(table: Table, path: str, deletes: Sequence[str]) -> pa.Array:
 
 
 def stage_deletes(
-    spark: SparkSession, java_table: JavaObject, *, folder: str, positions: Mapping[str, pa.Array]
+    spark: SparkSession, java_table: JavaObject, table: Table, *, folder: str, positions: Mapping[str, pa.Array]
 ) -> dict[str, JavaObject]:
     """Gives back for each data file a delete file with these positions, which are in order. Nothing refers to them yet."""
-    name = uuid.uuid4().hex
-    return {
-        path: _stage(spark, java_table, f"{folder}/part-{name}-{number}-deletes.parquet", path=path, positions=each)
-        for number, (path, each) in enumerate(positions.items())
-    }
+    name, storage, staged = uuid.uuid4().hex, Storage.of(table.io.properties), {}
+    for number, (path, each) in enumerate(positions.items()):
+        uri = f"{folder}/part-{name}-{number}-deletes.parquet"
+        rows = pa.Table.from_arrays([pa.repeat(path, len(each)), each], schema=_SCHEMA)
+        with new_file(uri, storage=storage) as stream:
+            pq.write_table(rows, stream, compression="zstd", compression_level=1, store_schema=False)
+        staged[path] = _as_java(spark, java_table, uri, path=path)
+    return staged
 
 
-def _stage(spark: SparkSession, java_table: JavaObject, uri: str, *, path: str, positions: pa.Array) -> JavaObject:
-    rows = pa.Table.from_arrays([pa.repeat(path, len(positions)), positions], schema=_SCHEMA)
-    with new_file(uri) as stream:
-        pq.write_table(rows, stream, compression="zstd", compression_level=1, store_schema=False)
+def _as_java(spark: SparkSession, java_table: JavaObject, uri: str, *, path: str) -> JavaObject:
+    """Gives back the delete file of one data file as Iceberg's Java library has it."""
     iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
     file = java_table.io().newInputFile(uri)
     # Readers find a file's deletes by the bounds of the path, so these must be whole.

@@ -18,7 +18,7 @@ from pyiceberg.typedef import Record
 
 from headrace.tables.layout import partition_path
 from headrace.tables.metrics import FileMetrics, columns_with_dictionary, columns_with_statistics
-from headrace.tables.storage import new_file
+from headrace.tables.storage import DISK, Storage, new_file
 
 ROW_GROUP_ROWS = 65_536
 ROWS_PER_FILE = 1_000_000
@@ -67,8 +67,9 @@ class TableFiles:
     how much is written.
     """
 
-    def __init__(self, table: TableFormat, *, folder: str, name: str) -> None:
+    def __init__(self, table: TableFormat, *, folder: str, name: str, storage: Storage = DISK) -> None:
         self._table = table
+        self._storage = storage
         self._folder = folder
         self._name = name
         self._open: OrderedDict[tuple[object, ...], _OpenFile] = OrderedDict()
@@ -128,7 +129,7 @@ class TableFiles:
         )
         uri = f"{folder}/part-{self._name}-{self._count}.parquet"
         self._count += 1
-        context = new_file(uri)
+        context = new_file(uri, storage=self._storage)
         stream = context.__enter__()
         metadata: list[pq.FileMetaData] = []
         writer = pq.ParquetWriter(

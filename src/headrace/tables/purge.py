@@ -23,7 +23,7 @@ from pyiceberg.table.update.snapshot import _SnapshotProducer
 from headrace.spec.pipeline import TableName
 from headrace.tables import build_ledger, ledger
 from headrace.tables.commit import commit_once
-from headrace.tables.storage import StoredFile, delete_file, list_all
+from headrace.tables.storage import Storage, StoredFile, delete_file, list_all
 
 _ENTRIES = (ledger.KEY, build_ledger.KEY)
 OTHERS_HURRY_SECONDS = 3_600.0
@@ -63,16 +63,16 @@ def purge_table(
     known = _files_of(table)
     if table.current_snapshot() is not None:
         table = commit_once(lambda: _commit(catalog, name), find=lambda: None, where=str(name))
-    kept = needed_files(table)
+    kept, storage = needed_files(table), Storage.of(table.io.properties)
     limit = before if is_ours is None else min(before, time.time() - OTHERS_HURRY_SECONDS)
     gone = 0
-    for file in list_all(*folders):
+    for file in list_all(*folders, storage=storage):
         plain = checked_file(file.uri)
         if plain in kept or not (is_data(plain) or _METADATA.search(plain)):
             continue
         is_left = file.modified < limit if is_ours is None or not is_data(plain) else is_ours(file)
         if plain in known or is_left:
-            delete_file(file.uri)
+            delete_file(file.uri, storage=storage)
             gone += 1
     return Purged(max(0, snapshots - 1), refs, gone)
 
@@ -90,8 +90,8 @@ def checked_file(uri: str) -> str:
 
 def stray_files(table: Table, folders: tuple[str, ...]) -> tuple[StoredFile, ...]:
     """Gives back the data files in a table's folders that no snapshot of it refers to."""
-    known = _files_of(table)
-    return tuple(file for file in list_all(*folders) if is_data(file.uri) and checked_file(file.uri) not in known)
+    known, stored = _files_of(table), list_all(*folders, storage=Storage.of(table.io.properties))
+    return tuple(file for file in stored if is_data(file.uri) and checked_file(file.uri) not in known)
 
 
 def _commit(catalog: Catalog, name: TableName) -> Table:

@@ -24,7 +24,7 @@ from headrace.spec.types import Column, Primitive
 from headrace.tables.append import append_once
 from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.metrics import FileMetrics
-from headrace.tables.storage import open_input
+from headrace.tables.storage import Storage, open_input
 
 QUARANTINE = TableName("metadata", "quarantine")
 QUARANTINE_COLUMNS = (
@@ -125,7 +125,7 @@ def _entry(ledger: Refusal) -> str:
 
 
 def _describe(quarantine: Table, path: str) -> DataFile:
-    with open_input(path) as stream:
+    with open_input(path, storage=Storage.of(quarantine.io.properties)) as stream:
         metadata, size = pq.read_metadata(stream), stream.size()
     metrics = FileMetrics(quarantine.schema(), quarantine.spec())
     return metrics.describe(metadata, uri=path, size=size, partition=Record())

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headrace.errors import SettingsError
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName
-from headrace.tables.catalog import CATALOG_NAME
+from headrace.tables.catalog_properties import CATALOG_NAME, catalog_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_SQLITE = "sqlite:///"
-
 
 _FOR_FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
@@ -41,29 +36,6 @@ def use_session(spark: SparkSession) -> None:
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
-def catalog_conf(settings: Settings) -> Mapping[str, str]:
-    """Gives back Spark's configuration of the catalog. Nothing is cached: landing commits beside Spark."""
-    prefix = f"spark.sql.catalog.{CATALOG_NAME}"
-    return {
-        prefix: "org.apache.iceberg.spark.SparkCatalog",
-        f"{prefix}.type": "jdbc",
-        f"{prefix}.uri": _jdbc_uri(settings.catalog_uri),
-        f"{prefix}.jdbc.schema-version": "V1",
-        f"{prefix}.warehouse": settings.warehouse,
-        f"{prefix}.cache-enabled": "false",
-    }
-
-
 def spark_name(name: TableName) -> str:
     """Gives back the table's name in Spark SQL."""
     return ".".join((CATALOG_NAME, *(f"`{part}`" for part in name.parts)))
-
-
-def _jdbc_uri(uri: str) -> str:
-    if uri.startswith(_SQLITE):
-        return f"jdbc:sqlite:{uri.removeprefix(_SQLITE)}?journal_mode=WAL&busy_timeout=30000"
-    raise SettingsError(
-        f"Spark can't open the catalog {uri.split(':', 1)[0]}:…",
-        where="catalog.uri",
-        next_step="Use a SQLite catalog (sqlite:///path/catalog.db), or leave catalog.uri out.",
-    )

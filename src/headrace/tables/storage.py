@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from headrace.errors import SettingsError, UnavailableError
 
 SUFFIX_IN_PROGRESS = ".inprogress"
+_OPTIONS = ("s3.", "client.")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How an object store is reached: a value that goes with a task to where it runs. Its keys are not printed with it.
+
+    The names are PyIceberg's (`s3.endpoint`, `s3.access-key-id`), so that a table's files are read and written in one way.
+    """
+
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, properties: Mapping[str, object]) -> Storage:
+        """Gives back the part of a catalog's properties that says how files are reached."""
+        found = {name: str(value) for name, value in properties.items() if name.startswith(_OPTIONS)}
+        return cls(tuple(sorted(found.items())))
+
+    def find(self, uri: str) -> tuple[fs.FileSystem, str]:
+        """Gives back the filesystem that a file is in, and what it is called there."""
+        path = local_path(uri)
+        return (fs.LocalFileSystem(), str(path)) if path else _find(self, uri)
+
+
+DISK = Storage()
+"""This machine's disk and nothing else."""
 
 
 def as_uri(location: str, *, folder: Path) -> str:
@@ -29,13 +59,18 @@ def local_path(uri: str) -> Path | None:
 
 
 @contextmanager
-def new_file(uri: str) -> Iterator[pa.NativeFile]:
+def new_file(uri: str, *, storage: Storage = DISK) -> Iterator[pa.NativeFile]:
     """Opens a file that appears under its name, durably, only when the block ends without an error."""
     path = local_path(uri)
     if path is None:
-        filesystem, key = fs.FileSystem.from_uri(uri)
-        with filesystem.open_output_stream(key) as stream:
+        filesystem, key = storage.find(uri)
+        stream = filesystem.open_output_stream(key)
+        try:
             yield stream
+        except BaseException:
+            _drop(filesystem, key, stream)
+            raise
+        stream.close()
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f".{path.name}{SUFFIX_IN_PROGRESS}")
@@ -50,25 +85,22 @@ def new_file(uri: str) -> Iterator[pa.NativeFile]:
         raise
 
 
-def read_text(uri: str) -> str:
+def read_text(uri: str, *, storage: Storage = DISK) -> str:
     path = local_path(uri)
     if path is not None:
         return path.read_text(encoding="utf-8")
-    filesystem, key = fs.FileSystem.from_uri(uri)
+    filesystem, key = storage.find(uri)
     with filesystem.open_input_stream(key) as stream:
         return bytes(stream.read()).decode("utf-8")
 
 
-def list_files(uri: str, *, suffix: str) -> tuple[str, ...]:
+def list_files(uri: str, *, suffix: str, storage: Storage = DISK) -> tuple[str, ...]:
     """Gives back the URIs of all files under `uri` that end in `suffix`; hidden ones are left out."""
     path = local_path(uri)
     if path is not None:
         found = sorted(file for file in path.rglob(f"*{suffix}") if not file.name.startswith("."))
         return tuple(f"file://{file}" for file in found)
-    scheme = urlsplit(uri).scheme
-    filesystem, key = fs.FileSystem.from_uri(uri)
-    infos = filesystem.get_file_info(fs.FileSelector(key, recursive=True, allow_not_found=True))
-    return tuple(f"{scheme}://{info.path}" for info in infos if info.is_file and info.path.endswith(suffix))
+    return tuple(file.uri for file in list_all(uri, storage=storage) if file.uri.endswith(suffix))
 
 
 @dataclass(frozen=True)
@@ -79,11 +111,11 @@ class StoredFile:
     modified: float
 
 
-def list_all(*uris: str) -> tuple[StoredFile, ...]:
+def list_all(*uris: str, storage: Storage = DISK) -> tuple[StoredFile, ...]:
     """Gives back all files under these folders, each once; those that are hidden or half written too."""
     found: dict[str, StoredFile] = {}
     for uri in uris:
-        filesystem, key = _find(uri)
+        filesystem, key = storage.find(uri)
         scheme = urlsplit(uri).scheme or "file"
         for info in filesystem.get_file_info(fs.FileSelector(key, recursive=True, allow_not_found=True)):
             if info.is_file:
@@ -92,35 +124,70 @@ def list_all(*uris: str) -> tuple[StoredFile, ...]:
     return tuple(sorted(found.values(), key=lambda file: file.uri))
 
 
-def delete_file(uri: str) -> None:
+def delete_file(uri: str, *, storage: Storage = DISK) -> None:
     """Deletes a file for good. Idempotent: one that is gone already stays gone."""
-    filesystem, key = _find(uri)
+    filesystem, key = storage.find(uri)
     try:
         filesystem.delete_file(key)
     except FileNotFoundError:
         return
 
 
-def exists(uri: str) -> bool:
+def exists(uri: str, *, storage: Storage = DISK) -> bool:
     path = local_path(uri)
     if path is not None:
         return path.exists()
-    filesystem, key = fs.FileSystem.from_uri(uri)
+    filesystem, key = storage.find(uri)
     return bool(filesystem.get_file_info(key).is_file)
 
 
-def open_input(uri: str) -> pa.NativeFile:
+def open_input(uri: str, *, storage: Storage = DISK) -> pa.NativeFile:
     path = local_path(uri)
     if path is not None:
         return pa.OSFile(str(path), "rb")
-    filesystem, key = fs.FileSystem.from_uri(uri)
+    filesystem, key = storage.find(uri)
     return filesystem.open_input_file(key)
 
 
-def _find(uri: str) -> tuple[fs.FileSystem, str]:
-    """Gives back the filesystem that a file is in, and what it is called there."""
-    path = local_path(uri)
-    return fs.FileSystem.from_uri(uri) if path is None else (fs.LocalFileSystem(), str(path))
+@contextmanager
+def away_if_broken(storage: Storage) -> Iterator[None]:
+    """Turns what an object store does not answer in the block into an UnavailableError; a disk's errors stay what they are."""
+    try:
+        yield
+    except OSError as error:
+        if storage == DISK:
+            raise
+        raise UnavailableError(
+            f"the warehouse does not answer: {str(error).splitlines()[0]}",
+            where="warehouse",
+            next_step="Check the object store; it goes on by itself when that answers.",
+        ) from error
+
+
+@lru_cache(maxsize=16)
+def _filesystem(storage: Storage, scheme: str, bucket: str) -> fs.FileSystem:
+    """A filesystem is made once and kept, with its connections."""
+    return PyArrowFileIO(dict(storage.options)).fs_by_scheme(scheme, bucket)
+
+
+def _find(storage: Storage, uri: str) -> tuple[fs.FileSystem, str]:
+    scheme, bucket, key = PyArrowFileIO.parse_location(uri)
+    if storage == DISK:
+        raise SettingsError(
+            "a file in an object store is asked for, and nothing says how that is reached",
+            where=uri,
+            next_step="Set warehouse to where it is: s3:// settings hold for the warehouse of a profile.",
+        )
+    return _filesystem(storage, scheme, bucket), key
+
+
+def _drop(filesystem: fs.FileSystem, key: str, stream: pa.NativeFile) -> None:
+    """Leaves nothing of an object that was given up; a stream can only be ended by making the object."""
+    try:
+        stream.close()
+        filesystem.delete_file(key)
+    except OSError:
+        pass  # the store is away: what it may have of the object is a file that nothing refers to
 
 
 def _sync(path: Path) -> None:

@@ -1,0 +1,124 @@
+"""How a catalog and its object store are reached, as PyIceberg and as Spark want to be told: both from the same settings.
+
+No other module knows the names of these properties. Credentials that a REST catalog hands out with a table are not asked for:
+they hold for an hour, and landing goes on for days; the keys of the environment are used everywhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from headrace.errors import SettingsError
+from headrace.settings import Settings
+
+CATALOG_NAME = "headrace"
+_SQLITE = "sqlite:///"
+_PREFIX = f"spark.sql.catalog.{CATALOG_NAME}"
+
+
+def sqlite_path(settings: Settings) -> Path | None:
+    """Gives back the file that the catalog is in, or None where it is not SQLite."""
+    is_file = settings.catalog_type == "sql" and settings.catalog_uri.startswith(_SQLITE)
+    return Path(settings.catalog_uri.removeprefix(_SQLITE)) if is_file else None
+
+
+def catalog_properties(settings: Settings) -> dict[str, str]:
+    """Gives back the catalog's properties as PyIceberg has them."""
+    found = {"warehouse": settings.warehouse}
+    if settings.catalog_type == "sql":
+        found["uri"] = _database(settings)
+    elif settings.catalog_type == "rest":
+        found |= _rest(settings) | {"header.X-Iceberg-Access-Delegation": ""}
+    elif settings.catalog_type == "hive":
+        found["uri"] = settings.catalog_uri
+    elif settings.catalog_type == "glue":
+        found["client.region"] = settings.s3_region
+    if settings.is_on_s3:
+        found |= {"s3.region": settings.s3_region, "s3.force-virtual-addressing": str(not settings.s3_path_style).lower()}
+        found |= _s3(settings)
+    return {**found, **settings.catalog_properties}
+
+
+def catalog_conf(settings: Settings) -> dict[str, str]:
+    """Gives back Spark's configuration of the catalog. Nothing is cached: landing commits beside Spark.
+
+    It has secrets in it, so it is set on a session that runs, and never where a process starts.
+    """
+    found = {"type": "jdbc" if settings.catalog_type == "sql" else settings.catalog_type, "warehouse": settings.warehouse}
+    if settings.catalog_type == "sql":
+        found |= _jdbc(settings)
+    elif settings.catalog_type == "rest":
+        found |= _rest(settings)
+    elif settings.catalog_type == "hive":
+        found["uri"] = settings.catalog_uri
+    if settings.is_on_s3 or settings.catalog_type == "glue":
+        found["client.region"] = settings.s3_region
+    if settings.is_on_s3:
+        found |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "s3.path-style-access": str(settings.s3_path_style).lower()}
+        found |= _s3(settings)
+    found = {**found, "cache-enabled": "false", **settings.catalog_properties}
+    return {_PREFIX: "org.apache.iceberg.spark.SparkCatalog"} | {f"{_PREFIX}.{name}": value for name, value in found.items()}
+
+
+def _rest(settings: Settings) -> dict[str, str]:
+    """What both are told of a REST catalog: they ask for a token with the credential, and for another when it ends."""
+    found = {
+        "uri": settings.catalog_uri,
+        "warehouse": settings.catalog_warehouse or settings.warehouse,
+        "scope": settings.catalog_scope,
+        "oauth2-server-uri": settings.catalog_oauth2_server_uri,
+        "credential": settings.catalog_credential or "",
+        "token": settings.catalog_token or "",
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _s3(settings: Settings) -> dict[str, str]:
+    """What both are told of the object store; without keys each looks for them where Amazon's own tools do."""
+    found = {
+        "s3.endpoint": settings.s3_endpoint,
+        "s3.access-key-id": settings.s3_access_key_id or "",
+        "s3.secret-access-key": settings.s3_secret_access_key or "",
+        "s3.session-token": settings.s3_session_token or "",
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _database(settings: Settings) -> str:
+    """Gives back the address of the catalog's database as SQLAlchemy has it."""
+    if sqlite_path(settings):
+        return f"{settings.catalog_uri}?timeout=30"
+    if not settings.is_catalog_in_postgres:
+        return settings.catalog_uri
+    parts = urlsplit(settings.catalog_uri)
+    user, password = _user(settings)
+    host = parts.netloc.rpartition("@")[2]
+    login = f"{quote(user, safe='')}{':' + quote(password, safe='') if password else ''}@" if user else ""
+    return urlunsplit(("postgresql+psycopg", login + host, parts.path, parts.query, ""))
+
+
+def _jdbc(settings: Settings) -> dict[str, str]:
+    path = sqlite_path(settings)
+    if path is not None:
+        return {"uri": f"jdbc:sqlite:{path}?journal_mode=WAL&busy_timeout=30000", "jdbc.schema-version": "V1"}
+    if not settings.is_catalog_in_postgres:
+        raise SettingsError(
+            f"Spark can't open the catalog {settings.catalog_uri.split(':', 1)[0]}:…",
+            where="catalog.uri",
+            next_step="Use SQLite (sqlite:///path/catalog.db) or Postgres (postgresql://host/database), or leave it out.",
+        )
+    parts = urlsplit(settings.catalog_uri)
+    user, password = _user(settings)
+    uri = urlunsplit(("jdbc:postgresql", parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
+    found = {"uri": uri, "jdbc.schema-version": "V1", "jdbc.user": user, "jdbc.password": password}
+    return {name: value for name, value in found.items() if value}
+
+
+def _user(settings: Settings) -> tuple[str, str]:
+    """Gives back who reads the catalog's database, and the password: the credential's, or else the address's."""
+    parts = urlsplit(settings.catalog_uri)
+    if settings.catalog_credential:
+        user, _, password = settings.catalog_credential.partition(":")
+        return user, password
+    return unquote(parts.username or ""), unquote(parts.password or "")

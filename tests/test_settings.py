@@ -1,0 +1,93 @@
+"""Profiles: which values hold, what can't be, and where secrets may stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import SettingsError
+from headrace.settings import SECRETS, Settings, load_settings
+
+PRODUCTION = """
+[production]
+warehouse = "s3://lake/tables"
+[production.catalog]
+type = "rest"
+uri = "https://catalog.example.com/api"
+warehouse = "main"
+scope = "PRINCIPAL_ROLE:ALL"
+properties."rest.sigv4-enabled" = false
+[production.s3]
+endpoint = "http://store:9000"
+[production.kafka]
+bootstrap_servers = "kafka-1:9093,kafka-2:9093"
+sasl_mechanism = "scram-sha-512"
+ca_location = "ca.pem"
+[production.spark]
+master = "k8s://https://cluster:6443"
+executor_cores = 2
+conf."spark.kubernetes.namespace" = "streams"
+"""
+KAFKA = {"HEADRACE_KAFKA_USERNAME": "streams", "HEADRACE_KAFKA_PASSWORD": "kafka-secret"}
+
+
+def load(folder: Path, text: str = "", profile: str = "", **environ: str) -> Settings:
+    (folder / "headrace.toml").write_text(text, encoding="utf-8")
+    return load_settings(flags={"profile": profile}, environ=environ, folder=folder)
+
+
+def test_a_profile_says_where_everything_is(tmp_path: Path) -> None:
+    found = load(tmp_path, PRODUCTION, "production", **KAFKA)
+    assert (found.catalog_type, found.catalog_uri) == ("rest", "https://catalog.example.com/api")
+    assert dict(found.catalog_properties) == {"rest.sigv4-enabled": "false"}
+    assert dict(found.spark_conf) == {"spark.kubernetes.namespace": "streams"}
+    assert (found.s3_path_style, found.spark_executor_cores, found.is_on_s3, found.is_local) == (True, 2, True, False)
+    assert (found.kafka_security_protocol, found.kafka_sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert found.kafka_ca_location == str(tmp_path / "ca.pem")
+
+
+def test_without_a_profile_all_is_on_this_machine(tmp_path: Path) -> None:
+    found = load_settings(flags={}, environ={}, folder=tmp_path)
+    assert found.catalog_uri == f"sqlite:///{tmp_path}/.headrace/catalog.db"
+    assert (found.is_local, found.is_on_s3, found.kafka_security_protocol) == (True, False, "PLAINTEXT")
+
+
+def test_the_stack_needs_no_file(tmp_path: Path) -> None:
+    found = load_settings(flags={"profile": "stack"}, environ={}, folder=tmp_path)
+    assert (found.profile, found.home) == ("stack", tmp_path / ".headrace" / "stack")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[p]\ncatalog.uri = "postgresql://me:hidden@host/lake"', "HEADRACE_CATALOG_CREDENTIAL"),
+        ('[p]\npostgres.url = "postgresql://me:hidden@host/lake"', "PGPASSWORD"),
+        ('[p]\nspark.conf."spark.hadoop.fs.s3a.secret.key" = "hidden"', "AWS_SECRET_ACCESS_KEY"),
+        ('[p]\ncatalog.properties.credential = "hidden"', "HEADRACE_CATALOG_CREDENTIAL"),
+        ('[p]\ncatalog.type = "nessie"', "sql, rest, hive, glue"),
+        ('[p]\ncatalog.type = "rest"', "http(s)://"),
+        ('[p]\ncatalog.uri = "http://catalog"', "catalog.type to rest"),
+        ('[p]\nwarehouse = "s3a://lake"', "s3://bucket"),
+        ('[p]\ns3.path_style = "maybe"', "true or false"),
+        ('[p]\nkafka.bootstrap_servers = "a:1"\nkafka.security_protocol = "sasl_ssl"', "HEADRACE_KAFKA_PASSWORD"),
+        ('[p]\nkafka.security_protocol = "SSL"', "kafka.bootstrap_servers"),
+        ('[p]\nkafka.bootstrap_servers = "a:1"\nkafka.sasl_mechanism = "GSSAPI"', "SCRAM-SHA-512"),
+    ],
+)
+def test_what_cannot_be_says_what_to_do(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(tmp_path, text, "p")
+    assert says in str(raised.value)
+    assert "hidden" not in str(raised.value)
+
+
+def test_secrets_are_never_printed(tmp_path: Path) -> None:
+    environ = {variable: f"hidden-{number}" for number, variable in enumerate(SECRETS.values())}
+    found = load_settings(
+        flags={}, environ={**environ, "HEADRACE_CATALOG_URI": "postgresql://me:hidden-uri@host/lake"}, folder=tmp_path
+    )
+    assert "hidden" not in repr(found)
+    assert all(getattr(found, name) == environ[variable] for name, variable in SECRETS.items())
+    said = found.without_secrets("no login with hidden-2, hidden-4 or hidden-uri")
+    assert said == "no login with ***, *** or ***"
