@@ -1,7 +1,7 @@
 """The stack's object store: S3Proxy, which speaks S3 and keeps its objects in files (see embedded.py for its life).
 
-`<home>/s3/` holds `data/` (a folder for each bucket), `port`, `access-key`, `secret-key` and `server.properties`, which has both
-keys: their owner alone may read these three. It listens on 127.0.0.1 only and answers nobody without the keys.
+`<home>/s3/` holds `data/` (a folder for each bucket), `port`, `access-key`, `secret-key` and `server.properties`, which has
+both keys: their owner alone may read these three. It listens on 127.0.0.1 only and answers nobody without the keys.
 """
 
 from __future__ import annotations

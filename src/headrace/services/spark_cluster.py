@@ -2,8 +2,8 @@
 
 All listen on 127.0.0.1 only. Whoever can talk to a master can run programs, and on a machine with several users that is all of
 them: so master, workers, drivers and executors show one another a secret, `<home>/spark-master/secret`, which its owner alone
-may read. `<home>/spark-worker-1/` holds what executors unpack and write, and their logs; a day after an application ended, its part
-is removed.
+may read. `<home>/spark-worker-1/` holds what executors unpack and write, and their logs; a day after an application ended, its
+part is removed.
 """
 
 from __future__ import annotations

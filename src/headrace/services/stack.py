@@ -1,48 +1,62 @@
-"""All servers of `headrace up --profile stack` together, and the settings that lead to them."""
+"""All servers of a home together, and the settings that lead to those of `headrace up --profile stack`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 
 from headrace.errors import UnavailableError
 from headrace.services import connect, embedded, kafka, object_store, postgres, registry, rest_catalog, spark_cluster
 from headrace.services.embedded import Embedded, Report
-from headrace.settings import Settings
+from headrace.settings import STACK, Settings
 
 _ORIGIN = "the stack"
 
 
 def list_servers(settings: Settings) -> tuple[Embedded, ...]:
-    """Gives back the stack's servers in the order in which they start: each after those that it needs.
-
-    Where settings name a Kafka, a Postgres, a registry or a Connect of the user's own, that one is used.
-    """
-    own = {
-        kafka.BROKER: settings.kafka_bootstrap_servers,
-        postgres.SERVER: settings.postgres_url,
-        registry.SERVER: settings.registry_url,
-        connect.WORKER: settings.connect_url,
-    }
-    of_the_stack = (object_store.SERVER, rest_catalog.SERVER, spark_cluster.SERVER, *spark_cluster.WORKERS)
-    servers = (kafka.BROKER, postgres.SERVER, *of_the_stack, registry.SERVER, connect.WORKER)
-    return tuple(each for each in servers if not own.get(each))
+    """Gives back the servers that Headrace can start in this home, in the order in which they start: each after those that it
+    needs."""
+    cluster = (object_store.SERVER, rest_catalog.SERVER, spark_cluster.SERVER, *spark_cluster.WORKERS)
+    return (kafka.BROKER, postgres.SERVER, *(cluster if settings.profile == STACK else ()), registry.SERVER, connect.WORKER)
 
 
 def start_stack(settings: Settings, *, report: Report) -> None:
-    """Starts the stack's servers that don't run; they live until `stop_stack`."""
-    for server in list_servers(settings):
+    """Starts the stack's servers that don't run; they live until `stop_servers`."""
+    for server in _wanted(settings):
         embedded.start(server, settings, detached=True, report=report)
 
 
-def stop_stack(settings: Settings, *, report: Report) -> int:
-    """Gives back how many of the stack's servers ran; all are stopped, each before those that it needs."""
+@contextmanager
+def using_stack(settings: Settings, *, report: Report) -> Iterator[Settings]:
+    """Gives the settings of a stack whose servers all run, and stops at the end of the block those that it started and that no
+    other command uses."""
+    with ExitStack() as servers:
+        for server in _wanted(settings):
+            servers.enter_context(embedded.use(server, settings, report=report))
+        yield stack_settings(settings)
+
+
+def stop_servers(settings: Settings, *, report: Report) -> int:
+    """Gives back how many servers of this home ran; all are stopped, each before those that it needs."""
     stopped = 0
     for server in reversed(list_servers(settings)):
         if embedded.stop(server, settings, report=report):
             report(f"{server.title} is stopped")
             stopped += 1
     return stopped
+
+
+def _wanted(settings: Settings) -> Iterator[Embedded]:
+    """Gives the servers to start: not those that the user has one of."""
+    own = {
+        kafka.NAME: settings.kafka_bootstrap_servers,
+        postgres.NAME: settings.postgres_url,
+        registry.NAME: settings.registry_url,
+        connect.NAME: settings.connect_url,
+    }
+    return (server for server in list_servers(settings) if not own.get(server.name))
 
 
 def stack_settings(settings: Settings) -> Settings:
@@ -52,11 +66,10 @@ def stack_settings(settings: Settings) -> Settings:
     catalog = rest_catalog.running_rest_catalog(settings)
     master = spark_cluster.running_master(settings)
     if store is None or catalog is None or master is None:
-        found = {object_store.NAME: store, rest_catalog.NAME: catalog, spark_cluster.MASTER: master}
         raise UnavailableError(
-            f"the stack does not run: {', '.join(name for name, each in found.items() if each is None)}",
+            "the stack does not run, or not all of it",
             where=str(settings.home),
-            next_step="Run: headrace --profile stack up",
+            next_step="Run: headrace up --profile stack",
         )
     keys = object_store.find_keys(settings)
     known = ("catalog.type", "catalog.uri", "warehouse", "s3.endpoint", "s3.region", "s3.path_style", "spark.master")
