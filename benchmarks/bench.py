@@ -80,5 +80,5 @@ def open_bench(*, quick: bool, say: Say) -> Iterator[Bench]:
     _FOLDER.mkdir(parents=True)
     settings = load_settings(flags={"home": str(_FOLDER / "broker")}, environ={}, folder=Path.cwd())
     with kafka(settings, report=say) as servers:
-        yield Bench(servers, _FOLDER, quick, say)
+        yield Bench(str(servers), _FOLDER, quick, say)
     shutil.rmtree(_FOLDER, ignore_errors=True)

@@ -19,6 +19,7 @@ from benchmarks.results import Bar, at_least, at_most
 from benchmarks.side import Order, SideName
 from benchmarks.topics import new_producer
 from benchmarks.watch import Sightings, read_ages, watch_catalog
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client, ensure_topics
 
 RATE = 500
@@ -54,7 +55,7 @@ def compare_freshness(bench: Bench) -> tuple[tuple[Freshness, ...], tuple[Bar, .
 def measure_freshness(bench: Bench, side: SideName, *, topics: int) -> Freshness:
     """Gives back the ages of the events that were produced after the warm-up."""
     tables = {f"fresh-{side}-{topics}-{number}": f"fresh_{number}" for number in range(topics)}
-    ensure_topics(admin_client(bench.bootstrap_servers), dict.fromkeys(tables, PARTITIONS))
+    ensure_topics(admin_client(KafkaServers(bench.bootstrap_servers)), dict.fromkeys(tables, PARTITIONS))
     warm_up, seconds = (_WARM_UP_SECONDS // 2, _SECONDS // 4) if bench.quick else (_WARM_UP_SECONDS, _SECONDS)
     with bench.start(side) as competitor:
         database = Path(competitor.start.settings.catalog_uri.removeprefix("sqlite:///"))

@@ -12,6 +12,7 @@ from benchmarks.streams import pipeline_of
 from headrace.landing.lander import Lander
 from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.spark import start_spark
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
@@ -49,6 +50,6 @@ class HeadraceSide:
             self._settings,
             pipeline_of(order.kind, order.topics, partitions=order.partitions),
             catalog=self._catalog,
-            admin=admin_client(servers),
+            admin=admin_client(KafkaServers(servers)),
             consumer={"bootstrap.servers": servers},
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client, ensure_topics
 
 _IN_FLIGHT = 100_000
@@ -14,7 +15,7 @@ _POLL_EVERY = 2_000
 
 def fill_topic(bootstrap_servers: str, topic: str, values: Iterable[bytes], *, partitions: int) -> None:
     """Sends the values to the partitions in turn. The topic must not exist yet."""
-    ensure_topics(admin_client(bootstrap_servers), {topic: partitions})
+    ensure_topics(admin_client(KafkaServers(bootstrap_servers)), {topic: partitions})
     producer = new_producer(bootstrap_servers, {"linger.ms": "50", "batch.size": "1000000"})
     for index, value in enumerate(values):
         producer.produce(topic, value, partition=index % partitions)

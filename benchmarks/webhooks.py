@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.against_bare import take_turns
 from benchmarks.bench import Bench
 from benchmarks.results import Bar, at_least, at_most
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client, list_bounds
 from headrace.sources.generate import events_of
 from headrace.sources.generators import Rate
@@ -64,7 +65,7 @@ def signed_charges() -> Callable[[str], bytes]:
 def _count_messages(servers: str) -> int:
     stream = _charges()
     partitions = [(stream.topic, partition) for partition in range(stream.partitions)]
-    return sum(end - first for first, end in list_bounds(admin_client(servers), partitions).values())
+    return sum(end - first for first, end in list_bounds(admin_client(KafkaServers(servers)), partitions).values())
 
 
 def _charges() -> Stream:

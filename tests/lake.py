@@ -17,6 +17,7 @@ from headrace.landing.lander import Batch, Lander
 from headrace.landing.verify import Verified
 from headrace.runs.inspection import commits_of, verify
 from headrace.runs.landing import Session, land
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
@@ -78,7 +79,7 @@ class Lake:
             settings,
             pipeline or self.pipeline(**environ),
             catalog=self.catalog,
-            admin=admin_client(self.servers),
+            admin=admin_client(KafkaServers(self.servers)),
             consumer={"bootstrap.servers": self.servers},
             find_registry=lambda: settings.registry_url or "",
         )
@@ -91,13 +92,13 @@ class Lake:
         lander = self.lander(pipeline, **environ)
         if accept_gaps:
             lander.accept_gaps()
-        session = Session(self.settings(**environ), pipeline, self.servers, lander, spark)
+        session = Session(self.settings(**environ), pipeline, KafkaServers(self.servers), lander, spark)
         batches: list[Batch] = []
         land(session, once=True, stop=Event(), landed=batches.append, report=lambda sentence: None)
         return batches
 
     def verify(self, pipeline: Pipeline | None = None) -> tuple[Verified, ...]:
-        return verify(self.settings(), pipeline or self.pipeline(), bootstrap_servers=self.servers)
+        return verify(self.settings(), pipeline or self.pipeline(), bootstrap_servers=KafkaServers(self.servers))
 
     def rows(self, name: str, *columns: str) -> list[dict[str, Any]]:
         scan = self.table(name).scan(selected_fields=columns or ("*",))

@@ -14,6 +14,7 @@ import psutil
 
 from headrace.runs.inspection import commits_of, verify
 from headrace.services.kafka import running_kafka, start_kafka, stop_kafka
+from headrace.services.kafka_client import KafkaServers
 from headrace.settings import Settings, load_settings
 from headrace.sources.generate import Rate, generate
 from headrace.spec import Pipeline, load_pipeline
@@ -93,11 +94,11 @@ def _produce(pipeline: Pipeline, servers: str, stop: Event, sent: list[int]) -> 
     stream = pipeline.streams[0]
     while not stop.is_set():
         rate = Rate(per_second=EVENTS_PER_SECOND, count=EVENTS_PER_SECOND * 5)
-        sent[0] += generate(stream, rate, bootstrap_servers=servers, stop=stop)
+        sent[0] += generate(stream, rate, bootstrap_servers=KafkaServers(servers), stop=stop)
 
 
 def _report(settings: Settings, pipeline: Pipeline, servers: str, sent: int, kills: dict[str, int]) -> bool:
-    found = verify(settings, pipeline, bootstrap_servers=servers)[0]
+    found = verify(settings, pipeline, bootstrap_servers=KafkaServers(servers))[0]
     files = commits_of(settings, pipeline, checkpoint_id=None)
     orphans = sum(file.state == "orphan" for file in files)
     print(f"killed: {kills['application']} applications, {kills['worker']} workers, {kills['broker']} brokers")

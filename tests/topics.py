@@ -11,6 +11,7 @@ from uuid import UUID
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client
 from headrace.sources.encode import encoder_of
 from headrace.spec import load_pipeline
@@ -33,7 +34,7 @@ class Sent:
 
 def make_topic(servers: str, topic: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> AdminClient:
     """Makes a topic, and gives back a client for more."""
-    admin = admin_client(servers)
+    admin = admin_client(KafkaServers(servers))
     for made in admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))]).values():
         made.result(20)
     return admin

@@ -13,6 +13,7 @@ from headrace.errors import SpecError, UnavailableError
 from headrace.landing.batch import Range
 from headrace.landing.read import RangeReader
 from headrace.landing.records import split_messages
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client, list_bounds
 from headrace.sources.encode import encoder_of
 from headrace.sources.generate import FIRST_MOMENT, Rate, events_of, generate
@@ -43,7 +44,7 @@ def test_a_seeded_clock_moves_with_the_rate() -> None:
 
 
 def messages(lake: Lake, topic: str) -> list[tuple[int, int, bytes | None]]:
-    bounds = list_bounds(admin_client(lake.servers), [(topic, partition) for partition in range(10)])
+    bounds = list_bounds(admin_client(KafkaServers(lake.servers)), [(topic, partition) for partition in range(10)])
     ranges = [Range(topic, partition, low, high) for (_, partition), (low, high) in bounds.items()]
     found: list[tuple[int, int, bytes | None]] = []
     for chunk in RangeReader((("bootstrap.servers", lake.servers),)).read(ranges):
@@ -71,13 +72,13 @@ def test_a_rate_is_kept_and_a_generator_without_count_ends_when_told(lake: Lake)
     make_topic(lake.servers, lake.topic, partitions=10)
     (stream,) = lake.pipeline().streams
     started = time.monotonic()
-    assert generate(stream, Rate(per_second=100.0, count=50), bootstrap_servers=lake.servers, stop=Event()) == 50
+    assert generate(stream, Rate(per_second=100.0, count=50), bootstrap_servers=KafkaServers(lake.servers), stop=Event()) == 50
     assert time.monotonic() - started >= 0.49
     stop = Event()
     sent: list[int] = []
 
     def endless() -> None:
-        sent.append(generate(stream, Rate(per_second=1000.0), bootstrap_servers=lake.servers, stop=stop))
+        sent.append(generate(stream, Rate(per_second=1000.0), bootstrap_servers=KafkaServers(lake.servers), stop=stop))
 
     thread = Thread(target=endless)
     thread.start()
@@ -97,4 +98,4 @@ def test_a_topic_with_fewer_partitions_than_the_pipeline_says(lake: Lake) -> Non
     make_topic(lake.servers, lake.topic, partitions=2)
     (stream,) = lake.pipeline().streams
     with pytest.raises(UnavailableError, match=lake.topic):
-        generate(stream, Rate(per_second=None, count=20), bootstrap_servers=lake.servers, stop=Event())
+        generate(stream, Rate(per_second=None, count=20), bootstrap_servers=KafkaServers(lake.servers), stop=Event())

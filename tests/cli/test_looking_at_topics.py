@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from headrace.errors import NotFoundError
 from headrace.runs.topics import look_once, read_all_bounds
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client
 from headrace.serving.topics import Wanted
 from headrace.settings import load_settings
@@ -88,7 +89,7 @@ def test_what_transactions_left_is_not_seen(tmp_path: Path, broker: str) -> None
 def test_lag_is_that_of_each_partition(tmp_path: Path, broker: str) -> None:
     lake = ShopLake(tmp_path, environ={"KAFKA_BOOTSTRAP_SERVERS": broker})
     topic = lake.pipeline.streams[0].topic
-    if topic not in {name for name, _ in read_all_bounds(admin_client(broker))}:
+    if topic not in {name for name, _ in read_all_bounds(admin_client(KafkaServers(broker)))}:
         make_topic(broker, topic)
     before = look_once(lake.settings, [lake.pipeline]).one(topic).messages
     produce(broker, topic, [b'{"id":"a"}'] * 3)

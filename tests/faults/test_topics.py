@@ -10,6 +10,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from headrace.landing.batch import Range
 from headrace.landing.read import RangeReader
 from headrace.landing.records import split_messages
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client, list_bounds
 from headrace.tables.ledger import read_ledger
 from tests.lake import Lake, check_exactly_once, send_lineage
@@ -25,7 +26,7 @@ Good = dict[tuple[int, int], dict[str, object]]
 
 def read_offsets(lake: Lake) -> set[int]:
     """Gives back the offsets of partition 0 that Kafka still has."""
-    ((low, high),) = list_bounds(admin_client(lake.servers), [(lake.topic, 0)]).values()
+    ((low, high),) = list_bounds(admin_client(KafkaServers(lake.servers)), [(lake.topic, 0)]).values()
     reader = RangeReader((("bootstrap.servers", lake.servers),))
     chunks = reader.read([Range(lake.topic, 0, low, high)])
     return {

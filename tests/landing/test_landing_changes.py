@@ -11,6 +11,7 @@ import pytest
 from headrace.errors import UnavailableError
 from headrace.landing.lander import Batch
 from headrace.runs.landing import Session, land
+from headrace.services.kafka_client import KafkaServers
 from headrace.spec import Pipeline
 from tests.lake import Lake, check_verified
 from tests.landing.envelopes import DOUBLE, INT, LONG, TEXT, Table, change, decimal
@@ -50,7 +51,7 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
         for schema_id, table in enumerate((FIRST, GROWN, OTHER, IMPOSSIBLE, RENAMED), start=1):
             registry.add(schema_id, table.avsc)
         lander = lake.lander(pipeline, HEADRACE_REGISTRY_URL=registry.url)
-        session = Session(lake.settings(), pipeline, lake.servers, lander, spark)
+        session = Session(lake.settings(), pipeline, KafkaServers(lake.servers), lander, spark)
         said: list[str] = []
         sent = 0
 
@@ -120,7 +121,7 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
         assert (grown.landed, grown.behind) == ((), 8)
         # The application ends when the table has grown and nothing more: the next one goes on from there.
         lander = lake.lander(pipeline, HEADRACE_REGISTRY_URL=registry.url)
-        session = Session(lake.settings(), pipeline, lake.servers, lander, spark)
+        session = Session(lake.settings(), pipeline, KafkaServers(lake.servers), lander, spark)
         send()
         assert rows() == [
             *({**row, "remark": None} if row else None for row in wanted),

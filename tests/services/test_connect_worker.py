@@ -25,7 +25,7 @@ def test_properties_and_plugins(tmp_path: Path) -> None:
     folder = tmp_path / "connect"
     for _ in range(2):  # a second start finds what the first one left
         connect_worker.prepare(folder, plugins={"debezium": [jar], connect_worker.CONVERTER: [jar]})
-    connect_worker.write_properties(folder, servers="127.0.0.1:1", port=2, own_kafka=False)
+    connect_worker.write_properties(folder, servers="127.0.0.1:1", port=2, own_kafka=False, security={})
     text = (folder / "worker.properties").read_text(encoding="utf-8")
     assert "listeners=http://127.0.0.1:2\n" in text
     assert "exactly.once.source.support=enabled\n" in text
@@ -36,7 +36,7 @@ def test_properties_and_plugins(tmp_path: Path) -> None:
         (name,) = manifest.namelist()
         assert manifest.read(name).decode().strip() == connect_worker.APICURIO_CONVERTER
     assert (folder / "secrets").stat().st_mode & 0o077 == 0
-    connect_worker.write_properties(folder, servers="kafka.example:9092", port=2, own_kafka=True)
+    connect_worker.write_properties(folder, servers="kafka.example:9092", port=2, own_kafka=True, security={})
     assert "replication.factor=-1\n" in (folder / "worker.properties").read_text(encoding="utf-8")
     assert connect_worker.read_servers(tmp_path) is None
 

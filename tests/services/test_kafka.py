@@ -79,13 +79,13 @@ def read_pid(user: subprocess.Popen[str]) -> int:
 
 def test_one_broker_is_shared_and_stopped_with_its_last_user(settings_for: Callable[..., Settings], said: list[str]) -> None:
     settings = settings_for()
-    with kafka(settings, report=said.append) as servers:
-        service = running_kafka(settings)
+    with kafka(settings, report=said.append) as found:
+        servers, service = str(found), running_kafka(settings)
         assert service is not None
         assert said[-1].startswith(f"Kafka is ready on {servers}")
         assert not service.detached
         with kafka(settings, report=said.append) as again:
-            assert again == servers
+            assert again == found
         status = list_services(settings)[0]
         assert (status.state, status.pid, status.address) == ("running", service.pid, servers)
         assert any("started" in line for line in read_log(settings, "kafka", 500))
@@ -147,8 +147,8 @@ def test_no_orphan_after_sigkill_and_a_second_command_keeps_it(tmp_path: Path, c
 def test_taken_port_is_avoided(settings_for: Callable[..., Settings], said: list[str]) -> None:
     settings = settings_for()
     with taken(settings.kafka_port), kafka(settings, report=said.append) as servers:
-        assert servers != f"127.0.0.1:{settings.kafka_port}"
-        create_topic(servers, "works")
+        assert str(servers) != f"127.0.0.1:{settings.kafka_port}"
+        create_topic(str(servers), "works")
     assert any(line.startswith(f"Port {settings.kafka_port} is taken") for line in said)
 
 

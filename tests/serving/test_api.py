@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from headrace.errors import QueryError, SpecError, UnavailableError
 from headrace.runs.figures import list_streams, read_now
 from headrace.runs.serving import load_own_pages
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client, list_bounds
 from headrace.serving.app import make_app
 from headrace.serving.asking import Desk
@@ -73,7 +74,7 @@ def test_lag_is_told_at_the_first_look_and_never_below_zero(tmp_path: Path, brok
     topic = lake.pipeline.streams[0].topic
     make_topic(broker, topic)
     produce(broker, topic, [b"{}"] * 3)
-    sent = list_bounds(admin_client(broker), [(topic, 0)])[topic, 0][1]  # other tests may have sent some
+    sent = list_bounds(admin_client(KafkaServers(broker)), [(topic, 0)])[topic, 0][1]  # other tests may have sent some
     stream = lake.watch.figures()[0].streams[0]
     assert (stream.messages, stream.lag) == (sent, sent)
     lake.land(["a", "b", "c", "d"])

@@ -85,11 +85,12 @@ class Shop:
     def messages(self) -> list[bytes | None]:
         """Gives back the values of all committed messages of the topic, partition after partition."""
         servers = find_servers(self.session.settings)
+        assert servers is not None
         topic = self.session.pipeline.streams[0].topic
-        bounds = list_bounds(admin_client(servers or ""), [(topic, 0), (topic, 1)])
+        bounds = list_bounds(admin_client(servers), [(topic, 0), (topic, 1)])
         consumer = Consumer(
             {
-                "bootstrap.servers": servers,
+                "bootstrap.servers": str(servers),
                 "group.id": "test",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
@@ -193,7 +194,9 @@ def test_changes_in_avro(shop: Shop, settings: Settings) -> None:
     assert (str(before["total"]), str(after["total"]), after["note"]) == ("30.25", "31.00", "new")
     assert isinstance(update["transaction"], dict)
     assert source["lsn"] > 0
-    partitions = list_partitions(admin_client(find_servers(settings) or ""))
+    servers = find_servers(settings)
+    assert servers is not None
+    partitions = list_partitions(admin_client(servers))
     assert len(partitions["shop.public.orders"]) == 2
     assert "shop.public.unwanted" not in partitions
 

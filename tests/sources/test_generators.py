@@ -14,6 +14,7 @@ from threading import Event as Flag
 import pytest
 
 from headrace.errors import SettingsError, SpecError, UnavailableError
+from headrace.services.kafka_client import KafkaServers
 from headrace.sources import generate as generating
 from headrace.sources.encode import Event
 from headrace.sources.generate import FIRST_MOMENT, events_of
@@ -164,5 +165,5 @@ def test_a_topic_that_has_no_leader_yet_is_asked_again(tmp_path: Path, monkeypat
         return answer
 
     monkeypatch.setattr(generating, "list_bounds", list_bounds)
-    assert generating._count_events(one, "127.0.0.1:1") == 7
+    assert generating._count_events(one, KafkaServers("127.0.0.1:1")) == 7
     assert answers == []

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from fastapi.testclient import TestClient
 
+from headrace.services.kafka_client import KafkaServers
 from headrace.sources.receiving import receiving_app
 from headrace.spec import load_pipeline
 from headrace.spec.pipeline import Pipeline
@@ -54,7 +55,7 @@ def take(body: Body) -> Received:
 @pytest.fixture
 def client(weather: Pipeline, broker: str) -> Iterator[TestClient]:
     make_topic(broker, weather.streams[0].topic, partitions=weather.streams[0].partitions)
-    with TestClient(receiving_app(weather, bootstrap_servers=broker), raise_server_exceptions=False) as client:
+    with TestClient(receiving_app(weather, bootstrap_servers=KafkaServers(broker)), raise_server_exceptions=False) as client:
         yield client
 
 
@@ -135,7 +136,7 @@ def test_what_can_not_be_is_refused_with_a_reason_and_is_not_in_the_topic(
 
 
 def test_while_kafka_is_away_nothing_is_acknowledged(weather: Pipeline) -> None:
-    app = receiving_app(weather, bootstrap_servers="127.0.0.1:1", wait_seconds=0.5)
+    app = receiving_app(weather, bootstrap_servers=KafkaServers("127.0.0.1:1"), wait_seconds=0.5)
     with TestClient(app) as client:
         began = time.monotonic()
         answer = client.get("/log", params={"city": "New York", "temperature": "72.5"})
@@ -150,7 +151,7 @@ def test_any_pipeline_can_receive(tmp_path: Path, broker: str) -> None:
     write_files(tmp_path / "pipelines" / "mine", OWN)
     pipeline = load_pipeline("mine", environ={}, folder=tmp_path)
     make_topic(broker, "own-receiver")
-    with TestClient(receiving_app(pipeline, bootstrap_servers=broker), raise_server_exceptions=False) as client:
+    with TestClient(receiving_app(pipeline, bootstrap_servers=KafkaServers(broker)), raise_server_exceptions=False) as client:
         assert client.post("/things", json={"name": "a"}).json() == {"said": "taken"}
         assert client.post("/things", json={"name": "a", "number": "x"}).json()["message"].startswith("number: Input should be")
         large = client.post("/things", json={"name": "a" * 300})

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
+from headrace.services.kafka_client import KafkaServers
 from headrace.sources.receiving import receiving_app
 from headrace.spec.pipeline import Pipeline
 from tests.topics import make_topic
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.services
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_it_keeps_to_its_own_description(weather: Pipeline, broker: str, mode: GenerationMode) -> None:
     make_topic(broker, weather.streams[0].topic, partitions=2)
-    app = receiving_app(weather, bootstrap_servers=broker)
+    app = receiving_app(weather, bootstrap_servers=KafkaServers(broker))
     tried: set[tuple[str, int]] = set()
     for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
         assert isinstance(found, Ok), found

@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError, RetryableError, ServiceError, SpecErr
 from headrace.services.connect import connect, find_connect, knows_kafka, secret_path, start_connect, stop_connect
 from headrace.services.embedded import Report
 from headrace.services.kafka import find_servers, kafka, start_kafka
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.postgres import find_postgres, postgres, start_postgres
 from headrace.services.registry import find_registry, registry, start_registry
 from headrace.services.source_database import (
@@ -165,7 +166,7 @@ class Capturing:
             raise UnavailableError("Connect does not run", where=self.pipeline.name, next_step="Run: headrace up connect")
         return url
 
-    def _servers(self) -> str:
+    def _servers(self) -> KafkaServers:
         servers = find_servers(self.settings)
         if servers is None:
             raise UnavailableError("Kafka does not run", where=self.pipeline.name, next_step="Run: headrace up kafka")

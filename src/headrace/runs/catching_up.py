@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 
 from headrace.errors import LandingError
 from headrace.layers.inputs import is_raw, state_of
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client, list_bounds, list_partitions
 from headrace.sources.comparison.source_tables import confirmed_lsn
 from headrace.spec.layers import LayerTable
@@ -30,8 +31,8 @@ class Way:
 
     pipeline: Pipeline
     dsn: str = field(repr=False)
-    slot: str = ""
-    bootstrap_servers: str = ""
+    slot: str
+    bootstrap_servers: KafkaServers
     streams: tuple[Stream, ...] = ()
     tables: tuple[LayerTable, ...] = ()
 

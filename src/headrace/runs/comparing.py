@@ -20,6 +20,7 @@ from headrace.runs.catching_up import Way, tables_on_the_way, wait_for_tables, w
 from headrace.runs.landing import Session, land, landing_session
 from headrace.runs.lock import is_running
 from headrace.services.embedded import Report
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.source_database import find_database
 from headrace.settings import Settings
 from headrace.sources.comparison import lake_tables, source_tables
@@ -91,7 +92,7 @@ def pairs_of(pipeline: Pipeline) -> tuple[Pair, ...]:
 
 
 def compare_captured(
-    settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str, report: Report, seconds: float = WAIT_SECONDS
+    settings: Settings, pipeline: Pipeline, *, bootstrap_servers: KafkaServers, report: Report, seconds: float = WAIT_SECONDS
 ) -> tuple[Compared, ...]:
     """Gives back how the tables of the Postgres that a pipeline captures compare with the lake, with its connector running
     meanwhile; nothing for one that captures none."""
@@ -110,7 +111,7 @@ def compare(
     pipeline: Pipeline,
     *,
     dsn: str,
-    bootstrap_servers: str,
+    bootstrap_servers: KafkaServers,
     report: Report,
     seconds: float = WAIT_SECONDS,
 ) -> tuple[Compared, ...]:

@@ -8,6 +8,7 @@ from headrace.errors import LandingError
 from headrace.landing.history import LoggedFile, list_commits
 from headrace.landing.places import places_of
 from headrace.landing.verify import Verified, verify_stream
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline, Stream
@@ -32,7 +33,7 @@ def need_landed(settings: Settings, pipeline: Pipeline) -> None:
     _landed_streams(settings, pipeline)
 
 
-def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str) -> tuple[Verified, ...]:
+def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: KafkaServers) -> tuple[Verified, ...]:
     """Gives back each stream's lake held against its topic."""
     admin, catalog = admin_client(bootstrap_servers), find_catalog(settings)
     return tuple(
@@ -43,7 +44,7 @@ def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: str) ->
             quarantine=quarantine,
             commit_log=places_of(stream, settings).commit_log,
             admin=admin,
-            consumer={"bootstrap.servers": bootstrap_servers},
+            consumer=bootstrap_servers.task_config(),
             erased=read_erased_offsets(catalog, f"{pipeline.name}.{stream.name}"),
         )
         for stream, table, quarantine in _landed_streams(settings, pipeline)

@@ -18,6 +18,7 @@ from headrace.runs.lock import pipeline_lock
 from headrace.services.embedded import Report
 from headrace.services.java import find_java_home
 from headrace.services.kafka import kafka
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.registry import find_registry
 from headrace.services.spark import spark_jars, start_spark
 from headrace.services.topics import admin_client
@@ -39,7 +40,7 @@ class Session:
 
     settings: Settings
     pipeline: Pipeline
-    bootstrap_servers: str
+    bootstrap_servers: KafkaServers
     lander: Lander
     spark: SparkSession
 
@@ -58,7 +59,7 @@ def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, t
             pipeline,
             catalog=open_catalog(settings),
             admin=admin_client(servers),
-            consumer={"bootstrap.servers": servers},
+            consumer=servers.task_config(),
             find_registry=lambda: find_registry(settings) or "",
         )
         for label in lander.rolled_back:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, SpecError
 from headrace.services.kafka import find_servers
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.messages import read_last
 from headrace.services.registry import find_registry
 from headrace.services.schemas import Registry
@@ -50,7 +51,9 @@ def config_text(schemas: tuple[LiveSchema, ...]) -> str:
     return stage_text((each.stream, each.text) for each in schemas)
 
 
-def _find(stream: CapturedStream, registry: Registry | None, servers: str | None, report: Callable[[str], None]) -> LiveSchema:
+def _find(
+    stream: CapturedStream, registry: Registry | None, servers: KafkaServers | None, report: Callable[[str], None]
+) -> LiveSchema:
     try:
         versions = registry.versions(f"{stream.topic}-value") if registry else ()
         if versions:
@@ -69,7 +72,7 @@ def _find(stream: CapturedStream, registry: Registry | None, servers: str | None
     )
 
 
-def _of_newest_message(topic: str, servers: str, registry: Registry | None) -> str | None:
+def _of_newest_message(topic: str, servers: KafkaServers, registry: Registry | None) -> str | None:
     admin = admin_client(servers)
     partitions = list_partitions(admin).get(topic, ())
     bounds = list_bounds(admin, [(topic, each) for each in partitions])

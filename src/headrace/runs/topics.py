@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog
 from headrace.errors import HeadraceError, NotFoundError, UnavailableError
 from headrace.runs.figures import Bounds, messages_waiting
 from headrace.services.kafka import find_servers
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.messages import Message, read_from, read_last
 from headrace.services.registry import find_registry
 from headrace.services.schemas import Registry
@@ -170,7 +171,7 @@ def look_once(settings: Settings, pipelines: Sequence[Pipeline]) -> TopicDesk:
     return TopicDesk(settings, pipelines, bounds=bounds, catalog=lambda: catalog)
 
 
-def _fetch(servers: str, topic: str, bounds: dict[int, tuple[int, int]], wanted: Wanted) -> tuple[Message, ...]:
+def _fetch(servers: KafkaServers, topic: str, bounds: dict[int, tuple[int, int]], wanted: Wanted) -> tuple[Message, ...]:
     if wanted.offset is None or wanted.partition is None:
         return read_last(servers, topic, bounds, count=wanted.count)
     end = bounds[wanted.partition][1]

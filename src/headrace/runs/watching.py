@@ -16,6 +16,7 @@ from headrace.errors import HeadraceError, UnavailableError
 from headrace.runs.figures import Bounds, read_bounds, read_figures
 from headrace.runs.topics import TopicDesk, read_all_bounds
 from headrace.services.kafka import find_servers
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.postgres import find_postgres
 from headrace.services.topics import admin_client
 from headrace.serving.figures import PipelineStatus
@@ -105,7 +106,7 @@ class TopicEnds:
         self._found: tuple[float, Bounds] | None = None
         self._asked_at = float("-inf")
         self._wake, self._answered, self._closed = Event(), Event(), Event()
-        self._client: tuple[str, AdminClient] | None = None
+        self._client: tuple[KafkaServers, AdminClient] | None = None
         self._thread = Thread(target=self._follow, name="topic ends", daemon=True)
         self._thread.start()
 
@@ -143,7 +144,7 @@ class TopicEnds:
             self._answered.set()
             self._closed.wait(_ENDS_EVERY_SECONDS)
 
-    def _admin(self, servers: str) -> AdminClient:
+    def _admin(self, servers: KafkaServers) -> AdminClient:
         if self._client is None or self._client[0] != servers:
             self._client = (servers, admin_client(servers))
         return self._client[1]

@@ -17,6 +17,7 @@ from headrace.services.embedded import Embedded, Report, RunningService
 from headrace.services.jars import cache_folder, resolve_jars
 from headrace.services.java import choose_java
 from headrace.services.kafka import find_servers, kafka, start_kafka
+from headrace.services.kafka_client import java_client
 from headrace.services.web import is_fine, without_secrets
 from headrace.settings import Settings
 
@@ -74,7 +75,7 @@ def stop_connect(settings: Settings, *, report: Report = lambda line: None) -> b
 
 def knows_kafka(settings: Settings) -> bool:
     """Gives back whether this home's Connect was started with the Kafka that runs now."""
-    return connect_worker.read_servers(settings.home / NAME) == find_servers(settings)
+    return connect_worker.read_servers(settings.home / NAME) == str(find_servers(settings) or "")
 
 
 def secret_path(settings: Settings, name: str) -> Path:
@@ -104,8 +105,10 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
 
     def start(port: int) -> process.ServiceState:
         own = settings.kafka_bootstrap_servers is not None
-        connect_worker.write_properties(folder, servers=servers, port=port, own_kafka=own)
-        launch = process.Launch(name=NAME, command=worker.command, folder=folder, environ=os.environ, port=port)
+        client = java_client(settings)
+        connect_worker.write_properties(folder, servers=str(servers), port=port, own_kafka=own, security=client.properties)
+        environ = {**os.environ, **client.environ}
+        launch = process.Launch(name=NAME, command=worker.command, folder=folder, environ=environ, port=port)
         return embedded.launch_until_ready(settings, launch, detached=detached, wait=_wait_until_ready)
 
     state = embedded.try_again(start, port=port, choose=choose, passing=[connect_worker.PORT_TAKEN])

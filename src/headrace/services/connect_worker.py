@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +47,10 @@ plugin.discovery=service_load
 exactly.once.source.support=enabled
 key.converter=org.apache.kafka.connect.json.JsonConverter
 value.converter=org.apache.kafka.connect.json.JsonConverter
-config.providers=file
+config.providers=file,env,directory
+config.providers.directory.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider
+config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
+config.providers.env.param.allowlist.pattern=HEADRACE_KAFKA_.*
 config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider
 config.providers.file.param.allowed.paths={secrets}
 scheduled.rebalance.max.delay.ms=0
@@ -62,6 +65,8 @@ producer.compression.type=lz4
 producer.transaction.timeout.ms={transaction_timeout_ms}
 producer.buffer.memory=33554432
 """
+
+_CLIENTS = ("", "producer.", "consumer.", "admin.")
 
 
 @dataclass(frozen=True)
@@ -99,8 +104,12 @@ def prepare(folder: Path, *, plugins: dict[str, Iterable[Path]]) -> None:
             jar_file.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", f"{APICURIO_CONVERTER}\n")
 
 
-def write_properties(folder: Path, *, servers: str, port: int, own_kafka: bool) -> None:
-    """Writes `worker.properties`; topics get as many copies as an own Kafka gives by itself."""
+def write_properties(folder: Path, *, servers: str, port: int, own_kafka: bool, security: Mapping[str, str]) -> None:
+    """Writes `worker.properties`; topics get as many copies as an own Kafka gives by itself.
+
+    `security` is how one gets into Kafka: the worker itself, and the clients that it makes for its connectors.
+    """
+    secured = [f"{client}{name}={value}" for client in _CLIENTS for name, value in security.items()]
     text = PROPERTIES.format(
         servers=servers,
         name="headrace-connect",
@@ -111,7 +120,7 @@ def write_properties(folder: Path, *, servers: str, port: int, own_kafka: bool) 
         max_message_bytes=MAX_MESSAGE_BYTES,
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
     )
-    (folder / "worker.properties").write_text(text, encoding="utf-8")
+    (folder / "worker.properties").write_text("\n".join((text, *secured, "")), encoding="utf-8")
 
 
 def read_servers(folder: Path) -> str | None:

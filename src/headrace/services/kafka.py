@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headrace.errors import UnavailableError
@@ -17,6 +18,7 @@ from headrace.services import embedded, kafka_server, ports, process
 from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
 from headrace.services.jars import resolve_jars
 from headrace.services.java import choose_java
+from headrace.services.kafka_client import KafkaServers, own_servers
 from headrace.settings import Settings
 
 NAME = "kafka"
@@ -31,16 +33,21 @@ class KafkaService(RunningService):
     def bootstrap_servers(self) -> str:
         return f"{ports.HOST}:{self.port}"
 
+    @property
+    def servers(self) -> KafkaServers:
+        return KafkaServers(self.bootstrap_servers)
+
 
 @contextmanager
-def kafka(settings: Settings, *, report: Report) -> Iterator[str]:
-    """Gives the bootstrap servers of a Kafka that answers, and stops at its end what it alone started and used."""
-    if settings.kafka_bootstrap_servers:
-        _check_own(settings.kafka_bootstrap_servers, origin=settings.origins.get("kafka.bootstrap_servers", ""))
-        yield settings.kafka_bootstrap_servers
+def kafka(settings: Settings, *, report: Report) -> Iterator[KafkaServers]:
+    """Gives the servers of a Kafka that answers, and stops at its end what it alone started and used."""
+    own = own_servers(settings)
+    if own:
+        _check_own(own, origin=settings.origins.get("kafka.bootstrap_servers", ""))
+        yield own
         return
     with embedded.use(BROKER, settings, report=report) as state:
-        yield KafkaService.of(state).bootstrap_servers
+        yield KafkaService.of(state).servers
 
 
 def running_kafka(settings: Settings) -> KafkaService | None:
@@ -49,10 +56,11 @@ def running_kafka(settings: Settings) -> KafkaService | None:
     return None if state is None else KafkaService.of(state)
 
 
-def find_servers(settings: Settings) -> str | None:
-    """Gives back the bootstrap servers of the user's own Kafka or of this home's broker; None where that does not run."""
-    service = None if settings.kafka_bootstrap_servers else running_kafka(settings)
-    return service.bootstrap_servers if service else settings.kafka_bootstrap_servers
+def find_servers(settings: Settings) -> KafkaServers | None:
+    """Gives back the servers of the user's own Kafka or of this home's broker; None where that does not run."""
+    own = own_servers(settings)
+    service = None if own else running_kafka(settings)
+    return service.servers if service else own
 
 
 def start_kafka(settings: Settings, *, detached: bool, report: Report) -> KafkaService:
@@ -106,7 +114,7 @@ def _wait_until_ready(state: process.ServiceState, *, cluster: str | None, home:
         if time.monotonic() > deadline:
             break
         time.sleep(0.05)
-    client = _client(f"{ports.HOST}:{state.port}")
+    client = _client(KafkaService.of(state).servers)
     while time.monotonic() < deadline:
         answered = _ask(client, timeout=1.0)
         if answered is not None and answered == cluster:
@@ -122,24 +130,33 @@ def _check_alive(state: process.ServiceState, *, home: Path) -> None:
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:
-    return _ask(_client(f"{ports.HOST}:{state.port}"), timeout=ANSWER_TIMEOUT) is not None
+    return _ask(_client(KafkaService.of(state).servers), timeout=ANSWER_TIMEOUT) is not None
 
 
 BROKER = Embedded(NAME, "Kafka", launch=_start, answers=_answers)
 
 
-def _check_own(servers: str, *, origin: str) -> None:
-    if _ask(_client(servers), timeout=ANSWER_TIMEOUT) is None:
+def _check_own(servers: KafkaServers, *, origin: str) -> None:
+    refusals: list[str] = []
+
+    def note(error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            refusals.append(f": it refuses who asks ({error.str()})")
+
+    client = _client(servers, note)
+    if _ask(client, timeout=ANSWER_TIMEOUT) is None:
+        client.poll(0)  # hands over what it has to say
         raise UnavailableError(
-            f"Kafka does not answer on {servers}",
+            f"Kafka does not answer on {servers}{refusals[0] if refusals else ''}",
             where=f"kafka.bootstrap_servers, from {origin}" if origin else "kafka.bootstrap_servers",
             next_step="Start it or fix the address. Without one (unset KAFKA_BOOTSTRAP_SERVERS), Headrace starts a"
             " Kafka of its own.",
         )
 
 
-def _client(servers: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 500})
+def _client(servers: KafkaServers, note: Callable[[KafkaError], None] = lambda error: None) -> AdminClient:
+    config: dict[str, Any] = {**servers.client(reconnect_backoff_max_ms=500), "error_cb": note}
+    return AdminClient(config)
 
 
 def _ask(client: AdminClient, *, timeout: float) -> str | None:

@@ -16,6 +16,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from confluent_kafka import Message as KafkaMessage
 
 from headrace.errors import UnavailableError
+from headrace.services.kafka_client import KafkaServers
 
 _PATIENCE_SECONDS = 8.0
 _WIDER = 8  # times as many offsets, where those that were read held too few messages: transactions end in markers
@@ -38,7 +39,7 @@ class Message:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def read_last(servers: str, topic: str, bounds: Bounds, *, count: int) -> tuple[Message, ...]:
+def read_last(servers: KafkaServers, topic: str, bounds: Bounds, *, count: int) -> tuple[Message, ...]:
     """Gives back the newest messages of these partitions, the oldest of them first."""
     width, found = count, list[Message]()
     with closing(_consumer(servers)) as consumer:
@@ -52,7 +53,7 @@ def read_last(servers: str, topic: str, bounds: Bounds, *, count: int) -> tuple[
     return tuple(sorted(found, key=_age)[-count:])
 
 
-def read_from(servers: str, topic: str, *, partition: int, offset: int, end: int, count: int) -> tuple[Message, ...]:
+def read_from(servers: KafkaServers, topic: str, *, partition: int, offset: int, end: int, count: int) -> tuple[Message, ...]:
     """Gives back the first messages of a partition that are at an offset or after it, and before `end`."""
     with closing(_consumer(servers)) as consumer:
         found = _read(consumer, topic, {partition: (offset, end)}, enough=count)
@@ -94,10 +95,10 @@ def _is_end(message: KafkaMessage, topic: str) -> bool:
     raise _away(error.str(), topic)
 
 
-def _consumer(servers: str) -> Consumer:
+def _consumer(servers: KafkaServers) -> Consumer:
     return Consumer(
         {
-            "bootstrap.servers": servers,
+            **servers.client(),
             "group.id": "headrace-looks",  # has to be there, and is not used: partitions are assigned, not subscribed to
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -106,7 +107,6 @@ def _consumer(servers: str) -> Consumer:
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 50,
             "queued.max.messages.kbytes": 16_384,
-            "log_level": 0,
         }
     )
 

@@ -9,14 +9,15 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewTopic, OffsetSpec
 
 from headrace.errors import UnavailableError
+from headrace.services.kafka_client import KafkaServers
 
 _TIMEOUT_SECONDS = 15.0
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
-def admin_client(bootstrap_servers: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": "0", "socket.timeout.ms": "10000"})
+def admin_client(servers: KafkaServers) -> AdminClient:
+    return AdminClient(servers.client(socket_timeout_ms=10_000))
 
 
 def ensure_topics(admin: AdminClient, topics: Mapping[str, int]) -> None:

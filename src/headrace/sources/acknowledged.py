@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from headrace.services.kafka_client import KafkaServers
+
 WAIT_SECONDS = 5.0
 """How long an event is tried before its sender hears that Kafka is away."""
 _ASK_SECONDS = 0.001
@@ -45,8 +47,8 @@ class EventProducer(Protocol):
 class AcknowledgedProducer:
     """A producer for an asyncio loop. `is_away` says whether Kafka failed to acknowledge the last event."""
 
-    def __init__(self, bootstrap_servers: str, *, wait_seconds: float = WAIT_SECONDS) -> None:
-        self._config = {**_CONFIG, "bootstrap.servers": bootstrap_servers, "message.timeout.ms": int(wait_seconds * 1000)}
+    def __init__(self, bootstrap_servers: KafkaServers, *, wait_seconds: float = WAIT_SECONDS) -> None:
+        self._config = {**bootstrap_servers.client(), **_CONFIG, "message.timeout.ms": int(wait_seconds * 1000)}
         self._producer = Producer(self._config)
         self._on_their_way = 0
         self._is_asking = False

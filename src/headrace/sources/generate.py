@@ -10,6 +10,7 @@ from random import Random
 from threading import Event as Flag
 
 from headrace.errors import UnavailableError
+from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client, list_bounds
 from headrace.sources.encode import Event
 from headrace.sources.generators import Generator, Rate, load_generator
@@ -35,7 +36,7 @@ def generate(
     stream: Stream,
     rate: Rate,
     *,
-    bootstrap_servers: str,
+    bootstrap_servers: KafkaServers,
     stop: Flag,
     progress: Callable[[int], None] = lambda count: None,
     way: Way | None = None,
@@ -112,7 +113,7 @@ def _paced(events: Iterator[Event], pause: float | None, *, started: float, stop
             return
 
 
-def _count_events(stream: Stream, bootstrap_servers: str) -> int:
+def _count_events(stream: Stream, bootstrap_servers: KafkaServers) -> int:
     """Gives back how many events the topic holds or has held; a topic that was just made has no leader for a moment."""
     admin = admin_client(bootstrap_servers)
     partitions = [(stream.topic, partition) for partition in range(stream.partitions)]

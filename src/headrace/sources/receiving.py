@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel
 
 from headrace.errors import SpecError
+from headrace.services.kafka_client import KafkaServers
 from headrace.sources.acknowledged import WAIT_SECONDS, AcknowledgedProducer, EventProducer, NotAcknowledgedError
 from headrace.sources.answers import Refusal, add_refusals, answer, refuse, refuse_for_now
 from headrace.sources.encode import encoder_of
@@ -52,7 +53,7 @@ class Accepted(BaseModel):
 def receiving_app(
     pipeline: Pipeline,
     *,
-    bootstrap_servers: str,
+    bootstrap_servers: KafkaServers,
     wait_seconds: float = WAIT_SECONDS,
     environ: Mapping[str, str] | None = None,
     limits: Limits = STANDARD,

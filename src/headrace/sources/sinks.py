@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 from confluent_kafka import KafkaException, Producer
 
 from headrace.errors import SettingsError, UnavailableError
+from headrace.services.kafka_client import KafkaServers
 from headrace.sources.encode import Event, as_json, encoder_of
 from headrace.sources.signatures import SignedRequest, sign
 from headrace.spec.pipeline import Receiver, Stream, Webhook
@@ -41,18 +42,12 @@ class Sink(Protocol):
 class TopicSink:
     """Sends events to their topic: number `i` to partition `i` modulo their number."""
 
-    def __init__(self, stream: Stream, bootstrap_servers: str) -> None:
+    def __init__(self, stream: Stream, bootstrap_servers: KafkaServers) -> None:
         self._stream = stream
         self._encode = encoder_of(stream)
         self._failed: list[str] = []
         self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "message.max.bytes": 16 * 1024 * 1024,
-                "log_level": 0,
-            }
+            bootstrap_servers.client(enable_idempotence=True, linger_ms=5, message_max_bytes=16 * 1024 * 1024)
         )
 
     def send(self, event: Event, *, number: int) -> None:

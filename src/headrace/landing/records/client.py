@@ -17,6 +17,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from headrace.landing.records.batches import Position
+from headrace.landing.records.security import Security
 
 _FETCH_BYTES = 4 * 1024 * 1024
 _FETCH_VERSION = 11
@@ -54,6 +55,7 @@ class FetchClient:
 
     def __init__(self, settings: tuple[tuple[str, str], ...]) -> None:
         self._bootstrap = [_address(server) for server in dict(settings)["bootstrap.servers"].split(",")]
+        self._security = Security(dict(settings))
         self._connections: dict[_Address, _Connection] = {}
         self._leaders: dict[_Key, _Address] = {}
         self._asked: list[_Address] = []
@@ -104,7 +106,7 @@ class FetchClient:
         )
         for address in self._bootstrap:
             try:
-                connection = _Connection(address)
+                connection = _Connection(address, self._security)
                 try:
                     connection.send(request)
                     response = connection.receive(MetadataResponse, _METADATA_VERSION)
@@ -124,20 +126,26 @@ class FetchClient:
 
     def _connection(self, address: _Address) -> _Connection:
         if address not in self._connections:
-            self._connections[address] = _Connection(address)
+            self._connections[address] = _Connection(address, self._security)
         return self._connections[address]
 
 
 class _Connection:
-    """A connection to one broker: the place where encryption and passwords belong."""
+    """A connection to one broker, which knows who asks when it is there."""
 
-    def __init__(self, address: _Address) -> None:
+    def __init__(self, address: _Address, security: Security) -> None:
         self._sent = 0
         try:
-            self._socket = socket.create_connection(address, timeout=_TIMEOUT_SECONDS)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain = socket.create_connection(address, timeout=_TIMEOUT_SECONDS)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = security.wrap(plain, address[0])
         except OSError as error:
             raise AwayError(f"{address[0]}:{address[1]}: {error}") from error
+        try:
+            security.log_in(self._exchange)
+        except BaseException:
+            self.close()
+            raise
 
     def send(self, request: Any) -> None:
         self._sent += 1
@@ -157,6 +165,10 @@ class _Connection:
 
     def close(self) -> None:
         self._socket.close()
+
+    def _exchange(self, request: Any, kind: Any, version: int) -> Any:
+        self.send(request)
+        return self.receive(kind, version)
 
     def _read(self, size: int) -> memoryview:
         view = memoryview(bytearray(size))

@@ -1,0 +1,93 @@
+"""How a connection to a broker is made secret and who asks is made known: TLS, then SASL.
+
+The names of the settings are librdkafka's; certificates and keys are in them as PEM, because a task may run where no file of
+this machine is. SASL's mechanisms are kafka-python's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+from headrace.errors import UnavailableError
+
+Exchange = Callable[[Any, Any, int], Any]
+"""Sends a request and gives back the answer, of a kind and a version."""
+
+_HANDSHAKE_VERSION = 1
+_AUTHENTICATE_VERSION = 1
+
+
+class Security:
+    """What a broker asks for before it answers: nothing, TLS, a name and a password, or both. Made once for all connections."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        protocol = settings.get("security.protocol", "PLAINTEXT")
+        self._context = _tls_context(settings) if protocol.endswith("SSL") else None
+        self._login = _login_of(settings) if protocol.startswith("SASL") else None
+
+    def wrap(self, plain: socket.socket, host: str) -> socket.socket:
+        """Gives back the socket, with TLS where the broker speaks it; its certificate must be one of `host`."""
+        return self._context.wrap_socket(plain, server_hostname=host) if self._context else plain
+
+    def log_in(self, exchange: Exchange) -> None:
+        """Tells the broker who asks; one who is refused is an UnavailableError, for a password may be about to change."""
+        if self._login is None:
+            return
+        name = self._login["sasl_mechanism"]
+        request = SaslHandshakeRequest(mechanism=name, version=_HANDSHAKE_VERSION)
+        answer = exchange(request, SaslHandshakeResponse, _HANDSHAKE_VERSION)
+        if answer.error_code:
+            raise _refused(f"it knows no {name}, only {', '.join(answer.mechanisms)}")
+        mechanism = get_sasl_mechanism(name)(**self._login)
+        while not mechanism.is_done():
+            request = SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes(), version=_AUTHENTICATE_VERSION)
+            answer = exchange(request, SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
+            if answer.error_code:
+                raise _refused(answer.error_message or f"error {answer.error_code}")
+            try:
+                mechanism.receive(answer.auth_bytes)
+            except (ValueError, KeyError) as error:
+                raise _refused("it does not know the password itself") from error
+
+
+def _login_of(settings: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "security_protocol": "SASL_SSL",  # what kafka-python warns of otherwise was chosen in the settings
+        "sasl_mechanism": settings["sasl.mechanism"],
+        "sasl_plain_username": settings["sasl.username"],
+        "sasl_plain_password": settings["sasl.password"],
+    }
+
+
+def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=settings.get("ssl.ca.pem"))
+    if "ssl.certificate.pem" in settings:
+        descriptor, path = tempfile.mkstemp()  # Python takes a key out of a file alone; nobody else can read this one
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write("\n".join((settings["ssl.certificate.pem"], settings.get("ssl.key.pem", ""))))
+            context.load_cert_chain(path, password=settings.get("ssl.key.password"))
+        finally:
+            os.unlink(path)
+    return context
+
+
+def _refused(why: str) -> UnavailableError:
+    return UnavailableError(
+        f"Kafka refuses who asks: {why}",
+        where="kafka.sasl_mechanism",
+        next_step="Check HEADRACE_KAFKA_USERNAME and HEADRACE_KAFKA_PASSWORD.",
+    )

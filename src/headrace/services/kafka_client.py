@@ -1,0 +1,116 @@
+"""How every client gets into a Kafka: its addresses, and what its security asks for.
+
+Clients of librdkafka take `client()`. A task of landing, which has a client of its own and may run on another machine, takes
+`task_config()`: the same names, with the certificates themselves in the place of their files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.errors import SettingsError
+from headrace.settings import Settings
+
+_FILES = {"ssl.ca.location": "ssl.ca.pem", "ssl.certificate.location": "ssl.certificate.pem", "ssl.key.location": "ssl.key.pem"}
+_LOGIN, _KEY = "HEADRACE_KAFKA_JAAS", "HEADRACE_KAFKA_KEY_PASSWORD"
+_JAAS = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+@dataclass(frozen=True)
+class KafkaServers:
+    """The bootstrap servers of a Kafka. `security` are librdkafka's names for how to get in; its passwords are not printed."""
+
+    bootstrap: str
+    security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return self.bootstrap
+
+    def client(self, **more: str | int | float | bool) -> dict[str, str | int | float | bool]:
+        """Gives back the configuration of a client of librdkafka; `more` has underscores where names have dots."""
+        named = {name.replace("_", "."): value for name, value in more.items()}
+        return {"bootstrap.servers": self.bootstrap, "log_level": 0, **dict(self.security), **named}
+
+    def task_config(self) -> dict[str, str]:
+        """Gives back what a task needs to read, wherever it runs."""
+        held = {_FILES.get(name, name): _read(name, value) if name in _FILES else value for name, value in self.security}
+        return {"bootstrap.servers": self.bootstrap, **held}
+
+
+def own_servers(settings: Settings) -> KafkaServers | None:
+    """Gives back the user's own Kafka, or None where Headrace starts one."""
+    if not settings.kafka_bootstrap_servers:
+        return None
+    is_sasl = settings.kafka_security_protocol.startswith("SASL")
+    found = {
+        "security.protocol": settings.kafka_security_protocol if settings.kafka_security_protocol != "PLAINTEXT" else "",
+        "sasl.mechanism": settings.kafka_sasl_mechanism or "PLAIN" if is_sasl else "",
+        "sasl.username": settings.kafka_username if is_sasl else "",
+        "sasl.password": settings.kafka_password if is_sasl else "",
+    }
+    if settings.kafka_security_protocol.endswith("SSL"):
+        found |= {
+            "ssl.ca.location": settings.kafka_ca_location,
+            "ssl.certificate.location": settings.kafka_certificate_location,
+            "ssl.key.location": settings.kafka_key_location,
+            "ssl.key.password": settings.kafka_key_password,
+        }
+    return KafkaServers(settings.kafka_bootstrap_servers, tuple(sorted((name, each) for name, each in found.items() if each)))
+
+
+@dataclass(frozen=True)
+class JavaClient:
+    """What a client in Java is told: properties for a file, and the variables that hold their secrets, for its environment."""
+
+    properties: dict[str, str]
+    environ: dict[str, str] = field(repr=False)
+
+
+def java_client(settings: Settings) -> JavaClient:
+    """Gives back what a client in Java needs to get into the user's own Kafka; nothing for one that Headrace starts."""
+    own = own_servers(settings)
+    security = dict(own.security) if own else {}
+    found = {"security.protocol": security.get("security.protocol", "")}
+    environ = {}
+    if "sasl.mechanism" in security:
+        login = f"username={_quoted(security['sasl.username'])} password={_quoted(security['sasl.password'])}"
+        environ[_LOGIN] = f"{_JAAS[security['sasl.mechanism']]} required {login};"
+        found |= {"sasl.mechanism": security["sasl.mechanism"], "sasl.jaas.config": f"${{env:{_LOGIN}}}"}
+    if "ssl.ca.location" in security:
+        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": security["ssl.ca.location"]}
+    if "ssl.certificate.location" in security and "ssl.key.location" in security:
+        found |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": _content_of(security["ssl.certificate.location"]),
+            "ssl.keystore.key": _content_of(security["ssl.key.location"]),
+        }
+    if "ssl.key.password" in security:
+        environ[_KEY] = security["ssl.key.password"]
+        found["ssl.key.password"] = f"${{env:{_KEY}}}"
+    return JavaClient({name: value for name, value in found.items() if value}, environ)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _content_of(path: str) -> str:
+    """Gives back how Kafka's configuration says "what is in this file"."""
+    return f"${{directory:{Path(path).parent}:{Path(path).name}}}"
+
+
+def _read(name: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"the file of kafka.{name.removeprefix('ssl.').replace('.', '_')} can't be read: {error}",
+            where=path,
+            next_step="It is certificates or a key in PEM form: fix the path, or the file.",
+        ) from error
