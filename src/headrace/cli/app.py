@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -31,7 +31,7 @@ from headrace.cli.forgetting import forget
 from headrace.cli.maintaining import maintain
 from headrace.cli.replaying import replay
 from headrace.cli.servers import clean, doctor, down, logs, psql, status, up
-from headrace.cli.shared import err, out, settings_here
+from headrace.cli.shared import err, home_settings, out
 from headrace.cli.submitting import submit
 from headrace.errors import HeadraceError
 
@@ -64,12 +64,12 @@ app.add_typer(export, name="export")
 def main() -> None:
     """Runs the command line; an error of ours becomes its message and exit code."""
     try:
-        app(standalone_mode=True)
+        app(_with_profile_first(sys.argv[1:]), standalone_mode=True)
     except HeadraceError as error:
         err.print(str(error), style="bold red" if err.is_terminal else None, highlight=False, markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        home = settings_here().home
+        home = home_settings().home
         if not error.filename or not Path(os.path.abspath(error.filename)).is_relative_to(home):
             raise
         what = f"{error.filename}: {os.strerror(error.errno or 0)}\nHeadrace keeps its state in {home}: "
@@ -77,6 +77,17 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _with_profile_first(arguments: Sequence[str]) -> list[str]:
+    """Gives back the arguments with --profile, which holds for all commands and may be typed after one, before the command."""
+    given = list(arguments)
+    ours = given[: given.index("--")] if "--" in given else given
+    for at, each in enumerate(ours):
+        if each == "--profile" or each.startswith("--profile="):
+            size = 2 if each == "--profile" else 1
+            return [*given[at : at + size], *given[:at], *given[at + size :]]
+    return given
 
 
 @app.callback(invoke_without_command=True)

@@ -9,7 +9,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, load, out, quiet, say, settings_here
+from headrace.cli.shared import AsJson, home_settings, load, out, quiet, say, settings_here, settings_if_up
+from headrace.settings import STACK
 
 
 class Service(str, Enum):
@@ -23,20 +24,27 @@ class Service(str, Enum):
 def up(
     services: Annotated[
         Optional[list[Service]],
-        typer.Argument(metavar="[kafka|postgres|connect|registry|trino]…", help="Kafka and Postgres, if left out"),
+        typer.Argument(
+            metavar="[kafka|postgres|connect|registry|trino]…", help="if left out: Kafka and Postgres, or all of the stack's"
+        ),
     ] = None,
 ) -> None:
     """Start services and leave them running until `headrace down`.
 
-    Connect brings its Kafka along. Trino is optional: it is downloaded when it is first asked for.
+    Connect brings its Kafka along. Trino is optional: it is downloaded when it is first asked for. With --profile stack all of
+    the stack's are started: S3, catalog, Spark's cluster too.
     """
     from headrace.services.connect import start_connect
     from headrace.services.kafka import start_kafka
     from headrace.services.postgres import start_postgres
     from headrace.services.registry import start_registry
+    from headrace.services.stack import start_stack
     from headrace.services.trino import start_trino
 
-    settings = settings_here()
+    settings = home_settings()
+    if settings.profile == STACK and not services:
+        start_stack(settings, report=say)
+        return
     starts = {
         "kafka": start_kafka,
         "postgres": start_postgres,
@@ -51,25 +59,10 @@ def up(
 def down() -> None:
     """Stop the services, and the generators in the background."""
     from headrace.runs.background import stop_background
-    from headrace.services.connect import stop_connect
-    from headrace.services.kafka import stop_kafka
-    from headrace.services.postgres import stop_postgres
-    from headrace.services.registry import stop_registry
-    from headrace.services.trino import stop_trino
+    from headrace.services.stack import stop_servers
 
-    settings = settings_here()
-    ended = stop_background(settings, target="", report=say)
-    stops = (
-        ("Trino", stop_trino),
-        ("Connect", stop_connect),
-        ("The registry", stop_registry),
-        ("Kafka", stop_kafka),
-        ("Postgres", stop_postgres),
-    )
-    for title, stop in stops:
-        if stop(settings, report=say):
-            say(f"{title} is stopped")
-            ended += 1
+    settings = home_settings()
+    ended = stop_background(settings, target="", report=say) + stop_servers(settings, report=say)
     if not ended:
         say("nothing was running")
 
@@ -107,7 +100,7 @@ def status(
     from headrace.services.status import list_services
     from headrace.show_status import show_status
 
-    settings = settings_here()
+    settings = settings_if_up()
     found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
     show_status(
         out,
@@ -132,7 +125,7 @@ def logs(
     """Print the end of a log."""
     from headrace.services.status import read_log
 
-    for line in read_log(settings_here(), service, lines):
+    for line in read_log(home_settings(), service, lines):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -141,7 +134,7 @@ def doctor(as_json: AsJson = False) -> None:
     from headrace.runs.doctor import examine, origins_of
     from headrace.show import show_findings
 
-    settings = settings_here()
+    settings = settings_if_up()
     findings = examine(settings, environ=os.environ)
     show_findings(out, findings, origins_of(settings), as_json=as_json)
     if any(finding.state == "broken" for finding in findings):
@@ -155,7 +148,7 @@ def clean(yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False)
     """
     from headrace.runs.cleaning import remove_state, state_size
 
-    settings = settings_here()
+    settings = home_settings()
     if not settings.home.exists():
         say(f"there is nothing to remove: {settings.home} does not exist")
         return

@@ -10,8 +10,8 @@ from typing import Annotated, Optional
 import typer
 from rich.console import Console
 
-from headrace.errors import SettingsError
-from headrace.settings import Settings, load_settings
+from headrace.errors import SettingsError, UnavailableError
+from headrace.settings import STACK, Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
 
 # What is piped is not cut to the width of a terminal that isn't there.
@@ -25,7 +25,26 @@ TakeOver = Annotated[bool, typer.Option("--take-over", help="start although anot
 
 
 def settings_here() -> Settings:
-    """Gives back the settings that hold where the command was typed."""
+    """Gives back the settings that hold where the command was typed; those of the profile `stack` lead to its servers, which
+    have to run."""
+    settings = home_settings()
+    if settings.profile != STACK:
+        return settings
+    from headrace.services.stack import stack_settings
+
+    return stack_settings(settings)
+
+
+def settings_if_up() -> Settings:
+    """Gives back the settings that hold where the command was typed, for a command that looks at what there is."""
+    try:
+        return settings_here()
+    except UnavailableError:
+        return home_settings()
+
+
+def home_settings() -> Settings:
+    """Gives back the settings that hold where the command was typed, for a command about the servers themselves."""
     return load_settings(flags={}, environ=os.environ, folder=Path.cwd())
 
 

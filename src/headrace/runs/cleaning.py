@@ -8,11 +8,7 @@ from collections.abc import Callable
 from headrace.errors import SettingsError
 from headrace.runs.background import stop_background
 from headrace.runs.lock import pipeline_lock
-from headrace.services.connect import stop_connect
-from headrace.services.kafka import stop_kafka
-from headrace.services.postgres import stop_postgres
-from headrace.services.registry import stop_registry
-from headrace.services.trino import stop_trino
+from headrace.services.stack import stop_servers
 from headrace.settings import Settings
 
 _OURS = frozenset({"logs", "services", "kafka", "postgres", "connect", "registry", "warehouse", "catalog.db", "locks"})
@@ -39,10 +35,6 @@ def remove_state(settings: Settings, *, report: Callable[[str], None]) -> None:
     for lock in (settings.home / "locks").glob("*.lock"):
         with pipeline_lock(settings, lock.stem, take_over=False):
             pass
-    stop_trino(settings, report=report)
-    stop_connect(settings, report=report)
-    stop_registry(settings, report=report)
-    stop_kafka(settings, report=report)
-    stop_postgres(settings, report=report)
+    stop_servers(settings, report=report)
     shutil.rmtree(settings.home)
     report(f"{settings.home} is removed")

@@ -36,7 +36,7 @@ else:
     import tomli as tomllib
 
 GROUPS = Path(__file__).parent / "jars"
-OPTIONAL = frozenset({"aws", "postgres", "trino"})
+OPTIONAL = frozenset({"aws", "catalog", "postgres", "s3", "trino"})
 """Groups that only some need: they are downloaded when somebody does."""
 
 _ATTEMPTS = 3

@@ -13,7 +13,6 @@ import importlib.util
 import os
 import pwd
 import re
-import secrets
 import shutil
 import stat
 import subprocess
@@ -27,6 +26,7 @@ from psycopg import sql
 from headrace.errors import ServiceError, SettingsError
 from headrace.services.kafka_server import find_telling_line
 from headrace.services.ports import HOST
+from headrace.services.secret_files import keep_secret
 from headrace.services.watchdog import as_user
 from headrace.settings import POSTGRES_PASSWORD
 
@@ -142,15 +142,7 @@ def choose_password(folder: Path, given: str | None, *, name: str = ROLE, variab
                 next_step="Choose another password, or unset it: then one is made up.",
             )
         return given
-    path = folder / ("password" if name == ROLE else f"password-{name}")
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except FileNotFoundError:
-        made = secrets.token_urlsafe(24)
-        fresh = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fresh, "w", encoding="ascii") as file:
-            file.write(made + "\n")
-        return made
+    return keep_secret(folder / ("password" if name == ROLE else f"password-{name}"))
 
 
 def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:

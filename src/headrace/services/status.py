@@ -11,15 +11,11 @@ import psutil
 
 from headrace.errors import ServiceError, SettingsError
 from headrace.services import process
-from headrace.services.connect import NAME as CONNECT
-from headrace.services.kafka import NAME as KAFKA
 from headrace.services.ports import HOST
-from headrace.services.postgres import NAME as POSTGRES
-from headrace.services.registry import NAME as REGISTRY
-from headrace.services.trino import NAME as TRINO
-from headrace.settings import Settings
+from headrace.services.spark_cluster import WORKERS
+from headrace.services.stack import list_servers
+from headrace.settings import STACK, Settings
 
-NAMES = (KAFKA, POSTGRES, CONNECT, REGISTRY, TRINO)
 GENERATOR = "generate-"
 """How the names of generators in the background begin; their pipeline and stream follow."""
 RECEIVER = "receive-"
@@ -27,7 +23,7 @@ RECEIVER = "receive-"
 SEEDER = "seed-"
 """How the names of servers that fill a source database begin; their pipeline follows."""
 SPARK = "spark"
-LOGS = (*NAMES, SPARK)
+_WORKERS = frozenset(worker.name for worker in WORKERS)
 _BLOCK = 64 * 1024
 
 
@@ -52,7 +48,7 @@ def list_services(settings: Settings) -> tuple[ServiceStatus, ...]:
     generators, receivers and seeders."""
     folder = settings.home / "services"
     servers = sorted(path.stem for prefix in (RECEIVER, SEEDER) for path in folder.glob(f"{prefix}*.json"))
-    return tuple(_look_at(settings.home, name) for name in (*NAMES, *servers, *list_background(settings)))
+    return tuple(_look_at(settings.home, name) for name in (*_names(settings), *servers, *list_background(settings)))
 
 
 def list_background(settings: Settings) -> tuple[str, ...]:
@@ -63,17 +59,21 @@ def list_background(settings: Settings) -> tuple[str, ...]:
 def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     """Gives back the last lines of a log, the oldest first."""
     others = (path.stem for prefix in (GENERATOR, RECEIVER, SEEDER) for path in settings.logs.glob(f"{prefix}*.log"))
-    known = (*LOGS, *sorted(others))
+    known = (*_names(settings), SPARK, *sorted(others))
     if name not in known:
         raise SettingsError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
     path = process.log_path(settings.home, name)
     if not path.exists():
-        start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else "headrace up"
-        start += f" {name}" if name in (CONNECT, REGISTRY, TRINO) else ""
+        up = "headrace up --profile stack" if settings.profile == STACK else f"headrace up {name}"
+        start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else up
         raise ServiceError(
             f"{name} has no log: it was never started here", where=str(path), next_step=f"It is written by {start}."
         )
     return tuple(_read_end(path, lines=lines))
+
+
+def _names(settings: Settings) -> tuple[str, ...]:
+    return tuple(server.name for server in list_servers(settings))
 
 
 def _look_at(home: Path, name: str) -> ServiceStatus:
@@ -90,16 +90,18 @@ def _look_at(home: Path, name: str) -> ServiceStatus:
         pid=state.pid,
         address=f"{HOST}:{state.port}" if state.port else None,
         log=Path(state.log),
-        memory_bytes=_measure_memory(found),
+        memory_bytes=_measure_memory(found, name=name),
         since=state.since,
         detached=state.owner is None,
         start_seconds=state.start_seconds,
     )
 
 
-def _measure_memory(found: psutil.Process) -> int | None:
+def _measure_memory(found: psutil.Process, *, name: str) -> int | None:
+    """Gives back the memory of a server's process; a Spark worker's is that of its executors too."""
     try:
-        return int(found.memory_info().rss)
+        started = found.children(recursive=True) if name in _WORKERS else []
+        return sum(int(each.memory_info().rss) for each in (found, *started))
     except psutil.Error:
         return None
 
