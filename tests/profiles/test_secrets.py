@@ -69,7 +69,13 @@ def pages_of(port: int) -> dict[str, str]:
 
 
 def found_in(texts: Mapping[str, str], secrets: list[str]) -> list[str]:
-    return [f"{secret} in {name}" for name, text in texts.items() for secret in secrets if secret in text]
+    """Gives back where a secret is, with what stands around it."""
+    return [
+        f"{name}: …{text[max(0, text.index(secret) - 300) : text.index(secret)]}"
+        for name, text in texts.items()
+        for secret in secrets
+        if secret in text
+    ]
 
 
 def test_it_lands_and_builds_and_shows_no_secret(secured: SecuredBroker, database: str, tmp_path: Path) -> None:

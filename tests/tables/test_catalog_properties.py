@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.settings import load_settings
-from headrace.tables.catalog_properties import catalog_conf, catalog_properties
+from headrace.tables.catalog_properties import catalog_conf, catalog_properties, secret_names
 
 Environ = dict[str, str]
 S3 = {
@@ -99,6 +99,8 @@ def test_both_are_told_the_same_catalog(tmp_path: Path, environ: Environ, python
     prefix = "spark.sql.catalog.headrace"
     named = {f"{prefix}.{name}": value for name, value in (spark | {"cache-enabled": "false"}).items()}
     assert catalog_conf(settings) == named | {prefix: "org.apache.iceberg.spark.SparkCatalog"}
+    hidden = {name for name, value in named.items() if value in ("key", "secret", "id:secret", "p@ss", "p@ss/word")}
+    assert secret_names(settings) == dict.fromkeys(hidden, "")
 
 
 def test_properties_of_a_profile_are_handed_on(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headrace.services.spark import spark_jars, start_spark
 from headrace.settings import FILE, Settings, load_settings
 from headrace.spec.pipeline import TableName
 from headrace.tables.catalog import count_rows, find_catalog, list_tables, load_table
-from headrace.tables.catalog_properties import CATALOG_NAME
+from headrace.tables.catalog_properties import CATALOG_NAME, secret_names
 from headrace.tables.spark_catalog import open_spark_catalog
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class Lake:
     def spark(self) -> SparkSession:
         """A Spark session that knows the lake's tables by their names; started when it is first asked for."""
         java_home = find_java_home(os.environ, cache=self.settings.home / "java")
-        spark = start_spark(self.settings, java_home=java_home, jars=spark_jars(self.settings, report=lambda sentence: None))
+        jars = spark_jars(self.settings, report=lambda sentence: None)
+        spark = start_spark(self.settings, java_home=java_home, jars=jars, conf=secret_names(self.settings))
         session = open_spark_catalog(spark, self.settings)
         session.conf.set("spark.sql.defaultCatalog", CATALOG_NAME)
         return session

@@ -25,6 +25,7 @@ from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
 from headrace.tables.catalog import open_catalog
+from headrace.tables.catalog_properties import secret_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +73,7 @@ def spark_session(settings: Settings, *, report: Report) -> Iterator[SparkSessio
     started = time.monotonic()
     report("Spark is starting")
     java = find_java_home(os.environ, cache=settings.home / "java")
-    spark = start_spark(settings, java_home=java, jars=spark_jars(settings, report=report))
+    spark = start_spark(settings, java_home=java, jars=spark_jars(settings, report=report), conf=secret_names(settings))
     report(f"Spark is ready ({time.monotonic() - started:.1f} s)")
     try:
         yield spark

@@ -6,11 +6,12 @@ they hold for an hour, and landing goes on for days; the keys of the environment
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from headrace.errors import SettingsError
-from headrace.settings import Settings
+from headrace.settings import SENSITIVE, Settings
 
 CATALOG_NAME = "headrace"
 _SQLITE = "sqlite:///"
@@ -59,6 +60,14 @@ def catalog_conf(settings: Settings) -> dict[str, str]:
         found |= _s3(settings)
     found = {**found, "cache-enabled": "false", **settings.catalog_properties}
     return {_PREFIX: "org.apache.iceberg.spark.SparkCatalog"} | {f"{_PREFIX}.{name}": value for name, value in found.items()}
+
+
+def secret_names(settings: Settings) -> dict[str, str]:
+    """Gives back those names of `catalog_conf` that hold secrets, each with an empty value, for Spark's start.
+
+    Spark's event log hides what a session sets only under names that the application was started with.
+    """
+    return {name: "" for name in catalog_conf(settings) if re.search(SENSITIVE, name)}
 
 
 def _rest(settings: Settings) -> dict[str, str]:
