@@ -29,5 +29,5 @@ def test_up_is_used_by_others_until_down(tmp_path: Path) -> None:
         assert (status["services"][0]["state"], status["streams"][0]["lag"]) == ("running", 300)
         assert "Kafka" in run("logs", "kafka", "--lines", "500")
     finally:
-        assert run("down") == "Kafka is stopped\nPostgres is stopped\n"
+        assert run("down") == "Postgres is stopped\nKafka is stopped\n"
     assert run("down") == "nothing was running\n"

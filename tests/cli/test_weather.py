@@ -34,6 +34,7 @@ def test_the_demo_goes_the_whole_way_and_leaves_nothing_running(lake: Lake) -> N
             "postgres": "running",
             "connect": "stopped",
             "registry": "stopped",
+            "trino": "stopped",
         }
         (table,) = status["tables"]
         assert (table["late_rows"], table["watermark"] is not None) == (0, True)

@@ -96,6 +96,10 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
         "spark.python": settings.spark_python or "(this one)",
         "spark.python_archive": settings.spark_python_archive or "(none)",
         "batch.max_records": str(settings.batch_max_records),
+        "maintain.target_file_mb": str(settings.maintain_target_file_mb),
+        "maintain.keep_days": str(settings.maintain_keep_days),
+        "maintain.grace_minutes": str(settings.maintain_grace_minutes),
+        "maintain.every_minutes": str(settings.maintain_every_minutes),
     }
     profile = SettingOrigin("profile", settings.profile, settings.origins["profile"])
     from_file = f"{FILE} [{settings.profile}]"
