@@ -84,6 +84,6 @@ def stack_settings(settings: Settings) -> Settings:
         s3_access_key_id=keys.access_key,
         s3_secret_access_key=keys.secret_key,
         spark_master=master.url,
-        spark_conf=MappingProxyType({**spark_cluster.application_conf(settings), **settings.spark_conf}),
+        spark_conf_dir=spark_cluster.application_conf_dir(settings),
         origins=MappingProxyType({**settings.origins, **dict.fromkeys(known, _ORIGIN)}),
     )
