@@ -19,7 +19,7 @@ def list_servers(settings: Settings) -> tuple[Embedded, ...]:
     """Gives back the servers that Headrace can start in this home, in the order in which they start: each after those that it
     needs."""
     cluster = (object_store.SERVER, rest_catalog.SERVER, spark_cluster.SERVER, *spark_cluster.WORKERS)
-    return (kafka.BROKER, postgres.SERVER, *(cluster if settings.profile == STACK else ()), registry.SERVER, connect.WORKER)
+    return (kafka.BROKER, postgres.SERVER, *(cluster if settings.profile == STACK else ()), connect.WORKER, registry.SERVER)
 
 
 def start_stack(settings: Settings, *, report: Report) -> None:
