@@ -192,6 +192,7 @@ class Settings:
     spark_python: str = ""
     spark_python_archive: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    spark_conf_dir: Path | None = None
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -272,6 +273,7 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
         spark_python=values["spark.python"],
         spark_python_archive=values["spark.python_archive"],
         spark_conf=_under("spark.conf.", from_file),
+        spark_conf_dir=None,
         batch_max_records=_whole_number("batch.max_records", values, origins),
         postgres_port=_whole_number("postgres.port", values, origins),
         postgres_url=values["postgres.url"] or None,

@@ -327,7 +327,7 @@ def test_status_down_and_logs_where_nothing_runs(tmp_path: Path) -> None:
     assert code == 0
     found = json.loads(said)
     assert [(one["name"], one["state"]) for one in found["services"]] == [
-        (name, "stopped") for name in ("kafka", "postgres", "registry", "connect", "trino")
+        (name, "stopped") for name in ("kafka", "postgres", "connect", "registry", "trino")
     ]
     assert [(one["label"], one["rows"], one["lag"]) for one in found["streams"]] == [("lineage.events", 0, None)]
     assert headrace(tmp_path, "down") == (0, "nothing was running\n")

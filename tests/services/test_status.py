@@ -61,7 +61,7 @@ def test_end_of_a_log(settings: Settings, lines: int) -> None:
 
 
 def test_log_that_is_not_there(settings: Settings) -> None:
-    with pytest.raises(ServiceError, match=r"never started here\nIt is written by headrace up\."):
+    with pytest.raises(ServiceError, match=r"never started here\nIt is written by headrace up kafka\."):
         read_log(settings, "kafka", 10)
     with pytest.raises(ServiceError, match=r"It is written by headrace up connect\."):
         read_log(settings, "connect", 10)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.spec.pipeline import TableName
 from headrace.tables.erase_commit import Replaced
 from headrace.tables.files import ROWS_PER_FILE
-from headrace.tables.spark_files import FILE, POSITION, load_java_table, plan_files, read_files, stage_files
+from headrace.tables.spark_files import FILE, load_java_table, plan_files, read_files, stage_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -71,7 +71,7 @@ def find_rows(spark: SparkSession, name: TableName, mark: Mark, *, place: Sequen
         return Found(name)
     snapshot_id = int(current.snapshotId())
     with read_files(spark, table, plan_files(table, snapshot_id=snapshot_id)) as rows:
-        marks = mark(rows.drop(FILE, POSITION))
+        marks = mark(rows.drop(FILE))
         stream, partition, offset = place
         chosen = rows.where(marks.removed | marks.redacted).select(
             F.col(FILE).alias("file"),
@@ -93,7 +93,7 @@ def stage_rest(spark: SparkSession, found: Found, mark: Mark) -> Replaced:
     files = plan_files(table, snapshot_id=found.snapshot_id).among(found.files)
     count = sum(int(task.file().recordCount()) for task in files.tasks.values())
     with read_files(spark, table, files) as rows:
-        plain = rows.drop(FILE, POSITION)
+        plain = rows.drop(FILE)
         marks = mark(plain)
         rest = plain.where(~marks.removed).select(*marks.columns)
         staged = stage_files(spark, table, rest.coalesce(max(1, count // ROWS_PER_FILE)))

@@ -73,7 +73,7 @@ def merge(
     wrote it, whatever file it moves to. With `few`, what changes is put in place as Arrow.
     """
     candidates = plan_files(java_table, snapshot_id=snapshot_id, where=_expression(lake.spark, bounds))
-    with read_files(lake.spark, java_table, candidates) as all_old:
+    with read_files(lake.spark, java_table, candidates, with_positions=True) as all_old:
         row_key = [*table.keys, *table.sequence_by] if table.kind == "history" else list(table.keys)
         old = all_old if touched is None else keep_matching(all_old, touched, table.keys)
         old = old.select(*map(named, (*columns, FILE, POSITION)))

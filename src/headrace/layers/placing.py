@@ -212,7 +212,7 @@ def _stage_many(target: Target, new: DataFrame, files: ScanFiles, *, gone: DataF
     parts = max(1, (written + sum(_rows_of(target, path) for path in files.tasks)) // ROWS_PER_FILE)
     if not files.tasks:
         return stage_files(spark, java_table, new.coalesce(parts))
-    with read_files(spark, java_table, files) as kept:
+    with read_files(spark, java_table, files, with_positions=True) as kept:
         rest = drop_matching(kept, gone, dict(zip((FILE, POSITION), PLACE, strict=True)))
         rest = rest.select(*map(named, (*target.columns, BUILD_ID)))
         return stage_files(spark, java_table, new.unionByName(rest).coalesce(parts))

@@ -68,6 +68,8 @@ def start_spark(
     log = settings.logs / "spark.log"
     log_form = settings.home / "spark-log4j2.properties"
     log_form.write_text(_LOGGING.format(path=log), encoding="utf-8")
+    if settings.spark_conf_dir is not None:  # what is secret is in a file there, which no list of processes shows
+        os.environ["SPARK_CONF_DIR"] = str(settings.spark_conf_dir)
     os.environ["JAVA_HOME"] = str(java_home)
     where = {} if is_submitted() else on_this_machine() if settings.is_local else on_a_cluster(settings)
     if not is_submitted():

@@ -9,7 +9,6 @@ part is removed.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +18,7 @@ from headrace.services import embedded, ports, process
 from headrace.services.embedded import Embedded, Report, RunningService
 from headrace.services.java import find_java_home
 from headrace.services.java_server import JavaServer, start_server
-from headrace.services.secret_files import keep_secret
+from headrace.services.secret_files import keep_secret, write_privately
 from headrace.services.web import ask
 from headrace.settings import Settings
 
@@ -52,9 +51,13 @@ def running_master(settings: Settings) -> MasterService | None:
     return None if state is None else MasterService.of(state)
 
 
-def application_conf(settings: Settings) -> Mapping[str, str]:
-    """Gives back what an application must be configured with to be let in; the secret itself stays in its file."""
-    return {"spark.authenticate": "true", "spark.authenticate.secret.file": str(_secret_path(settings))}
+def application_conf_dir(settings: Settings) -> Path:
+    """Gives back the folder with what an application must be configured with to be let in; its owner alone may read it."""
+    folder = settings.home / MASTER / "application"
+    folder.mkdir(parents=True, exist_ok=True)
+    secret = keep_secret(_secret_path(settings))
+    write_privately(folder / "spark-defaults.conf", f"spark.authenticate true\nspark.authenticate.secret {secret}\n")
+    return folder
 
 
 def _start_master(settings: Settings, detached: bool, report: Report) -> process.ServiceState:

@@ -20,7 +20,7 @@ def list_servers(settings: Settings) -> tuple[Embedded, ...]:
     needs."""
     cluster = (object_store.SERVER, rest_catalog.SERVER, spark_cluster.SERVER, *spark_cluster.WORKERS)
     first = (kafka.BROKER, postgres.SERVER, *(cluster if settings.profile == STACK else ()))
-    return (*first, registry.SERVER, connect.WORKER, trino.SERVER)
+    return (*first, connect.WORKER, registry.SERVER, trino.SERVER)
 
 
 def start_stack(settings: Settings, *, report: Report) -> None:
@@ -85,6 +85,6 @@ def stack_settings(settings: Settings) -> Settings:
         s3_access_key_id=keys.access_key,
         s3_secret_access_key=keys.secret_key,
         spark_master=master.url,
-        spark_conf=MappingProxyType({**spark_cluster.application_conf(settings), **settings.spark_conf}),
+        spark_conf_dir=spark_cluster.application_conf_dir(settings),
         origins=MappingProxyType({**settings.origins, **dict.fromkeys(known, _ORIGIN)}),
     )

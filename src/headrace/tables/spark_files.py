@@ -94,10 +94,13 @@ def scan_written(spark: SparkSession, table: JavaObject, paths: Mapping[str, int
 
 
 @contextmanager
-def read_files(spark: SparkSession, table: JavaObject, files: ScanFiles) -> Iterator[DataFrame]:
-    """Gives the rows of these files, with `_file` and `_pos`, while the block runs."""
+def read_files(
+    spark: SparkSession, table: JavaObject, files: ScanFiles, *, with_positions: bool = False
+) -> Iterator[DataFrame]:
+    """Gives the rows of these files, with `_file` and if wanted `_pos`, while the block runs."""
+    place = (FILE, POSITION) if with_positions else (FILE,)
     if not files.tasks:
-        yield spark.read.format("iceberg").load(f"{table.name()}").select("*", FILE, POSITION).limit(0)
+        yield spark.read.format("iceberg").load(f"{table.name()}").select("*", *place).limit(0)
         return
     jvm: Any = spark._jvm
     tasks = jvm.java.util.ArrayList()
@@ -107,7 +110,7 @@ def read_files(spark: SparkSession, table: JavaObject, files: ScanFiles) -> Iter
         manager = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
         manager.stageTasks(table, group, tasks)
         try:
-            yield spark.read.format("iceberg").load(group).select("*", FILE, POSITION)
+            yield spark.read.format("iceberg").load(group).select("*", *place)
         finally:
             manager.removeTasks(table, group)
 

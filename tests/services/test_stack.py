@@ -1,0 +1,85 @@
+"""The stack's servers: only this machine and only who has the keys gets in, and no secret is where others can read it."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+from headrace.errors import UnavailableError
+from headrace.services import embedded, object_store, postgres, rest_catalog, spark_cluster, stack
+from headrace.services.process import ServiceState, find_process
+from headrace.services.secret_files import keep_secret
+from headrace.services.web import ask
+from headrace.settings import Settings, load_settings
+from headrace.tables.catalog import open_catalog
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(flags={"profile": "stack"}, environ={}, folder=tmp_path)
+
+
+def quiet(sentence: str) -> None:
+    pass
+
+
+def test_a_secret_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "secret"
+    assert keep_secret(path) == keep_secret(path) != keep_secret(tmp_path / "other")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_stack_that_does_not_run_is_told_with_what_starts_it(settings: Settings) -> None:
+    with pytest.raises(UnavailableError, match="headrace up --profile stack"):
+        stack.stack_settings(settings)
+
+
+def test_the_cluster_s_servers_belong_to_the_stack_alone(settings: Settings, tmp_path: Path) -> None:
+    local = {server.name for server in stack.list_servers(load_settings(flags={}, environ={}, folder=tmp_path))}
+    added = {server.name for server in stack.list_servers(settings)} - local
+    assert added == {"s3", "catalog", "spark-master", "spark-worker-1", "spark-worker-2"}
+
+
+@pytest.mark.long
+def test_the_stack_lets_in_who_has_its_keys(settings: Settings) -> None:
+    servers = (postgres.SERVER, object_store.SERVER, rest_catalog.SERVER, spark_cluster.SERVER, *spark_cluster.WORKERS)
+    try:
+        states = [embedded.start(server, settings, detached=True, report=quiet) for server in servers]
+        found = stack.stack_settings(settings)
+        catalog = open_catalog(found)
+        catalog.create_namespace("stage")
+        catalog.create_namespace(("stage", "shop"))
+        rows = pa.table({"x": [1, 2, 3]})
+        catalog.create_table(("stage", "shop", "t"), schema=rows.schema).append(rows)
+        assert open_catalog(found).load_table("stage.shop.t").scan().to_arrow() == rows
+        assert ask(f"{found.s3_endpoint}/{object_store.BUCKET}").status == 403
+        host = found.s3_endpoint.removeprefix("http://")
+        stranger = fs.S3FileSystem(
+            access_key=found.s3_access_key_id, secret_key="guessed", endpoint_override=host, scheme="http", region="us-east-1"
+        )
+        with pytest.raises(OSError, match="ACCESS_DENIED"):
+            stranger.get_file_info(f"{object_store.BUCKET}/warehouse")
+        check_nothing_is_shown(settings, states)
+    finally:
+        for server in reversed(servers):
+            embedded.stop(server, settings, report=quiet)
+
+
+def check_nothing_is_shown(settings: Settings, states: list[ServiceState]) -> None:
+    """Looks for the secrets in command lines and logs, and for ports that other machines could reach."""
+    paths = ("s3/access-key", "s3/secret-key", "spark-master/secret", "postgres/password")
+    secrets = [(settings.home / path).read_text(encoding="ascii").strip() for path in paths]
+    for path in (*paths, "s3/server.properties", "spark-master/application/spark-defaults.conf"):
+        assert stat.S_IMODE((settings.home / path).stat().st_mode) == 0o600, path
+    for state in states:
+        process = find_process(state)
+        assert process is not None, state.name
+        said = " ".join(process.cmdline()) + Path(state.log).read_text(encoding="utf-8", errors="replace")
+        assert not [secret for secret in secrets if secret in said], state.name
+        open_to = {each.laddr.ip for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN}
+        assert open_to <= {"127.0.0.1", "::ffff:127.0.0.1"}, state.name
