@@ -7,9 +7,6 @@ pipeline of the third is gone, which no retry mends, so nothing of it may be tri
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import sys
 import tempfile
 import time
@@ -17,53 +14,25 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from headrace.services.kafka import start_kafka, stop_kafka
-from headrace.settings import load_settings
 from headrace.spec import Pipeline
 from headrace.spec.layers import LayerTable
-from headrace.spec.pipeline import TableName
 from tests.export.airflow_server import Airflow, TaskRun, install_airflow, running_airflow
+from tests.export.exported import BROKEN, GONE, RETRIES, SECONDS_A_TABLE, exported, not_reached
 from tests.lake import Lake
-from tests.pipelines.test_samples import layer_lines, values_of
-from tests.shop import write_shop
-from tests.topics import make_topic, produce
+from tests.pipelines.test_samples import layer_lines
 
 RUN = "checked"
-RETRIES = 1
-GONE = "gone"
-BROKEN = TableName("staging", "charges")
-SECONDS_A_TABLE = 120.0
-CHARGE = {"id": "c1", "at": 1, "amount": 9.5, "customerId": None, "status": "paid", "country": "DE", "metadata": {"ip": None}}
 
 
 def check(name: str, *, folder: Path) -> list[str]:
     """Gives back what is not as it must be, sentence by sentence."""
-    settings = load_settings(flags={}, environ={}, folder=folder)
-    lake = Lake(folder, start_kafka(settings, detached=False, report=print).bootstrap_servers, "lineage-input")
-    write_shop(folder)
-    try:
-        sound, broken = lake.pipeline(name), lake.pipeline("shop")
-        for stream in sound.streams:
-            make_topic(lake.servers, stream.topic, partitions=stream.partitions)
-            sample = values_of(stream, sound.folder / "sample" / f"{stream.name}.jsonl")
-            produce(lake.servers, stream.topic, sample, partitions=stream.partitions)
-        make_topic(lake.servers, broken.streams[0].topic)
-        produce(lake.servers, broken.streams[0].topic, [json.dumps(CHARGE).encode()])
-        assert lake.start("land", name, "--once").wait(seconds=300) == 0
-        print(lake.run("export", "airflow", name), end="")
-        print(lake.run("export", "airflow", "shop", "--land", "--retries", str(RETRIES)), end="")
-        shutil.copytree(broken.folder, folder / GONE / "shop")
-        print(lake.run("export", "airflow", f"{GONE}/shop", "--dag", GONE, "--schedule", "@yearly"), end="")
-        shutil.rmtree(folder / GONE)
-        command = os.environ.get("HEADRACE_COMMAND") or str(Path(sys.executable).with_name("headrace"))
-        environ = {**lake.environ, "HEADRACE_COMMAND": command}
-        with running_airflow(folder / "airflow", dags=folder / "dags", environ=environ) as airflow:
-            print(f"Airflow {airflow.ask('/version')['version']} is ready", flush=True)
-            return airflow.wait_to_parse(name, "shop", GONE) or [*_run(airflow, lake, sound, broken)]
-    finally:
-        for application in lake.applications:
-            application.end()
-        stop_kafka(settings)
+    gone = ("--dag", GONE, "--schedule", "@yearly")
+    with (
+        exported(name, to="airflow", folder=folder, gone=gone) as found,
+        running_airflow(folder / "airflow", dags=folder / "dags", environ=found.environ) as airflow,
+    ):
+        print(f"Airflow {airflow.ask('/version')['version']} is ready", flush=True)
+        return airflow.wait_to_parse(name, "shop", GONE) or [*_run(airflow, found.lake, found.sound, found.broken)]
 
 
 def _run(airflow: Airflow, lake: Lake, sound: Pipeline, broken: Pipeline) -> Iterator[str]:
@@ -102,10 +71,7 @@ def _check_sound(airflow: Airflow, lake: Lake, pipeline: Pipeline) -> Iterator[s
 def _check_broken(airflow: Airflow, pipeline: Pipeline) -> Iterator[str]:
     """One task failed after all of its tries; those after it never ran; the others succeeded."""
     tasks = airflow.tasks(pipeline.name, RUN)
-    after = {BROKEN}
-    for each in pipeline.tables:
-        if after & {*each.inputs}:
-            after.add(each.table)
+    after = not_reached(pipeline)
     wanted = {_task_of(each): "upstream_failed" if each.table in after else "success" for each in pipeline.tables}
     own = {"start": "success", "land": "success", "end": "upstream_failed"}
     yield from _check_states(pipeline, tasks, {**wanted, **own, str(BROKEN): "failed"})

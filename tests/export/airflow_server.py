@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
-import shutil
-import signal
 import subprocess
-import sys
-import venv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,13 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-import psutil
-
 from headrace.services.ports import find_free_port
+from tests.export.tools import install_tool, running_parts
 from tests.waiting import wait_until
 
 LOCK = Path(__file__).with_name("airflow.lock")
-CACHE = Path(__file__).resolve().parents[2] / ".cache"
 _PARTS = ("dag-processor", "scheduler", "api-server")
 _ENDED = ("success", "failed")
 
@@ -94,17 +87,8 @@ class Airflow:
 
 
 def install_airflow() -> Path:
-    """Gives back the folder of Airflow's environment, which is made once from the lock beside this file."""
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    folder = CACHE / f"airflow-{version}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
-    if not (folder / "installed").exists():
-        print("Setting up an environment for Airflow (once, 2 minutes, 300 MB)", flush=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        venv.create(folder, with_pip=True)
-        install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--require-hashes"]
-        subprocess.run([folder / "bin/python", "-m", "pip", *install, "-r", LOCK], check=True)
-        (folder / "installed").touch()
-    return folder
+    """Gives back the folder of Airflow's environment."""
+    return install_tool("Airflow", lock=LOCK, cost="2 minutes, 300 MB")
 
 
 @contextmanager
@@ -129,33 +113,10 @@ def running_airflow(home: Path, *, dags: Path, environ: Mapping[str, str]) -> It
     program, everything = install_airflow() / "bin/airflow", {**plain, **settings, **environ}
     with (home / "migrate.txt").open("wb") as output:
         subprocess.run([program, "db", "migrate"], env=everything, cwd=home, stdout=output, stderr=output, check=True)
-    parts: list[subprocess.Popen[bytes]] = []
-    try:
-        for part in _PARTS:
-            with (home / f"{part}.txt").open("wb") as output:
-                started = subprocess.Popen(
-                    [program, part], env=everything, cwd=home, stdout=output, stderr=output, start_new_session=True
-                )
-            parts.append(started)
+    with running_parts({part: (program, part) for part in _PARTS}, home=home, environ=everything):
         address = f"http://127.0.0.1:{port}"
         wait_until(lambda: _answers(address), what=f"Airflow's API server; see {home}", seconds=180, pause=0.5)
         yield Airflow(address, _log_in(address, home), home)
-    finally:
-        _end(parts)
-
-
-def _end(parts: list[subprocess.Popen[bytes]]) -> None:
-    """Ends the parts, first as they like it; what they leave behind is killed."""
-    children = [child for part in parts if part.poll() is None for child in psutil.Process(part.pid).children(recursive=True)]
-    for part in parts:
-        part.send_signal(signal.SIGTERM)
-    psutil.wait_procs([psutil.Process(part.pid) for part in parts if part.poll() is None], timeout=20)
-    for part in parts:
-        part.kill()
-        part.wait()
-    _, alive = psutil.wait_procs(children, timeout=5)
-    for child in alive:
-        child.kill()
 
 
 def _answers(address: str) -> bool:

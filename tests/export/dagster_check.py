@@ -11,8 +11,6 @@ runs it.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 import tempfile
 import time
@@ -22,18 +20,15 @@ from pathlib import Path
 
 import psutil
 
-from headrace.services.kafka import start_kafka, stop_kafka
-from headrace.settings import load_settings
 from headrace.spec import Pipeline
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import TableName
 from headrace.tables.partitions import list_partitions
-from tests.export.airflow_check import BROKEN, CHARGE, GONE, RETRIES, SECONDS_A_TABLE
 from tests.export.dagster_server import Checked, Dagster, Run, install_dagster, numbers_of, running_dagster
+from tests.export.exported import BROKEN, GONE, RETRIES, SECONDS_A_TABLE, exported, not_reached
 from tests.lake import Lake
 from tests.pipelines.test_samples import layer_lines, values_of
-from tests.shop import write_shop
-from tests.topics import make_topic, produce
+from tests.topics import produce
 from tests.waiting import wait_until
 
 SENSOR_SECONDS = 120.0
@@ -41,33 +36,14 @@ SENSOR_SECONDS = 120.0
 
 def check(name: str, *, folder: Path) -> list[str]:
     """Gives back what is not as it must be, sentence by sentence."""
-    settings = load_settings(flags={}, environ={}, folder=folder)
-    lake = Lake(folder, start_kafka(settings, detached=False, report=print).bootstrap_servers, "lineage-input")
-    write_shop(folder)
-    try:
-        sound, broken = lake.pipeline(name), lake.pipeline("shop")
-        for stream in sound.streams:
-            make_topic(lake.servers, stream.topic, partitions=stream.partitions)
-            sample = values_of(stream, sound.folder / "sample" / f"{stream.name}.jsonl")
-            produce(lake.servers, stream.topic, sample, partitions=stream.partitions)
-        make_topic(lake.servers, broken.streams[0].topic)
-        produce(lake.servers, broken.streams[0].topic, [json.dumps(CHARGE).encode()])
-        assert lake.start("land", name, "--once").wait(seconds=300) == 0
-        print(lake.run("export", "dagster", name), end="")
-        print(lake.run("export", "dagster", "shop", "--land", "--retries", str(RETRIES)), end="")
-        shutil.copytree(broken.folder, folder / GONE / "shop")
-        print(lake.run("export", "dagster", f"{GONE}/shop", "--name", GONE, "--schedule", "* * * * *"), end="")
-        shutil.rmtree(folder / GONE)
-        command = os.environ.get("HEADRACE_COMMAND") or str(Path(sys.executable).with_name("headrace"))
-        environ = {**lake.environ, "HEADRACE_COMMAND": command}
-        files = [folder / "defs" / f"{each}.py" for each in (name, "shop", GONE)]
-        with running_dagster(folder / "dagster", files=files, environ=environ) as dagster:
-            print(f"Dagster {dagster.ask('{ version }')['version']} is ready", flush=True)
-            return dagster.load_errors(len(files)) or [*_run(dagster, lake, sound, broken)]
-    finally:
-        for application in lake.applications:
-            application.end()
-        stop_kafka(settings)
+    files = [folder / "defs" / f"{each}.py" for each in (name, "shop", GONE)]
+    gone = ("--name", GONE, "--schedule", "* * * * *")
+    with (
+        exported(name, to="dagster", folder=folder, gone=gone) as found,
+        running_dagster(folder / "dagster", files=files, environ=found.environ) as dagster,
+    ):
+        print(f"Dagster {dagster.ask('{ version }')['version']} is ready", flush=True)
+        return dagster.load_errors(len(files)) or [*_run(dagster, found.lake, found.sound, found.broken)]
 
 
 def _run(dagster: Dagster, lake: Lake, sound: Pipeline, broken: Pipeline) -> Iterator[str]:
@@ -135,10 +111,7 @@ def _check_partitions(dagster: Dagster, lake: Lake, table: LayerTable) -> Iterat
 
 def _check_broken(dagster: Dagster, pipeline: Pipeline, run: Run) -> Iterator[str]:
     """One asset failed after all of its tries, its check too; those after it never ran; the others were materialized."""
-    after = {BROKEN}
-    for each in pipeline.tables:
-        if after & {*each.inputs}:
-            after.add(each.table)
+    after = not_reached(pipeline)
     wanted = {_step_of(each.table): "SUCCESS" for each in pipeline.tables if each.table not in after}
     yield from _check_states(pipeline, run, {**wanted, _step_of(BROKEN): "FAILURE", "land": "SUCCESS"})
     step = run.steps.get(_step_of(BROKEN))

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shutil
-import signal
-import subprocess
-import sys
-import venv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,13 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-import psutil
-
 from headrace.services.ports import find_free_port
+from tests.export.tools import install_tool, running_parts
 from tests.waiting import wait_until
 
 LOCK = Path(__file__).with_name("dagster.lock")
-CACHE = Path(__file__).resolve().parents[2] / ".cache"
 _SETTINGS = """\
 telemetry: {enabled: false}
 concurrency:
@@ -187,17 +179,8 @@ def numbers_of(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def install_dagster() -> Path:
-    """Gives back the folder of Dagster's environment, which is made once from the lock beside this file."""
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    folder = CACHE / f"dagster-{version}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
-    if not (folder / "installed").exists():
-        print("Setting up an environment for Dagster (once, 1 minute, 200 MB)", flush=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        venv.create(folder, with_pip=True)
-        install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--require-hashes"]
-        subprocess.run([folder / "bin/python", "-m", "pip", *install, "-r", LOCK], check=True)
-        (folder / "installed").touch()
-    return folder
+    """Gives back the folder of Dagster's environment."""
+    return install_tool("Dagster", lock=LOCK, cost="1 minute, 200 MB")
 
 
 @contextmanager
@@ -217,33 +200,10 @@ def running_dagster(home: Path, *, files: Sequence[Path], environ: Mapping[str, 
         "daemon": [bin_folder / "dagster-daemon", "run", *workspace],
         "webserver": [bin_folder / "dagster-webserver", "-h", "127.0.0.1", "-p", str(port), *workspace],
     }
-    parts: list[subprocess.Popen[bytes]] = []
-    try:
-        for name, command in commands.items():
-            with (home / f"{name}.txt").open("wb") as output:
-                started = subprocess.Popen(
-                    command, env=everything, cwd=home, stdout=output, stderr=output, start_new_session=True
-                )
-            parts.append(started)
+    with running_parts(commands, home=home, environ=everything):
         dagster = Dagster(f"http://127.0.0.1:{port}", home)
         wait_until(lambda: _answers(dagster), what=f"Dagster's web server; see {home}", seconds=120, pause=0.5)
         yield dagster
-    finally:
-        _end(parts)
-
-
-def _end(parts: list[subprocess.Popen[bytes]]) -> None:
-    """Ends the parts, first as they like it; what they leave behind is killed."""
-    children = [child for part in parts if part.poll() is None for child in psutil.Process(part.pid).children(recursive=True)]
-    for part in parts:
-        part.send_signal(signal.SIGTERM)
-    psutil.wait_procs([psutil.Process(part.pid) for part in parts if part.poll() is None], timeout=20)
-    for part in parts:
-        part.kill()
-        part.wait()
-    _, alive = psutil.wait_procs(children, timeout=5)
-    for child in alive:
-        child.kill()
 
 
 def _answers(dagster: Dagster) -> bool:
