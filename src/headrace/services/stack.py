@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -27,16 +26,6 @@ def start_stack(settings: Settings, *, report: Report) -> None:
     """Starts the stack's servers that don't run; they live until `stop_servers`."""
     for server in _wanted(settings):
         embedded.start(server, settings, detached=True, report=report)
-
-
-@contextmanager
-def using_stack(settings: Settings, *, report: Report) -> Iterator[Settings]:
-    """Gives the settings of a stack whose servers all run, and stops at the end of the block those that it started and that no
-    other command uses."""
-    with ExitStack() as servers:
-        for server in _wanted(settings):
-            servers.enter_context(embedded.use(server, settings, report=report))
-        yield stack_settings(settings)
 
 
 def stop_servers(settings: Settings, *, report: Report) -> int:
