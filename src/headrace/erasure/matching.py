@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 
 from headrace.erasure.identifiers import Identifiers, text_pattern
 from headrace.spec.pipeline import Whose
+from headrace.tables.spark_columns import named
 from headrace.tables.spark_times import TIMESTAMP, TIMESTAMP_NTZ
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def names_them(rows: DataFrame, person: Identifiers, *, columns: Sequence[str] |
 def without_them(rows: DataFrame, person: Identifiers) -> list[Column]:
     """Gives back a row's columns with `[erased]` wherever a text named the person; all else is as it was."""
     pattern = text_pattern(person)
-    return [_replace(rows, name, pattern) if pattern else F.col(f"`{name}`") for name in rows.columns]
+    return [_replace(rows, name, pattern) if pattern else named(name) for name in rows.columns]
 
 
 def holds_them(value: Column, person: Identifiers, *, shortest_id: int) -> Column:
@@ -89,7 +90,7 @@ def _quoted(value: str) -> str:
 
 def _as_text(rows: DataFrame, name: str) -> Column | None:
     """Gives back what of a column can be searched, or None for numbers and times, which name nobody."""
-    kind, column = rows.schema[name].dataType, F.col(f"`{name}`")
+    kind, column = rows.schema[name].dataType, named(name)
     if isinstance(kind, StringType):
         return column
     if isinstance(kind, BinaryType):
@@ -106,7 +107,7 @@ def _has_text(kind: DataType) -> bool:
 
 
 def _replace(rows: DataFrame, name: str, pattern: str) -> Column:
-    kind, column = rows.schema[name].dataType, F.col(f"`{name}`")
+    kind, column = rows.schema[name].dataType, named(name)
     if isinstance(kind, StringType):
         return F.regexp_replace(column, pattern, ERASED).alias(name)
     if isinstance(kind, BinaryType):

@@ -27,6 +27,7 @@ from headrace.tables.purge import stray_files
 from headrace.tables.quarantine import QUARANTINE, open_quarantine, settle_quarantine
 from headrace.tables.quarantine_replay import settle_replayed
 from headrace.tables.replay_ledger import read_replay
+from headrace.tables.spark_columns import named
 from headrace.tables.storage import Storage
 
 if TYPE_CHECKING:
@@ -157,6 +158,6 @@ def _mark_quarantine(pipeline: Pipeline, person: Identifiers) -> Mark:
         mine = F.col("stream").isin(*sorted(labels_of(pipeline)))
         held = holds_them(F.col("original_bytes"), person, shortest_id=_SHORTEST_ID_IN_BYTES)
         removed = mine & (held | names_them(rows, person, columns=["reason"]))
-        return Marks(F.coalesce(removed, F.lit(False)), F.lit(False), [F.col(f"`{name}`") for name in rows.columns])
+        return Marks(F.coalesce(removed, F.lit(False)), F.lit(False), [named(name) for name in rows.columns])
 
     return mark

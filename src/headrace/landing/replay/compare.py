@@ -18,6 +18,7 @@ from headrace.landing.replay.target import Coordinates, Staged, Target, coordina
 from headrace.tables.erase_commit import Replaced
 from headrace.tables.files import ROWS_PER_FILE
 from headrace.tables.replay_ledger import Window
+from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import FILE, JavaObject, load_java_table, plan_files, read_files, scan_written, stage_files
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _stage(
     rows = fresh.join(changed.select(*KEYS, "came"), KEYS).withColumn("checkpoint_id", came)
     with read_files(spark, table, old) as whole:
         rest = whole.join(changed.select(*KEYS), KEYS, "left_anti")
-        columns = [F.col(f"`{name}`") for name in whole.drop(FILE).columns]
+        columns = [named(name) for name in whole.drop(FILE).columns]
         both = rest.select(*columns).unionByName(rows.select(*columns))
         staged = stage_files(spark, table, both.coalesce(max(1, count // ROWS_PER_FILE)))
     return Replaced(tuple(task.file() for task in old.tasks.values()), staged.files)
@@ -214,7 +215,7 @@ def _stage(
 
 def _digest(rows: DataFrame) -> Column:
     """Gives back what tells whether a row has the same values as another. Maps can't be compared, their text can."""
-    values = [F.col(f"`{name}`") for name in rows.columns if name not in _NOT_VALUES and name != FILE]
+    values = [named(name) for name in rows.columns if name not in _NOT_VALUES and name != FILE]
     return F.md5(F.to_json(F.struct(*values), _TO_THE_MICROSECOND))
 
 
