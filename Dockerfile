@@ -19,8 +19,8 @@ RUN /opt/headrace/bin/python link_jars.py
 
 FROM python:3.12.12-slim-bookworm AS headrace
 RUN useradd --uid 10001 --create-home headrace \
- && mkdir --parents /work /var/lib/headrace \
- && chown headrace:headrace /work /var/lib/headrace
+ && mkdir --parents /srv/headrace /var/lib/headrace \
+ && chown headrace:headrace /srv/headrace /var/lib/headrace
 COPY --from=java /opt/java/openjdk /opt/java
 COPY --from=build /opt/headrace /opt/headrace
 COPY --chmod=755 deploy/entrypoint.sh /opt/headrace/bin/entrypoint
@@ -30,7 +30,7 @@ ENV JAVA_HOME=/opt/java \
     HEADRACE_CACHE=/opt/headrace/cache \
     HEADRACE_HOME=/var/lib/headrace \
     PATH=/opt/headrace/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin
-WORKDIR /work
+WORKDIR /srv/headrace
 USER 10001
 ENTRYPOINT ["/opt/headrace/bin/entrypoint"]
 CMD ["--help"]
@@ -46,7 +46,7 @@ RUN python3 -m venv /opt/dagster \
  && for pipeline in commerce payments storefront weather; do headrace export dagster "$pipeline" --into /opt/dagster/defs || exit 1; done
 ENV DAGSTER_HOME=/var/lib/dagster \
     HEADRACE_COMMAND=/opt/headrace/bin/headrace \
-    HEADRACE_FOLDER=/work
+    HEADRACE_FOLDER=/srv/headrace
 USER 10001
 ENTRYPOINT []
 CMD ["/opt/dagster/bin/dagster-webserver", "--help"]

@@ -87,7 +87,7 @@ def test_what_an_application_mounts_and_reads_is_there(name: str) -> None:
     assert volumes["settings"]["configMap"]["name"] == config["metadata"]["name"]
     mount = next(each for each in spec["driver"]["volumeMounts"] if each["name"] == "settings")
     assert mount["subPath"] in config["data"]
-    assert mount["mountPath"] == f"/work/{mount['subPath']}"
+    assert mount["mountPath"] == f"/srv/headrace/{mount['subPath']}"
     assert spec["driver"]["envFrom"] == [{"secretRef": {"name": SECRET}}]
     assert read("secret.yaml.template")["metadata"]["name"] == SECRET
     assert {each["name"] for each in spec["driver"]["env"]} <= {"HEADRACE_PROFILE", *(each.environ for each in KNOWN)}

@@ -23,7 +23,7 @@ def submit(
     pipeline: PipelineName,
     what: Annotated[What, typer.Option("--run", help="what is run: all of it live, or landing or a build once")] = What.run,
     profile: Annotated[Optional[str], typer.Option(help="the section of headrace.toml that names the cluster")] = None,
-    in_image: Annotated[bool, typer.Option("--in-image", help="on Kubernetes: the pipeline is in the image's /work")] = False,
+    in_image: Annotated[bool, typer.Option("--in-image", help="on Kubernetes: the pipeline is in the image")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only show the command and its settings, without secrets")] = False,
 ) -> None:
     """Hand a pipeline to the cluster of a profile."""

@@ -62,7 +62,8 @@ def _check_kubernetes(settings: Settings, own: Path | None, *, uploads: bool) ->
         raise SettingsError(
             f"pods have no way to the pipeline {own.name}",
             where=str(own),
-            next_step=f"Copy it to the image's /work/pipelines and say --in-image, or name a place for uploads as {_UPLOAD}.",
+            next_step="Copy it to the image's /srv/headrace/pipelines and say --in-image, "
+            f"or name a place for uploads as {_UPLOAD}.",
         )
     if settings.catalog_properties and not uploads:
         raise SettingsError(
