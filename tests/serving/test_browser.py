@@ -83,9 +83,10 @@ def test_charts_get_new_points_without_a_reload(browser: Browser, server: Server
     expect(watched.page.locator("#points")).to_have_text("3")
     expect(watched.page.locator('[data-city="Miami"] .state')).to_have_text("live")
     expect(watched.page.locator('[data-city="Boston"] .state')).to_contain_text("stale")
-    publish(dsn, [("Miami", this_minute(), 90.0)])
+    open_minute = this_minute()
+    publish(dsn, [("Miami", open_minute, 90.0)])
     wait_until(lambda: chart(watched, "Miami")() == 3, what="a third point", seconds=10)
-    publish(dsn, [("Miami", this_minute(), 95.5)])
+    publish(dsn, [("Miami", open_minute, 95.5)])
     expect(watched.page.locator('[data-city="Miami"] .now')).to_have_text("95.5 °F", timeout=SOON)
     assert chart(watched, "Miami")() == 3, "an open minute changes, and is no new point"
     assert watched.page.evaluate("window.stayed"), "without a reload"
