@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ _UPDATE_ORDERS = "UPDATE orders SET status = 'paid', updated_at = now() WHERE id
 _DELETE_PAYMENTS = "DELETE FROM payments WHERE order_id BETWEEN %(first)s AND %(last)s"
 _OF_TEN = 3
 """Of ten changes three insert orders, two their payments, three update orders, and two delete payments."""
+_BEHIND = 10
+"""So many transactions later an order is updated and its payment deleted: in one transaction nothing would be left of them."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ def change_rows(
 ) -> Iterator[Transaction]:
     """Makes so many row changes, `at_once` in a transaction: at a rate, or as fast as it goes."""
     started, made = time.monotonic(), 0
+    waiting: deque[dict[str, int]] = deque()
     while made < changes:
         if rate is not None:
             time.sleep(max(0.0, started + made / rate - time.monotonic()))
@@ -45,9 +49,12 @@ def change_rows(
         with connection.transaction():
             numbers = connection.execute(_INSERT_ORDERS, {"customer": customer, "rows": _OF_TEN * tenth}).fetchall()
             first = numbers[0][0]
-            paid = {"first": first, "last": first + 2 * tenth - 1}
-            connection.execute(_INSERT_PAYMENTS, paid)
-            connection.execute(_UPDATE_ORDERS, {"first": first, "last": first + _OF_TEN * tenth - 1})
-            connection.execute(_DELETE_PAYMENTS, paid)
-        made += 10 * tenth
-        yield Transaction(time.time(), 10 * tenth)
+            waiting.append({"first": first, "last": first + _OF_TEN * tenth - 1})
+            done = _OF_TEN * tenth
+            done += connection.execute(_INSERT_PAYMENTS, {"first": first, "last": first + 2 * tenth - 1}).rowcount
+            if len(waiting) > _BEHIND:
+                paid = waiting.popleft()
+                done += connection.execute(_UPDATE_ORDERS, paid).rowcount
+                done += connection.execute(_DELETE_PAYMENTS, paid).rowcount
+        made += done
+        yield Transaction(time.time(), done)
