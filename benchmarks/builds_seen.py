@@ -18,15 +18,21 @@ from itertools import pairwise
 from pathlib import Path
 
 from headrace.tables.build_ledger import KEY, BuildLedger
+from headrace.tables.ledger import KEY as LANDED
+from headrace.tables.ledger import Ledger
 
 _EVERY_SECONDS = 0.01
 
 
 @dataclass
 class BuildsSeen:
-    """For each table its builds by number, and when (Unix time) each was first seen."""
+    """For each table its builds by number, and when (Unix time) each was first seen; for each raw table its checkpoints.
+
+    A snapshot's own time can't be read later: landing keeps the newest ones alone.
+    """
 
     builds: dict[str, dict[int, tuple[float, BuildLedger]]] = field(default_factory=lambda: defaultdict(dict))
+    landed: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
 
     def checkpoint_of(self, way: Sequence[str], build_id: int) -> int | None:
         """Gives back the newest checkpoint that a build of `way[0]` stands for; `way` leads to the raw table, its last name.
@@ -67,9 +73,7 @@ def watch_builds(database: Path, tables: Sequence[str]) -> Iterator[BuildsSeen]:
             for table, location in found:
                 if table in tables and location != last.get(table):
                     last[table] = location
-                    entry = _entry(location)
-                    if entry is not None:
-                        seen.builds[table].setdefault(entry.build_id, (moment, entry))
+                    _note(seen, table, location, moment)
         connection.close()
 
     watcher = threading.Thread(target=look, daemon=True)
@@ -81,7 +85,12 @@ def watch_builds(database: Path, tables: Sequence[str]) -> Iterator[BuildsSeen]:
         watcher.join()
 
 
-def _entry(location: str) -> BuildLedger | None:
-    text = Path(location.removeprefix("file://").removeprefix("file:")).read_text(encoding="utf-8")
-    entry = json.loads(text)["properties"].get(KEY)
-    return BuildLedger.from_json(entry) if entry else None
+def _note(seen: BuildsSeen, table: str, location: str, moment: float) -> None:
+    metadata = json.loads(Path(location.removeprefix("file://").removeprefix("file:")).read_text(encoding="utf-8"))
+    if entry := metadata["properties"].get(KEY):
+        build = BuildLedger.from_json(entry)
+        seen.builds[table].setdefault(build.build_id, (moment, build))
+    current = metadata.get("current-snapshot-id")
+    summaries = [each["summary"] for each in metadata["snapshots"] if each["snapshot-id"] == current]
+    for ledger in (each[LANDED] for each in summaries if LANDED in each):
+        seen.landed[table].setdefault(Ledger.from_json(ledger).checkpoint_id, moment)

@@ -29,7 +29,6 @@ from headrace.services.source_database import ready_database
 from headrace.settings import load_settings
 from headrace.spec import load_pipeline
 from headrace.tables.catalog import open_catalog
-from headrace.tables.ledger import KEY, Ledger
 
 CHANGES = 200_000
 RATE = 500
@@ -72,7 +71,7 @@ def measure_capture(bench: Bench) -> list[Captured]:
     pipeline = load_pipeline("storefront", environ={}, folder=folder)
     database = Path(settings.catalog_uri.removeprefix("sqlite:///"))
     assert pipeline.capture is not None
-    watched = [name for way in _WAYS.values() for name in way[:-1]]
+    watched = [name for way in _WAYS.values() for name in way]
     with (
         postgres(settings, report=bench.say),
         watch_builds(database, watched) as seen,
@@ -126,7 +125,7 @@ def _ages(catalog: Catalog, seen: BuildsSeen, done: Sequence[Transaction]) -> di
     since, until = done[0].committed - 1, done[-1].committed + 1
     for way in _WAYS.values():
         raw = _moments_of(catalog, way[-1], since=since)
-        landed = _landed(catalog, way[-1])
+        landed = seen.landed[way[-1]]
         places = {"stage": seen.visible(way[1:]), "shape": seen.visible(way)}
         for committed, produced, checkpoint in zip(raw["committed"], raw["produced"], raw["checkpoint_id"], strict=True):
             if committed > until:
@@ -148,16 +147,6 @@ def _moments_of(catalog: Catalog, raw: str, *, since: float) -> dict[str, list[A
     produced = pc.divide(rows["kafka_timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).cast(pa.float64()), 1e6)
     found = pa.table({"committed": committed, "produced": produced, "checkpoint_id": rows["checkpoint_id"]})
     return dict(found.filter(pc.greater_equal(found["committed"], since)).to_pydict())
-
-
-def _landed(catalog: Catalog, raw: str) -> Mapping[int, float]:
-    """Gives back when each checkpoint was committed."""
-    moments: dict[int, float] = {}
-    for snapshot in catalog.load_table(raw).metadata.snapshots:
-        entry = snapshot.summary.additional_properties.get(KEY) if snapshot.summary else None
-        if entry:
-            moments.setdefault(Ledger.from_json(entry).checkpoint_id, snapshot.timestamp_ms / 1e3)
-    return moments
 
 
 def _captured(
