@@ -59,6 +59,11 @@ def test_without_a_profile_all_is_on_this_machine(tmp_path: Path) -> None:
     assert (found.is_local, found.is_on_s3, found.kafka_security_protocol) == (True, False, "PLAINTEXT")
 
 
+def test_a_choice_may_be_written_in_any_case(tmp_path: Path) -> None:
+    found = load(tmp_path, '[p]\ncatalog.type = "SQL"', "p")
+    assert (found.catalog_type, found.catalog_uri) == ("sql", f"sqlite:///{tmp_path}/.headrace/catalog.db")
+
+
 def test_the_stack_needs_no_file(tmp_path: Path) -> None:
     found = load_settings(flags={"profile": "stack"}, environ={}, folder=tmp_path)
     assert (found.profile, found.home) == ("stack", tmp_path / ".headrace" / "stack")
