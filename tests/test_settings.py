@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
+from typing import get_args, get_type_hints
 
 import pytest
 
 from headrace.errors import SettingsError
-from headrace.settings import SECRETS, Settings, load_settings
+from headrace.settings import HANDED_ON, KNOWN, SECRETS, Settings, load_settings
+from headrace.settings.known import known_of
 
 PRODUCTION = """
 [production]
@@ -30,6 +35,7 @@ executor_cores = 2
 conf."spark.kubernetes.namespace" = "streams"
 """
 KAFKA = {"HEADRACE_KAFKA_USERNAME": "streams", "HEADRACE_KAFKA_PASSWORD": "kafka-secret"}
+GUIDE = Path(__file__).parent.parent / "docs" / "profiles.md"
 
 
 def load(folder: Path, text: str = "", profile: str = "", **environ: str) -> Settings:
@@ -51,6 +57,11 @@ def test_without_a_profile_all_is_on_this_machine(tmp_path: Path) -> None:
     found = load_settings(flags={}, environ={}, folder=tmp_path)
     assert found.catalog_uri == f"sqlite:///{tmp_path}/.headrace/catalog.db"
     assert (found.is_local, found.is_on_s3, found.kafka_security_protocol) == (True, False, "PLAINTEXT")
+
+
+def test_a_choice_may_be_written_in_any_case(tmp_path: Path) -> None:
+    found = load(tmp_path, '[p]\ncatalog.type = "SQL"', "p")
+    assert (found.catalog_type, found.catalog_uri) == ("sql", f"sqlite:///{tmp_path}/.headrace/catalog.db")
 
 
 def test_the_stack_needs_no_file(tmp_path: Path) -> None:
@@ -91,3 +102,34 @@ def test_secrets_are_never_printed(tmp_path: Path) -> None:
     assert all(getattr(found, name) == environ[variable] for name, variable in SECRETS.items())
     said = found.without_secrets("no login with hidden-2, hidden-4 or hidden-uri")
     assert said == "no login with ***, *** or ***"
+
+
+def test_every_value_has_the_type_of_its_field(tmp_path: Path) -> None:
+    kinds = {"number": "3", "bool": "true", "web": "https://host", "postgres": "postgresql://host", "database": "sqlite:///x"}
+    given = {each.environ: each.choices[0] if each.choices else kinds.get(each.kind, "file:///x") for each in KNOWN}
+    types = get_type_hints(Settings)
+    for environ in ({}, {**given, **dict.fromkeys(SECRETS.values(), "hidden")}):
+        found = load_settings(flags={}, environ=environ, folder=tmp_path)
+        for each in fields(Settings):
+            allowed = (
+                MappingProxyType if types[each.name] == Mapping[str, str] else get_args(types[each.name]) or types[each.name]
+            )
+            value = getattr(found, each.name)
+            assert isinstance(value, allowed), each.name
+            assert isinstance(value, bool) == (types[each.name] is bool), each.name
+            assert not environ or value is not None or each.name == "spark_conf_dir", each.name
+
+
+def test_the_guide_lists_every_setting() -> None:
+    code = "`{}`".format
+    rows = [
+        *(
+            f"| {code(each.name)} | {code(each.environ)} | {code(each.default) if each.default else ''} | {each.about} |"
+            for each in KNOWN
+        ),
+        *(f"| {code(each.name + '.…')} | | | {each.about} |" for each in HANDED_ON),
+    ]
+    secrets = [f"| {code(each.environ)} | {each.about} |" for each in known_of(Settings) if each.kind == "secret"]
+    guide = GUIDE.read_text(encoding="utf-8")
+    assert "\n".join(["| --- | --- | --- | --- |", *rows, ""]) in guide
+    assert "\n".join(["| --- | --- |", *secrets, ""]) in guide

@@ -59,7 +59,7 @@ def minutes_of(rows: Iterable[Mapping[str, Any]]) -> Minutes:
 def published(dsn: str, table: str = "weather") -> Minutes:
     """Gives back every minute as Postgres has it."""
     columns = "city, window_start, window_end, avg_temperature, record_count"
-    with psycopg.connect(dsn, connect_timeout=5) as connection:
+    with psycopg.connect(dsn, connect_timeout=30) as connection:
         rows = connection.execute(f"SELECT {columns} FROM {table}".encode()).fetchall()
     assert len({row[:2] for row in rows}) == len(rows)
     return {(city, start): (end, average, count) for city, start, end, average, count in rows}

@@ -84,7 +84,7 @@ def test_a_rate_is_kept_and_a_generator_without_count_ends_when_told(lake: Lake)
     thread.start()
     wait_until(lambda: len(messages(lake, lake.topic)) > 100, what="events")
     stop.set()
-    thread.join(10)
+    thread.join(60)
     assert len(messages(lake, lake.topic)) == 50 + sent[0]
 
 

@@ -30,15 +30,15 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
     application = start_headrace("serve", "--port", "0", environ={}, folder=tmp_path)
     try:
         address = address_of(application)
-        assert httpx.get(f"{address}/health").json() == {"status": "healthy"}
-        names = {each["name"] for each in httpx.get(f"{address}/api/figures", timeout=20).json()["pipelines"]}
+        assert httpx.get(f"{address}/health", timeout=60).json() == {"status": "healthy"}
+        names = {each["name"] for each in httpx.get(f"{address}/api/figures", timeout=60).json()["pipelines"]}
         assert {"lineage", "payments", "weather"} <= names
-        assert [each["name"] for each in httpx.get(f"{address}/api/flow").json()["broken"]] == ["broken"]
-        assert httpx.get(f"{address}/weather").status_code == 200
-        assert httpx.get(f"{address}/api/weather").status_code == 503, "no Postgres runs"
+        assert [each["name"] for each in httpx.get(f"{address}/api/flow", timeout=60).json()["broken"]] == ["broken"]
+        assert httpx.get(f"{address}/weather", timeout=60).status_code == 200
+        assert httpx.get(f"{address}/api/weather", timeout=60).status_code == 503, "no Postgres runs"
         assert psutil.Process(application.pid).children() == [], "neither Spark nor a server is started"
         application.signal(signal.SIGTERM)
-        application.wait(seconds=15)
+        application.wait()
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{address}/health")
         assert "Traceback" not in application.said()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services.ports import find_free_port
 from tests.cli.conftest import Here
 
 
@@ -66,7 +65,7 @@ def test_a_catalog_that_is_none(here: Here, tmp_path: Path, monkeypatch: pytest.
 
 def test_status_where_kafka_does_not_answer(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.services.topics._TIMEOUT_SECONDS", 0.2)
-    servers = f"127.0.0.1:{find_free_port()}"
+    servers = "127.0.0.1:1"
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers)
     code, said = here("status", "lineage")
     assert code == 0

@@ -28,11 +28,11 @@ def test_a_second_run_is_refused_and_the_first_ends_in_order(lake: Lake) -> None
     first = lake.start("run", "lineage")
     first.wait_to_say("Spark is starting")
     second = lake.start("run", "lineage")
-    assert second.wait(seconds=30) == 3
+    assert second.wait() == 3
     assert f"another application runs this pipeline already (process {first.pid})" in second.said()
     assert "--take-over" in second.said()
     cleaner = lake.start("clean", "--yes")
-    assert cleaner.wait(seconds=30) == 3
+    assert cleaner.wait() == 3
     assert lake.home.exists()
     first.wait_to_say("checkpoint 1")
     more, more_good = send_lineage(lake, 500, seed=2, partitions=10, bad_every=100)
@@ -51,7 +51,7 @@ def test_an_application_that_was_taken_over_from_can_not_commit(lake: Lake, spar
     old = lake.start("land", "lineage", "--once", HEADRACE_FAULT="stop-application@log")
     old.wait_to_stop()
     refused = lake.start("land", "lineage", "--once")
-    assert refused.wait(seconds=30) == 3
+    assert refused.wait() == 3
     lake.run("land", "lineage", "--once", "--take-over")
     check_exactly_once(lake, sent + more, good=good | more_good)
     old.signal(signal.SIGCONT)
@@ -88,5 +88,5 @@ def test_nothing_stays_behind_when_an_application_is_killed(lake: Lake) -> None:
         assert any(part in command for command in commands), (part, commands)
     os.kill(application.pid, signal.SIGKILL)
     application.wait()
-    wait_until(lambda: not find_processes(lake.home), what=f"the end of all of {commands}", seconds=30)
+    wait_until(lambda: not find_processes(lake.home), what=f"the end of all of {commands}", seconds=60)
     assert not psutil.pid_exists(service.pid)

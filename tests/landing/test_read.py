@@ -24,7 +24,7 @@ pytestmark = pytest.mark.services
 
 @pytest.fixture(autouse=True)
 def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "_PATIENCE_SECONDS", 5.0)
+    monkeypatch.setattr(read, "_PATIENCE_SECONDS", 30.0)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from headrace.tables.replay_ledger import Window
 from tests.lake import Lake
 from tests.replay.shelf import BIG, WIDE, Shelf, hours, thing
 from tests.topics import delete_records
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,13 +122,13 @@ def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> 
         thread.start()
     try:
         done = shelf.replay(Wanted(Window(hours(0), None)))
+        wait_until(lambda: errors or len(batches) > 1, what="landing to go on", seconds=60)
     finally:
         stop.set()
         for thread in threads:
             thread.join()
     assert (errors, said) == ([], []), "landing was not disturbed"
     assert done.streams[0].counts.replaced >= 20
-    assert len(batches) > 1
     shelf.land()
     shelf.replay(Wanted(Window(hours(0), None)))
     shelf.check(landed=shelf.sent, refused=0)

@@ -18,6 +18,7 @@ from headrace.services.status import list_services, read_log
 from headrace.settings import Settings, load_settings
 from headrace.sources.generators import Rate
 from headrace.spec import Pipeline, load_pipeline
+from tests.processes import is_gone
 from tests.waiting import wait_until
 
 PIPELINE = """\
@@ -32,6 +33,14 @@ import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 print("waiting", flush=True)
 time.sleep(600)
+def events(random, now): ...
+"""
+UNTIL_DONE = f"""\
+import os, time
+print({SENDING!r}, flush=True)
+while not os.path.exists("done"):
+    time.sleep(0.05)
+os._exit(0)
 def events(random, now): ...
 """
 
@@ -63,10 +72,6 @@ def start(settings: Settings, pipeline: Pipeline, *, stream: str = "", rate: Rat
 
 def running(settings: Settings) -> dict[str, int]:
     return {one.name: one.pid for one in list_services(settings) if one.state in ("starting", "running") and one.pid}
-
-
-def lives(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 def test_each_is_a_process_with_its_share_of_the_rate(settings: Settings, pipeline: Pipeline) -> None:
@@ -106,7 +111,7 @@ def test_only_what_is_named_is_stopped(settings: Settings, pipeline: Pipeline, t
     kept = set(pids) if left is None else left
     assert stopped == len(said) == len(pids) - len(kept)
     assert set(running(settings)) == kept
-    assert {name for name, pid in pids.items() if lives(pid)} == kept
+    assert {name for name, pid in pids.items() if not is_gone(pid)} == kept
 
 
 def test_a_process_that_was_given_the_pid_later_is_not_touched(settings: Settings) -> None:
@@ -138,10 +143,10 @@ def test_one_is_ready_when_it_sends(settings: Settings, pipeline: Pipeline) -> N
 
 
 def test_one_that_has_sent_all_is_not_shown_as_dead(settings: Settings, pipeline: Pipeline) -> None:
-    done = f"import os, time\nprint({SENDING!r}, flush=True)\ntime.sleep(0.5)\nos._exit(0)\ndef events(random, now): ...\n"
-    (Path.cwd() / "pipelines/mine/wait.py").write_text(done)
+    (Path.cwd() / "pipelines/mine/wait.py").write_text(UNTIL_DONE)
     start(settings, pipeline, stream="fast")
     assert running(settings), "it goes on until it is done"
+    Path("done").touch()
     wait_until(lambda: not running(settings), what="the end of the generator")
     wait_until(lambda: "ended with 0" in "\n".join(read_log(settings, "generate-mine.fast", 5)), what="the watchdog's word")
     assert wait_until(lambda: "generate-mine.fast" not in {one.name for one in list_services(settings)}, what="its state to go")

@@ -32,8 +32,8 @@ keys: [g]
 SELECT g, count(*) AS keys FROM pond.latest WHERE g IS NOT NULL GROUP BY g"""
 
 
-def status(pond: Pond, *, in_seconds: float = 0.0) -> list[TableStatus]:
-    now = datetime.now(timezone.utc) + timedelta(seconds=in_seconds)
+def status(pond: Pond, *, now: datetime | None = None) -> list[TableStatus]:
+    now = now or datetime.now(timezone.utc)
     return list(list_layer_tables(open_catalog(pond.settings), pond.pipeline, now=now))
 
 
@@ -44,21 +44,22 @@ def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) 
     started = datetime.now(timezone.utc)
     pond.land([Event(f"e{number}", f"k{number}", "g" if number else None, 1, 100, "", number) for number in range(5)])
     pond.build()
-    latest, groups = status(pond, in_seconds=3600)
+    built_at = status(pond)[0].last_build
+    assert built_at
+    assert started <= built_at <= datetime.now(timezone.utc)
+    latest, groups = status(pond, now=built_at + timedelta(hours=1))
     assert (latest.table, latest.kind, latest.rows, latest.build_id) == ("pond.latest", "upsert", 5, 1)
     assert (groups.table, groups.kind, groups.rows, groups.build_id) == ("pond.groups", "aggregate", 1, 1)
     assert (latest.behind_seconds, groups.behind_seconds) == (0.0, 0.0)
-    assert latest.last_build
-    assert started <= latest.last_build <= datetime.now(timezone.utc)
     assert latest.expectations == 2
     assert latest.batch_seconds
     assert (latest.state, latest.bad_rows) == ("fresh", 1)
-    assert latest.freshness_seconds == pytest.approx(3600, abs=60)
-    assert status(pond)[0].rate == pytest.approx(5 / 60)
+    assert latest.freshness_seconds == pytest.approx(3600)
+    assert status(pond, now=built_at + timedelta(seconds=1))[0].rate == pytest.approx(5 / 60)
     assert latest.rate == 0, "of the last minute"
     assert [(each.sentence, each.checked, each.failed) for each in latest.failing] == [("there is a group", 5, 1)]
     pond.land([Event("e9", "k9", "g", 1, 100, "", 9)])
-    latest, groups = status(pond, in_seconds=3600)
+    latest, groups = status(pond, now=datetime.now(timezone.utc) + timedelta(hours=1))
     assert latest.behind_seconds == pytest.approx(3600, abs=60)
     assert latest.state == "behind"
     assert groups.behind_seconds == latest.behind_seconds, "also by way of a table that is behind"

@@ -22,6 +22,7 @@ from headrace.errors import ServiceError
 from headrace.services import jars
 from headrace.services.jar_lock import write_lock
 from headrace.services.jars import cache_folder, resolve_jars
+from tests.waiting import wait_until
 
 ALPHA = ("org.example", "alpha", "1.0", b"alpha" * 40_000)
 BETA = ("org.example.deep", "beta", "2.1", b"beta" * 10_000)
@@ -112,9 +113,7 @@ def test_first_call_downloads_and_later_ones_need_no_network(
     assert said[0].startswith(f"Downloading 2 jars for {tmp_path.name}/group")
     assert said[1].startswith(f"Downloaded 2 jars for {tmp_path.name}/group")
     cut_the_network(monkeypatch)
-    began = time.perf_counter()
     assert resolve_jars(group, report=said.append, cache=cache) == found
-    assert time.perf_counter() - began < 0.3
     assert len(said) == 2
     assert sorted(repository.asked) == sorted(repository.files)
 
@@ -183,13 +182,10 @@ def test_download_that_is_killed_leaves_no_half_jar(
     child = subprocess.Popen(
         [sys.executable, "-c", program, str(group), str(cache)], env=child_environ, stdout=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 20
-    while not repository.asked and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: repository.asked, what="the first request", seconds=60)
     time.sleep(0.3)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    assert repository.asked
     repository.cut_after, repository.stall = None, False
     found = resolve_jars(group, report=said.append, cache=cache)
     assert [path.read_bytes() for path in found] == [ALPHA[3], BETA[3]]

@@ -24,6 +24,7 @@ from headrace.errors import ServiceError, SettingsError, UnavailableError
 from headrace.runs.doctor import origins_of
 from headrace.services import postgres_server
 from headrace.services.postgres import find_postgres, postgres, running_postgres, start_postgres, stop_postgres
+from headrace.services.process import GRACE
 from headrace.services.status import list_services, read_log
 from headrace.services.watchdog import as_user
 from headrace.settings import Settings, load_settings
@@ -45,7 +46,7 @@ with postgres(settings, report=lambda line: None) as dsn:
 
 
 def ask(dsn: str, question: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(dsn, connect_timeout=5, autocommit=True) as connection:
+    with psycopg.connect(dsn, connect_timeout=30, autocommit=True) as connection:
         cursor = connection.execute(question.encode())
         return cursor.fetchall() if cursor.description else []
 
@@ -109,7 +110,7 @@ def test_it_is_shared_asks_for_a_password_and_ends_with_its_last_user(
         assert secret not in "\n".join(read_log(settings, "postgres", 500))
         idle = psycopg.connect(dsn)  # a client that stays does not hold up the end
         began = time.monotonic()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < GRACE
     idle.close()
     assert is_gone(service.pid)
     assert running_postgres(settings) is None
@@ -146,7 +147,7 @@ def test_no_orphan_after_sigkill_and_a_second_command_keeps_it(tmp_path: Path, c
         assert not is_gone(pid)
         second.kill()
         second.communicate()
-        wait_until(lambda: is_gone(pid), what="its end", seconds=8)
+        wait_until(lambda: is_gone(pid), what="its end")
     finally:
         for user in (first, second):
             user.kill()
@@ -176,7 +177,7 @@ def test_any_user_can_start_it_and_root_never_runs_it(
         pid, uid, dsn = read_line(user)
         assert int(uid) == pwd.getpwnam("nobody").pw_uid == psutil.Process(int(pid)).uids().effective
         assert ask(dsn.strip(), "SELECT 1") == [(1,)]
-        user.communicate("\n", timeout=20)
+        user.communicate("\n", timeout=60)
         assert is_gone(int(pid))
     finally:
         shutil.rmtree(root)

@@ -7,16 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from headrace.errors import ServiceError
 from headrace.services import process
 from headrace.services.process import Launch, ServiceState
+from tests.processes import is_gone
+from tests.waiting import wait_until
 
 SLEEP = (sys.executable, "-c", "import time; print('hello', flush=True); time.sleep(600)")
 
@@ -42,19 +43,6 @@ def launch(home: Path, command: tuple[str, ...] = SLEEP) -> Launch:
     return Launch("sleeper", command, home, os.environ, 1234)
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 5.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def is_gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 def start_parent(home: Path, mode: str, environ: dict[str, str]) -> tuple[subprocess.Popen[str], int]:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(home), mode], stdout=subprocess.PIPE, text=True, env=environ)
     assert parent.stdout is not None
@@ -71,7 +59,7 @@ def test_start_is_found_again_logs_and_stops(home: Path) -> None:
     state = process.start(home, launch(home), detached=False)
     assert process.read_state(home, "sleeper") == state
     assert process.find_process(state) is not None
-    assert wait_until(lambda: process.log_path(home, "sleeper").read_text() == "hello\n")
+    wait_until(lambda: process.log_path(home, "sleeper").read_text() == "hello\n", what="its word")
     assert process.end_lease(home, "sleeper", lease)
     assert is_gone(state.pid)
     assert process.read_state(home, "sleeper") is None
@@ -81,7 +69,7 @@ def test_log_of_the_run_before_is_kept(home: Path) -> None:
     for word in ("first", "second"):
         lease = process.take_lease(home, "sleeper")
         process.start(home, launch(home, (sys.executable, "-c", f"print('{word}')")), detached=False)
-        assert wait_until(lambda: "ended with 0" in process.log_path(home, "sleeper").read_text())
+        wait_until(lambda: "ended with 0" in process.log_path(home, "sleeper").read_text(), what="its end")
         process.end_lease(home, "sleeper", lease)
     assert "second" in process.log_path(home, "sleeper").read_text()
     assert "first" in process.log_path(home, "sleeper").with_name("sleeper.log.1").read_text()
@@ -91,8 +79,8 @@ def test_no_orphan_after_sigkill_of_the_parent(home: Path, child_environ: dict[s
     parent, pid = start_parent(home, "owned", child_environ)
     assert not is_gone(pid)
     kill(parent)
-    assert wait_until(lambda: is_gone(pid))
-    assert wait_until(lambda: process.read_state(home, "sleeper") is None)
+    wait_until(lambda: is_gone(pid), what="its end")
+    wait_until(lambda: process.read_state(home, "sleeper") is None, what="its state to go")
 
 
 def test_detached_outlives_its_parent_until_it_is_stopped(home: Path, child_environ: dict[str, str]) -> None:
@@ -116,9 +104,7 @@ def test_server_lives_while_another_command_uses_it(home: Path, child_environ: d
 
 def test_up_keeps_a_server_that_a_command_started(home: Path, child_environ: dict[str, str]) -> None:
     parent, pid = start_parent(home, "owned", child_environ)
-    assert wait_until(lambda: process.read_state(home, "sleeper") is not None)
-    state = process.read_state(home, "sleeper")
-    assert state is not None
+    state = wait_until(lambda: process.read_state(home, "sleeper"), what="its state")
     process.keep(home, state)
     kill(parent)
     time.sleep(1.0)
@@ -143,11 +129,11 @@ def test_server_that_ignores_sigterm_is_killed_after_the_grace(home: Path) -> No
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('on', flush=True); time.sleep(60)"
     lease = process.take_lease(home, "sleeper")
     state = process.start(home, launch(home, (sys.executable, "-c", deaf)), detached=False)
-    assert wait_until(lambda: "on" in process.log_path(home, "sleeper").read_text())
+    wait_until(lambda: "on" in process.log_path(home, "sleeper").read_text(), what="its word")
     began = time.monotonic()
     assert process.stop(home, "sleeper", grace=0.5)
     assert is_gone(state.pid)
-    assert time.monotonic() - began < 3
+    assert 0.5 <= time.monotonic() - began < process.GRACE
     process.end_lease(home, "sleeper", lease)
 
 
@@ -178,7 +164,7 @@ def test_server_that_died_is_noticed(home: Path) -> None:
     lease = process.take_lease(home, "sleeper")
     state = process.start(home, launch(home), detached=True)
     os.kill(state.pid, signal.SIGKILL)
-    assert wait_until(lambda: process.find_process(state) is None)
+    wait_until(lambda: process.find_process(state) is None, what="its end")
     assert process.read_state(home, "sleeper") == state
     assert process.find_process(replace(state, pid=os.getpid())) is None
     process.end_lease(home, "sleeper", lease)

@@ -7,11 +7,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 PHONE = (390, 844)
 DESK = (1280, 900)
+_PATIENCE_MS = 30_000
 
 
 def find_browser() -> str | None:
@@ -24,6 +25,7 @@ def find_browser() -> str | None:
 def open_browser() -> Iterator[Browser]:
     # As root Chromium does not start in its sandbox; it opens no page but ours.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    expect.set_options(timeout=_PATIENCE_MS)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=find_browser(), args=arguments)
         yield browser

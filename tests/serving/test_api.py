@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
+from threading import Event
 
 import pytest
 from fastapi.testclient import TestClient
@@ -176,14 +176,21 @@ def test_a_query_is_bounded(shop: ShopLake) -> None:
         )
 
 
-def test_queries_wait_for_a_seat(shop: ShopLake) -> None:
-    desk = Desk(seats=1)
-    with ThreadPoolExecutor(2) as pool:
-        slow = "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3"
-        first = pool.submit(desk.ask, shop.catalog, slow, most_seconds=2.5)
-        time.sleep(0.5)
+def test_queries_wait_for_a_seat(shop: ShopLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, sits, leaves = Desk(seats=1), Event(), Event()
+
+    def run_until_told(*_: object, **__: object) -> None:
+        sits.set()
+        leaves.wait(60)
+        raise QueryError("the query was told to end", next_step="")
+
+    with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patched:
+        patched.setattr("headrace.serving.asking.run_query", run_until_told)
+        first = pool.submit(desk.ask, shop.catalog, "SELECT 1")
+        assert sits.wait(60)
         with pytest.raises(UnavailableError, match="other queries are running"):
             desk.ask(shop.catalog, "SELECT 1")
+        leaves.set()
         assert isinstance(first.exception(), QueryError)
     assert desk.ask(shop.catalog, "SELECT 1 AS one").rows == ((1,),)
 

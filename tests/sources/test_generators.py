@@ -104,7 +104,7 @@ def test_numbered_events_that_are_sent_at_once_were_made_until_now(tmp_path: Pat
     assert isinstance(last, datetime)
     assert isinstance(before, datetime)
     assert last - before == timedelta(seconds=49.5)
-    assert abs(datetime.now(timezone.utc) - last) < timedelta(seconds=5)
+    assert abs(datetime.now(timezone.utc) - last) < timedelta(seconds=30)
 
 
 def test_streams_keep_their_proportions() -> None:

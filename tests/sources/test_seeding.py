@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date, datetime, timezone
@@ -16,6 +15,7 @@ from headrace.sources.seeding import seeding_app
 from headrace.spec.folders import BUILT_IN
 from headrace.spec.modules import load_module
 from headrace.spec.pipeline import Capture, Pipeline, Seeder
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.services
 
@@ -105,14 +105,16 @@ def test_traffic_of_every_kind_goes_on_while_tables_change(shop: str) -> None:
     assert wide[0] > 2**31
 
 
+def wait_for_commits(client: TestClient, count: int) -> None:
+    wait_until(lambda: client.get("/traffic/status").json()["committed"] >= count, what=f"{count} transactions", seconds=60)
+
+
 def test_traffic_is_started_seen_and_stopped(client: TestClient) -> None:
     assert client.get("/traffic/status").json()["running"] is False
     client.post("/seed/full", params=SMALL)
     assert client.post("/traffic/start", params={"rate": 500, "seed": 1}).json()["running"]
     assert client.post("/traffic/start").status_code == 409
-    deadline = time.monotonic() + 20
-    while client.get("/traffic/status").json()["committed"] < 20 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for_commits(client, 20)
     changed = client.post("/schema/change")
     assert changed.json() == {"change": "ALTER TABLE customers ADD COLUMN phone text"}
     stopped = client.post("/traffic/stop").json()
@@ -128,17 +130,14 @@ def test_traffic_is_started_seen_and_stopped(client: TestClient) -> None:
 def test_traffic_outlives_its_connection(client: TestClient, shop: str) -> None:
     client.post("/seed/full", params=SMALL)
     client.post("/traffic/start", params={"rate": 500})
-    deadline = time.monotonic() + 20
     with psycopg.connect(shop, autocommit=True) as connection:
-        while client.get("/traffic/status").json()["committed"] < 10 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for_commits(client, 10)
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     before = client.get("/traffic/status").json()["committed"]
-    while client.get("/traffic/status").json()["committed"] < before + 10 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for_commits(client, before + 10)
     stopped = client.post("/traffic/stop").json()
     assert stopped["committed"] >= before + 10
     assert stopped["failed"] >= 1

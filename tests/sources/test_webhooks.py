@@ -123,11 +123,11 @@ def test_a_payload_can_not_say_what_the_server_says(here: Shop) -> None:
     here.post("shopify", forged, x_shopify_topic="orders/create", x_shopify_webhook_id="w-1")
     (_, event) = here.producer.events[0]
     assert (event["_webhook_topic"], event["_event_id"]) == ("orders/create", "w-1")
-    assert event["_loaded_at"].startswith(str(datetime.now(timezone.utc).year))
+    assert not event["_loaded_at"].startswith("1999")
 
 
 def test_what_is_not_signed_right_is_refused(here: Shop) -> None:
-    long_ago, ahead = (datetime.now(timezone.utc) + timedelta(seconds=seconds) for seconds in (-302, 302))
+    long_ago, ahead = (datetime.now(timezone.utc) + timedelta(seconds=seconds) for seconds in (-302, 360))
     refused = {
         "wrong secret": here.post("shopify", ORDER, secret="another"),
         "no signature": here.client.post("/webhooks/stripe", json=EVENT),
@@ -190,7 +190,6 @@ def test_a_body_has_a_longest_length() -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.sources.webhooks.BODY_SECONDS", 0.05)
     app = app_with(KeptProducer(), commerce(), environ=SECRETS, limits=STANDARD)
 
     def status_of(*messages: Message) -> int:
@@ -198,7 +197,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
 
         async def receive() -> Message:
             if not left:
-                await asyncio.sleep(10)
+                await asyncio.sleep(60)
             return left.pop(0)
 
         async def send(message: Message) -> None:
@@ -210,10 +209,11 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
         return int(answered[0]["status"])
 
     part: Message = {"type": "http.request", "body": b"{", "more_body": True}
-    assert status_of() == 408
-    assert status_of(part) == 408
     assert status_of(part, {"type": "http.disconnect"}) == 400
     assert status_of(part, {"type": "http.request", "body": b"}"}) == 401
+    monkeypatch.setattr("headrace.sources.webhooks.BODY_SECONDS", 0.05)
+    assert status_of() == 408
+    assert status_of(part) == 408
 
 
 def test_kafka_is_away(here: Shop) -> None:

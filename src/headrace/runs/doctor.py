@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +20,8 @@ from headrace.services.registry import running_registry
 from headrace.services.spark import spark_groups
 from headrace.services.trino import running_trino
 from headrace.services.web import without_secrets
-from headrace.settings import FILE, KNOWN, SECRETS, Settings
+from headrace.settings import FILE, HANDED_ON, KNOWN, SECRETS, Settings
+from headrace.settings.known import Kind, Known
 from headrace.tables.catalog import catalog_exists, list_namespaces, open_catalog
 from headrace.words import count_of
 
@@ -61,55 +62,27 @@ def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding,
 
 def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
     """Gives back every setting, its value and where that came from."""
-    values = {
-        "home": str(settings.home),
-        "kafka.bootstrap_servers": settings.kafka_bootstrap_servers or "(embedded)",
-        "kafka.port": str(settings.kafka_port),
-        "postgres.url": _own_postgres(settings) or "(embedded)",
-        "postgres.port": str(settings.postgres_port),
-        "connect.url": _own(settings.connect_url) or "(embedded)",
-        "connect.port": str(settings.connect_port),
-        "registry.url": _own(settings.registry_url) or "(embedded)",
-        "registry.port": str(settings.registry_port),
-        "trino.port": str(settings.trino_port),
-        "receive.public_url": settings.receive_public_url or "(as senders ask)",
-        "receive.max_body_bytes": str(settings.receive_max_body_bytes),
-        "kafka.security_protocol": settings.kafka_security_protocol,
-        "kafka.sasl_mechanism": settings.kafka_sasl_mechanism or "(none)",
-        "kafka.ca_location": settings.kafka_ca_location or "(this system's)",
-        "kafka.certificate_location": settings.kafka_certificate_location or "(none)",
-        "kafka.key_location": settings.kafka_key_location or "(none)",
-        "catalog.type": settings.catalog_type,
-        "catalog.uri": _without_password(settings.catalog_uri) or "(none)",
-        "catalog.warehouse": settings.catalog_warehouse or "(as warehouse)",
-        "catalog.scope": settings.catalog_scope or "(none)",
-        "catalog.oauth2_server_uri": _own(settings.catalog_oauth2_server_uri) or "(the catalog)",
-        "warehouse": settings.warehouse,
-        "s3.endpoint": _own(settings.s3_endpoint) or "(Amazon's)",
-        "s3.region": settings.s3_region,
-        "s3.path_style": str(settings.s3_path_style).lower(),
-        "spark.master": settings.spark_master,
-        "spark.driver_memory": settings.spark_driver_memory,
-        "spark.driver_host": settings.spark_driver_host or "(as Spark finds)",
-        "spark.executor_memory": settings.spark_executor_memory or "(as Spark has it)",
-        "spark.executor_cores": str(settings.spark_executor_cores or "(as Spark has it)"),
-        "spark.python": settings.spark_python or "(this one)",
-        "spark.python_archive": settings.spark_python_archive or "(none)",
-        "batch.max_records": str(settings.batch_max_records),
-        "maintain.target_file_mb": str(settings.maintain_target_file_mb),
-        "maintain.keep_days": str(settings.maintain_keep_days),
-        "maintain.grace_minutes": str(settings.maintain_grace_minutes),
-        "maintain.every_minutes": str(settings.maintain_every_minutes),
-    }
     profile = SettingOrigin("profile", settings.profile, settings.origins["profile"])
     from_file = f"{FILE} [{settings.profile}]"
     return (
         profile,
-        *(SettingOrigin(known.name, values[known.name], settings.origins[known.name]) for known in KNOWN),
-        *(SettingOrigin(f"catalog.properties.{name}", value, from_file) for name, value in settings.catalog_properties.items()),
-        *(SettingOrigin(f"spark.conf.{name}", value, from_file) for name, value in settings.spark_conf.items()),
+        *(SettingOrigin(each.name, _shown(each, settings), settings.origins[each.name]) for each in KNOWN),
+        *(
+            SettingOrigin(f"{each.name}.{name}", value, from_file)
+            for each in HANDED_ON
+            for name, value in getattr(settings, each.field).items()
+        ),
         *(SettingOrigin(variable, "(set)", "environment") for name, variable in SECRETS.items() if getattr(settings, name)),
     )
+
+
+def _shown(known: Known, settings: Settings) -> str:
+    """Gives back the setting's value as people may see it: without a password."""
+    value = getattr(settings, known.field)
+    if value is None or value == "":
+        return known.empty
+    show = _SHOWN.get(known.kind)
+    return show(value) if show else str(value)
 
 
 def _groups(settings: Settings) -> tuple[str, ...]:
@@ -179,3 +152,12 @@ def _without_password(uri: str) -> str:
     scheme, separator, rest = uri.partition("://")
     credentials, at, host = rest.rpartition("@")
     return f"{scheme}{separator}{credentials.partition(':')[0]}:***@{host}" if at else uri
+
+
+_SHOWN: dict[Kind, Callable[..., str]] = {
+    "bool": lambda value: str(value).lower(),
+    "web": without_secrets,
+    "postgres": without_password,
+    "database": _without_password,
+}
+"""How values are shown that are not shown as they are."""

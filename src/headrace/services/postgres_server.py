@@ -28,7 +28,7 @@ from headrace.services.kafka_server import find_telling_line
 from headrace.services.ports import HOST
 from headrace.services.secret_files import keep_secret
 from headrace.services.watchdog import as_user
-from headrace.settings import POSTGRES_PASSWORD
+from headrace.settings import SECRETS
 
 PORT_TAKEN = "its port is taken"
 STILL_ENDING = "the one before has not ended yet"
@@ -132,7 +132,7 @@ def set_rights(server: Server, password: str) -> None:
     _run(server, "postgres", "--single", "-D", server.data_argument, *slots, "postgres", folder=server.data, told=told)
 
 
-def choose_password(folder: Path, given: str | None, *, name: str = ROLE, variable: str = POSTGRES_PASSWORD) -> str:
+def choose_password(folder: Path, given: str | None, *, name: str = ROLE, variable: str = SECRETS["postgres_password"]) -> str:
     """Gives back a role's password: the environment's, else the home's own, made once and readable for its owner alone."""
     if given is not None:
         if not given.isprintable():

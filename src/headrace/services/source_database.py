@@ -14,7 +14,7 @@ from headrace.services.embedded import Report
 from headrace.services.migrations import migrate
 from headrace.services.postgres import find_postgres, start_postgres, without_password
 from headrace.services.postgres_server import CAPTURE_ROLE, choose_password
-from headrace.settings import DEBEZIUM_PASSWORD, Settings
+from headrace.settings import SECRETS, Settings
 from headrace.spec.pipeline import Capture
 from headrace.words import count_that_are
 
@@ -65,7 +65,9 @@ def find_database(settings: Settings, capture: Capture) -> SourceDatabase | None
     if is_ours or settings.debezium_password is not None:
         password = settings.debezium_password
         if is_ours:
-            password = choose_password(settings.home / "postgres", password, name=CAPTURE_ROLE, variable=DEBEZIUM_PASSWORD)
+            password = choose_password(
+                settings.home / "postgres", password, name=CAPTURE_ROLE, variable=SECRETS["debezium_password"]
+            )
         return SourceDatabase(dsn, CAPTURE_ROLE, password or "", is_ours)
     return SourceDatabase(dsn, str(parts.get("user") or ""), str(parts.get("password") or ""), is_ours)
 

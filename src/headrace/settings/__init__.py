@@ -1,0 +1,22 @@
+"""Where Headrace keeps its state and which servers it talks to.
+
+A value comes from a flag, else from the environment, else from `headrace.toml`, else from the default. Settings are read
+once, at the start of a command, and passed down. `values.py` is the one list of them.
+"""
+
+from headrace.settings.load import load_settings
+from headrace.settings.profile import FILE, LOCAL, STACK, read_profile
+from headrace.settings.values import HANDED_ON, KNOWN, SECRETS, SENSITIVE, Settings
+
+__all__ = [
+    "FILE",
+    "HANDED_ON",
+    "KNOWN",
+    "LOCAL",
+    "SECRETS",
+    "SENSITIVE",
+    "STACK",
+    "Settings",
+    "load_settings",
+    "read_profile",
+]

@@ -1,0 +1,118 @@
+"""From flags, environment and headrace.toml to the settings of one command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from headrace.errors import SettingsError
+from headrace.settings.check import check_settings
+from headrace.settings.known import Known
+from headrace.settings.profile import FILE, LOCAL, STACK, read_profile, refuse_secrets
+from headrace.settings.values import HANDED_ON, KNOWN, SECRETS, Settings
+
+_DEFAULT = "default"
+
+
+def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> Settings:
+    """Gives back the settings that hold in `folder`; a name or value that can't be is a SettingsError."""
+    profile, chosen_by = _choose_profile(flags=flags, environ=environ)
+    from_file = read_profile(folder / FILE, profile=profile)
+    refuse_secrets(from_file, profile=profile)
+    values: dict[str, Any] = {name: environ.get(variable) or None for name, variable in SECRETS.items()}
+    values |= {each.field: _under(f"{each.name}.", from_file) for each in HANDED_ON}
+    origins = {"profile": chosen_by}
+    for known in KNOWN:
+        if flags.get(known.name):
+            text, origin = flags[known.name], "flag"
+        elif environ.get(known.environ):
+            text, origin = environ[known.environ], f"environment ({known.environ})"
+        elif known.name in from_file:
+            text, origin = from_file[known.name], f"{FILE} [{profile}]"
+        else:
+            text, origin = known.default or "", _DEFAULT
+        values[known.field] = None if not text and known.default is None else _read(known, text, origin, folder=folder)
+        origins[known.name] = origin
+    if profile == STACK and origins["home"] == _DEFAULT:
+        values["home"] = (values["home"] / STACK).resolve()
+    values |= {name: value for name, value in _follow(values).items() if values[name] in (None, "")}
+    settings = Settings(
+        profile=profile, folder=folder.resolve(), origins=MappingProxyType(origins), spark_conf_dir=None, **values
+    )
+    check_settings(settings)
+    return settings
+
+
+def _choose_profile(*, flags: Mapping[str, str], environ: Mapping[str, str]) -> tuple[str, str]:
+    if flags.get("profile"):
+        return flags["profile"], "flag"
+    if environ.get("HEADRACE_PROFILE"):
+        return environ["HEADRACE_PROFILE"], "environment (HEADRACE_PROFILE)"
+    return LOCAL, _DEFAULT
+
+
+def _under(prefix: str, from_file: Mapping[str, str]) -> Mapping[str, str]:
+    """Gives back what is handed on: the names after the prefix, and their values."""
+    return MappingProxyType({name.removeprefix(prefix): value for name, value in from_file.items() if name.startswith(prefix)})
+
+
+def _read(known: Known, text: str, origin: str, *, folder: Path) -> str | int | bool | Path:
+    """Gives back the value that the text stands for."""
+    if known.choices:
+        return _choice(known, text, origin)
+    match known.kind:
+        case "number":
+            return _whole_number(known, text, origin)
+        case "bool":
+            return _yes_or_no(known, text, origin)
+        case "file":
+            return str((folder / Path(text).expanduser()).resolve()) if text else ""
+        case "folder":
+            return (folder / text).resolve()
+    return text
+
+
+def _choice(known: Known, text: str, origin: str) -> str:
+    found = {each.lower(): each for each in known.choices} | ({} if known.default else {"": ""})
+    if text.lower() not in found:
+        raise SettingsError(
+            f'{known.name} can\'t be "{text}"', where=origin, next_step=f"It is one of: {', '.join(known.choices)}."
+        )
+    return found[text.lower()]
+
+
+def _whole_number(known: Known, text: str, origin: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 1:
+        raise SettingsError(
+            f'{known.name} must be a whole number above 0, not "{text}"',
+            where=origin,
+            next_step=f"Set {known.name} to a number such as {known.default or 1}.",
+        )
+    return number
+
+
+def _yes_or_no(known: Known, text: str, origin: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise SettingsError(
+            f'{known.name} must be true or false, not "{text}"', where=origin, next_step=f"Set {known.name} to one of them."
+        )
+    return text.lower() == "true"
+
+
+def _follow(values: Mapping[str, Any]) -> dict[str, str | bool]:
+    """Gives back what follows from other values, for where nothing else is said."""
+    home = values["home"]
+    uses_sasl = bool(values["kafka_bootstrap_servers"] and values["kafka_username"])
+    return {
+        "kafka_security_protocol": "SASL_SSL" if uses_sasl else "PLAINTEXT",
+        "kafka_sasl_mechanism": "PLAIN" if uses_sasl else "",
+        "catalog_uri": f"sqlite:///{home / 'catalog.db'}" if values["catalog_type"] == "sql" else "",
+        "warehouse": f"file://{home / 'warehouse'}",
+        "s3_path_style": bool(values["s3_endpoint"]),
+    }

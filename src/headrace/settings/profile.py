@@ -1,0 +1,85 @@
+"""What headrace.toml says of one profile."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.errors import SettingsError
+from headrace.settings.values import HANDED_ON, KNOWN, SECRETS, SENSITIVE
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = "headrace.toml"
+LOCAL, STACK = "local", "stack"
+"""The profiles that need no section in the file: this machine alone, and the servers of `headrace up --profile stack`."""
+
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|\bpassword\s*=", re.IGNORECASE)
+"""A connection string that has a password in it."""
+
+_OPEN = tuple(f"{each.name}." for each in HANDED_ON)
+"""Beginnings of names that may go on as they like."""
+
+
+def read_profile(path: Path, *, profile: str) -> dict[str, str]:
+    """Gives back the profile's values by their dotted names."""
+    if not path.exists():
+        if profile in (LOCAL, STACK):
+            return {}
+        raise SettingsError(
+            f'profile "{profile}" needs a {FILE}, and there is none',
+            where=str(path),
+            next_step=f"Create {FILE} with a [{profile}] section, or leave --profile out.",
+        )
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"not valid TOML: {error}", where=str(path), next_step="Fix the file.") from error
+    if profile not in document:
+        if profile in (LOCAL, STACK):
+            return {}
+        raise SettingsError(
+            f'there is no profile "{profile}"',
+            where=str(path),
+            next_step=f"Profiles are: {', '.join(sorted(document)) or 'none'}. Add [{profile}] or choose one of them.",
+        )
+    flat = dict(_flatten(document[profile]))
+    names = {known.name for known in KNOWN}
+    for name in flat:
+        if name not in names and not name.startswith(_OPEN):
+            raise SettingsError(
+                f'"{name}" in [{profile}] is not a setting',
+                where=str(path),
+                next_step=f"Settings are: {', '.join(sorted(names | {f'{each}…' for each in _OPEN}))}.",
+            )
+    return flat
+
+
+def refuse_secrets(from_file: Mapping[str, str], *, profile: str) -> None:
+    """Raises a SettingsError where the file holds a password: it is committed, copied and shown."""
+    by_name = {known.name: known for known in KNOWN}
+    for name, value in from_file.items():
+        is_handed_on = name.startswith(_OPEN)
+        if not _PASSWORD.search(value) and not (is_handed_on and re.search(SENSITIVE, name)):
+            continue
+        if is_handed_on:
+            step = f"Take it out. Secrets are: {', '.join(sorted(SECRETS.values()))}."
+        else:
+            apart = f"set {by_name[name].password}, or " if by_name[name].password else ""
+            step = f"Take the password out and {apart}set the whole URL as {by_name[name].environ}."
+        raise SettingsError(
+            f"{name} has a password in it, and secrets come from the environment alone",
+            where=f"{FILE} [{profile}]",
+            next_step=step,
+        )
+
+
+def _flatten(section: object, prefix: str = "") -> list[tuple[str, str]]:
+    if not isinstance(section, dict):
+        return [(prefix, str(section).lower() if isinstance(section, bool) else str(section))]
+    return [pair for key, value in section.items() for pair in _flatten(value, f"{prefix}.{key}" if prefix else str(key))]

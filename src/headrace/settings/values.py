@@ -1,0 +1,216 @@
+"""Every setting, listed once: a field's annotation says how it is set, what it is for and how it is shown.
+
+`kafka_port` is `kafka.port` in headrace.toml and HEADRACE_KAFKA_PORT in the environment, and so with the others, unless
+`variable` says otherwise. The order is that of `headrace doctor` and of docs/profiles.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+from headrace.settings.known import ADDRESSES, Known, known_of
+
+SENSITIVE = "(?i)secret|password|passwd|credential|token|access[._-]?key|jaas"
+"""What the name of a property that holds a secret has in it, as Spark too understands it."""
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_CATALOGS = ("sql", "rest", "hive", "glue")
+
+
+@dataclass(frozen=True, repr=False)
+class Settings:
+    """The values of one command, each with where it came from. `folder` is the one that it was typed in.
+
+    Secrets, and addresses that may have one in them, are not in what is printed of it.
+    """
+
+    profile: str
+    folder: Path
+    origins: Mapping[str, str]
+    spark_conf_dir: Path | None
+
+    home: Annotated[Path, Known(".headrace", "state of the embedded servers, the warehouse and the logs", kind="folder")]
+
+    kafka_bootstrap_servers: Annotated[
+        str | None,
+        Known(
+            None,
+            "your own Kafka; empty: one is started for you",
+            variable="KAFKA_BOOTSTRAP_SERVERS",
+            empty="(embedded)",
+        ),
+    ]
+    kafka_security_protocol: Annotated[str, Known("", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", choices=_PROTOCOLS)]
+    kafka_sasl_mechanism: Annotated[
+        str, Known("", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", choices=_MECHANISMS, empty="(none)")
+    ]
+    kafka_ca_location: Annotated[
+        str,
+        Known(
+            "", "certificates (PEM) that Kafka's is checked against; empty: this system's", kind="file", empty="(this system's)"
+        ),
+    ]
+    kafka_certificate_location: Annotated[
+        str, Known("", "a certificate (PEM) of your own to show to Kafka", kind="file", empty="(none)")
+    ]
+    kafka_key_location: Annotated[str, Known("", "the key (PEM) of that certificate", kind="file", empty="(none)")]
+    kafka_port: Annotated[int, Known("9092", "the embedded broker's port; a free one if it is taken", kind="number")]
+
+    postgres_url: Annotated[
+        str | None,
+        Known(
+            None,
+            "your own Postgres; empty: one is started for you",
+            kind="postgres",
+            password="PGPASSWORD",
+            empty="(embedded)",
+        ),
+    ]
+    postgres_port: Annotated[int, Known("7777", "the embedded Postgres's port; a free one if it is taken", kind="number")]
+    connect_url: Annotated[
+        str | None, Known(None, "your own Kafka Connect; empty: one is started for you", kind="web", empty="(embedded)")
+    ]
+    connect_port: Annotated[int, Known("8083", "the embedded Connect's port; a free one if it is taken", kind="number")]
+    registry_url: Annotated[
+        str | None, Known(None, "your own schema registry; empty: one is started for you", kind="web", empty="(embedded)")
+    ]
+    registry_port: Annotated[int, Known("8081", "the embedded registry's port; a free one if it is taken", kind="number")]
+    trino_port: Annotated[
+        int, Known("8080", "the port of Trino, where it is asked for; a free one if it is taken", kind="number")
+    ]
+
+    receive_public_url: Annotated[
+        str | None, Known(None, "the address that senders of webhooks know; empty: as they ask", empty="(as senders ask)")
+    ]
+    receive_max_body_bytes: Annotated[int, Known("1048576", "the longest body of a webhook", kind="number")]
+
+    catalog_type: Annotated[str, Known("sql", "sql (SQLite or Postgres), rest, hive or glue", choices=_CATALOGS)]
+    catalog_uri: Annotated[
+        str,
+        Known(
+            "",
+            "where the catalog is; empty: SQLite in home",
+            kind="database",
+            password="HEADRACE_CATALOG_CREDENTIAL",
+            empty="(none)",
+        ),
+    ]
+    catalog_warehouse: Annotated[
+        str, Known("", "what a REST catalog calls the warehouse; empty: its address", empty="(as warehouse)")
+    ]
+    catalog_scope: Annotated[str, Known("", "the OAuth2 scope to ask a REST catalog for", empty="(none)")]
+    catalog_oauth2_server_uri: Annotated[
+        str, Known("", "who gives tokens; empty: the REST catalog itself", kind="web", empty="(the catalog)")
+    ]
+    catalog_properties: Annotated[Mapping[str, str], Known(None, "any property of an Iceberg catalog", kind="handed on")]
+    warehouse: Annotated[str, Known("", "where tables live (file:// or s3://); empty: a folder in home")]
+    s3_endpoint: Annotated[str, Known("", "an object store that is not Amazon's", kind="web", empty="(Amazon's)")]
+    s3_region: Annotated[str, Known("us-east-1", "the region of the buckets", variable="AWS_REGION")]
+    s3_path_style: Annotated[
+        bool, Known(None, "true: the bucket is in the path; empty: so it is with an endpoint", kind="bool")
+    ]
+
+    spark_master: Annotated[str, Known("local[*]", "where Spark runs: local[*], spark://…, k8s://…, yarn")]
+    spark_driver_memory: Annotated[str, Known("1g", "heap of Spark's driver")]
+    spark_driver_host: Annotated[
+        str, Known("", "this machine's address for executors elsewhere; empty: as Spark finds", empty="(as Spark finds)")
+    ]
+    spark_executor_memory: Annotated[str, Known("", "heap of an executor; empty: as Spark has it", empty="(as Spark has it)")]
+    spark_executor_cores: Annotated[
+        int | None,
+        Known(None, "tasks at once of an executor; empty: as Spark has it", kind="number", empty="(as Spark has it)"),
+    ]
+    spark_python: Annotated[str, Known("", "the Python of executors; empty: this one, by its path", empty="(this one)")]
+    spark_python_archive: Annotated[
+        str, Known("", "a packed environment (tar.gz) that executors unpack and use", empty="(none)")
+    ]
+    spark_conf: Annotated[Mapping[str, str], Known(None, "any setting of Spark's own", kind="handed on")]
+
+    batch_max_records: Annotated[int, Known("2000000", "records that one landing batch takes at most", kind="number")]
+    maintain_target_file_mb: Annotated[int, Known("128", "how big compaction makes data files", kind="number")]
+    maintain_keep_days: Annotated[int, Known("7", "for how long snapshots are kept", kind="number")]
+    maintain_grace_minutes: Annotated[int, Known("1440", "how long files stay that nothing refers to", kind="number")]
+    maintain_every_minutes: Annotated[int, Known("10", "how often headrace run looks after its tables", kind="number")]
+
+    postgres_password: Annotated[str | None, Known(None, "the embedded Postgres; else one is made up", kind="secret")]
+    debezium_password: Annotated[
+        str | None, Known(None, "the role that reads a database's changes; else one is made up", kind="secret")
+    ]
+    catalog_credential: Annotated[
+        str | None,
+        Known(
+            None,
+            "`id:secret` of a REST catalog (OAuth2; a new token is asked for when one ends), `user:password` of a database",
+            kind="secret",
+        ),
+    ]
+    catalog_token: Annotated[str | None, Known(None, "a token that a REST catalog takes as it is", kind="secret")]
+    s3_access_key_id: Annotated[
+        str | None,
+        Known(
+            None,
+            "the key of the object store; without it, what Amazon's own tools find",
+            kind="secret",
+            variable="AWS_ACCESS_KEY_ID",
+        ),
+    ]
+    s3_secret_access_key: Annotated[
+        str | None, Known(None, "the secret of that key", kind="secret", variable="AWS_SECRET_ACCESS_KEY")
+    ]
+    s3_session_token: Annotated[
+        str | None, Known(None, "the token of a session with that key", kind="secret", variable="AWS_SESSION_TOKEN")
+    ]
+    kafka_username: Annotated[str | None, Known(None, "the name for SASL", kind="secret")]
+    kafka_password: Annotated[str | None, Known(None, "the password for SASL", kind="secret")]
+    kafka_key_password: Annotated[str | None, Known(None, "the key of your own certificate", kind="secret")]
+
+    def __repr__(self) -> str:
+        shown = (each.name for each in fields(self) if each.name not in SECRETS and each.name not in _ADDRESSES)
+        return f"Settings({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+    @property
+    def logs(self) -> Path:
+        return self.home / "logs"
+
+    def without_secrets(self, text: str) -> str:
+        """Gives back what somebody said, without any secret of these settings that may be in it."""
+        secrets = [getattr(self, name) for name in SECRETS]
+        secrets += [part for each in secrets if each for part in each.split(":", 1)]
+        passwords = [urlsplit(url).password for url in (getattr(self, name) for name in _ADDRESSES) if url]
+        secrets += [each for password in passwords if password for each in (password, unquote(password))]
+        for secret in sorted({each for each in secrets if each and len(each) > 3}, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark runs in one process on this machine."""
+        return self.spark_master.startswith("local")
+
+    @property
+    def is_on_s3(self) -> bool:
+        """Whether the warehouse is in an object store."""
+        return self.warehouse.startswith("s3://")
+
+    @property
+    def is_catalog_in_postgres(self) -> bool:
+        return self.catalog_type == "sql" and self.catalog_uri.startswith(("postgresql:", "postgres:", "postgresql+psycopg:"))
+
+
+_ALL = known_of(Settings)
+
+KNOWN = tuple(each for each in _ALL if each.kind not in ("secret", "handed on"))
+"""What has a name in the file and a variable in the environment."""
+
+HANDED_ON = tuple(each for each in _ALL if each.kind == "handed on")
+"""Sections of the file whose names may be any: what is in them is handed on."""
+
+SECRETS = {each.field: each.environ for each in _ALL if each.kind == "secret"}
+"""The fields of Settings that come from the environment alone, each with its variable."""
+
+_ADDRESSES = tuple(each.field for each in KNOWN if each.kind in ADDRESSES)
