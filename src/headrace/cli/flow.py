@@ -21,7 +21,7 @@ from headrace.cli.shared import (
     settings_here,
     settings_of_demo,
 )
-from headrace.settings import STACK, Settings
+from headrace.settings import LOCAL, STACK, Settings
 from headrace.spec import LayerTable, Pipeline, list_pipelines
 from headrace.words import count_that_are
 
@@ -40,13 +40,15 @@ def demo(
     does not run, and left running; all pipelines are shown on it, one after the other.
     """
     settings = settings_of_demo()
+    if settings.profile != LOCAL:
+        say(f"The commands that are shown below need the profile: export HEADRACE_PROFILE={settings.profile}")
     if pipeline or settings.profile != STACK:
         _show(settings, load(pipeline or "lineage"), events=events, leave=leave)
         return
     for found in list_pipelines(settings.folder):
         if found.built_in:
             _show(settings, load(found.name), events=events, leave=True)
-    say("The stack runs on: headrace --profile stack status, and headrace --profile stack down")
+    say("The stack runs on: headrace status --profile stack   headrace down --profile stack")
 
 
 def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> None:
