@@ -37,6 +37,7 @@ from headrace.spec.columns import landed_columns
 from headrace.spec.pipeline import Pipeline, Stream
 from headrace.spec.types import Column
 from headrace.tables.append import append_checkpoint
+from headrace.tables.away import away_if_broken
 from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.in_flight import check_in_time
 from headrace.tables.ledger import Ledger, read_ledger, was_rolled_back
@@ -153,8 +154,13 @@ class Lander:
     def land_batch(self, spark: SparkContext, *, until: Mapping[tuple[str, int], int] | None = None) -> Batch | None:
         """Lands what has arrived, up to the batch's limit; gives back None if there is nothing to land.
 
-        With `until`, what came after those ends is left for later.
+        With `until`, what came after those ends is left for later. Where Kafka, the catalog or the object store is away it is
+        an UnavailableError, and the next call goes on from what was committed.
         """
+        with away_if_broken():
+            return self._land_batch(spark, until)
+
+    def _land_batch(self, spark: SparkContext, until: Mapping[tuple[str, int], int] | None) -> Batch | None:
         started, began = time.monotonic(), time.time()
         self._finish_commits()
         ranges, behind = self._plan(until)
@@ -328,12 +334,7 @@ class Lander:
         """Before a new batch: a commit whose answer never came may have come through, and refused rows may be unsettled."""
         for stream in self.streams:
             if stream.unsure:
-                try:
-                    table = self._catalog.load_table(stream.table.name())
-                except Exception as error:
-                    raise UnavailableError(
-                        f"the catalog does not answer: {error}", where=str(stream.stream.table), next_step="Check the catalog."
-                    ) from error
+                table = self._catalog.load_table(stream.table.name())
                 if read_ledger(table).writer == stream.unsure:
                     stream.table, stream.ledger = table, read_ledger(table)
                 stream.unsure = ""

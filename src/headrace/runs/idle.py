@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from threading import Event, Lock, Thread
 
-from headrace.errors import LockedError
+from headrace.errors import LockedError, UnavailableError
 from headrace.runs.landing import Session
 from headrace.runs.maintaining import Keeper, Maintained, list_work, maintain_table, maintaining
 from headrace.services.embedded import Report
+from headrace.tables.away import away_if_broken
 from headrace.tables.catalog import open_catalog
 from headrace.tables.spark_catalog import open_spark_catalog
 
@@ -53,10 +54,13 @@ def _follow(session: Session, idleness: Idleness, stop: Event, report: Report) -
             if stop.is_set():
                 return
             try:
-                with maintaining(settings, owner, patience=_PATIENCE_SECONDS):
+                with maintaining(settings, owner, patience=_PATIENCE_SECONDS), away_if_broken():
                     done = maintain_table(keeper, spark, owner, target)
             except LockedError:
                 continue
+            except UnavailableError as error:
+                report(f"maintenance: {error.what}; the rest is left for the next time")
+                break
             except Exception as error:  # landing and builds go on, and what is wrong with the table they find out themselves
                 report(f"{target.name}: maintenance ended with {type(error).__name__}: {str(error).splitlines()[:1]}")
                 continue

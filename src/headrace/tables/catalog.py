@@ -95,9 +95,9 @@ def _make_catalog(settings: Settings) -> Catalog:
 
 
 def _rest(properties: dict[str, str]) -> Catalog:
-    from pyiceberg.catalog.rest import RestCatalog
+    from headrace.tables.bounded_rest import BoundedRestCatalog
 
-    return RestCatalog(CATALOG_NAME, **properties)
+    return BoundedRestCatalog(CATALOG_NAME, **properties)
 
 
 def _hive(properties: dict[str, str]) -> Catalog:

@@ -14,6 +14,8 @@ from headrace.errors import SettingsError
 from headrace.settings import SENSITIVE, Settings
 
 CATALOG_NAME = "headrace"
+REST_CONNECT_SECONDS, REST_ANSWER_SECONDS = 10, 60
+"""For how long a REST catalog is waited for: one that hangs is away like one that has ended."""
 _SQLITE = "sqlite:///"
 _PREFIX = f"spark.sql.catalog.{CATALOG_NAME}"
 
@@ -50,7 +52,10 @@ def catalog_conf(settings: Settings) -> dict[str, str]:
     if settings.catalog_type == "sql":
         found |= _jdbc(settings)
     elif settings.catalog_type == "rest":
-        found |= _rest(settings)
+        found |= _rest(settings) | {
+            "rest.client.connection-timeout-ms": str(REST_CONNECT_SECONDS * 1_000),
+            "rest.client.socket-timeout-ms": str(REST_ANSWER_SECONDS * 1_000),
+        }
     elif settings.catalog_type == "hive":
         found["uri"] = settings.catalog_uri
     if settings.is_on_s3 or settings.catalog_type == "glue":

@@ -1,0 +1,27 @@
+"""PyIceberg's REST catalog, with an end to its waiting: by itself it would wait for an answer for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyiceberg.catalog.rest import RestCatalog
+from requests import PreparedRequest, Response, Session
+from requests.adapters import HTTPAdapter
+
+from headrace.tables.catalog_properties import REST_ANSWER_SECONDS, REST_CONNECT_SECONDS
+
+
+class BoundedRestCatalog(RestCatalog):
+    """A catalog whose requests end, with an answer or with a Timeout."""
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Bounded())
+        return session
+
+
+class _Bounded(HTTPAdapter):
+    def send(self, request: PreparedRequest, *arguments: Any, **options: Any) -> Response:
+        options["timeout"] = options.get("timeout") or (REST_CONNECT_SECONDS, REST_ANSWER_SECONDS)
+        return super().send(request, *arguments, **options)
