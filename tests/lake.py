@@ -139,12 +139,14 @@ def check_exactly_once(lake: Lake, sent: Iterable[Sent], *, good: Mapping[tuple[
     assert refused == Counter((one.partition, one.offset, one.value) for one in sent if (one.partition, one.offset) not in good)
 
 
-def check_verified(lake: Lake, pipeline: Pipeline | None = None) -> None:
-    """Holds the lake against the topics, and the commit logs against the tables' files."""
-    pipeline = pipeline or lake.pipeline()
-    for one in lake.verify(pipeline):
+def check_verified(lake: Lake, *pipelines: Pipeline) -> None:
+    """Holds the lake against the topics, and the commit logs against the tables' files; all pipelines of the lake are named,
+    or it has but lineage."""
+    looked_at = pipelines or (lake.pipeline(),)
+    for one in (each for pipeline in looked_at for each in lake.verify(pipeline)):
         assert (one.missing, one.doubled, one.unlogged, one.waiting) == (0, 0, 0, 0), one
-    files = commits_of(lake.settings(), pipeline, checkpoint_id=None)
+    files = [file for pipeline in looked_at for file in commits_of(lake.settings(), pipeline, checkpoint_id=None)]
     logged = Counter(file.entry.s3_key for file in files if file.state == "committed")
-    tables = [load_table(lake.catalog, name) for name in (*(stream.table for stream in pipeline.streams), QUARANTINE)]
+    names = (*(stream.table for pipeline in looked_at for stream in pipeline.streams), QUARANTINE)
+    tables = [load_table(lake.catalog, name) for name in names]
     assert logged == Counter(path for table in tables if table for path in files_of(table))

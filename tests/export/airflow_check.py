@@ -19,7 +19,7 @@ from headrace.spec.layers import LayerTable
 from tests.export.airflow_server import Airflow, TaskRun, install_airflow, running_airflow
 from tests.export.exported import BROKEN, GONE, RETRIES, SECONDS_A_TABLE, exported, not_reached
 from tests.lake import Lake
-from tests.pipelines.test_samples import layer_lines
+from tests.samples import layer_lines
 
 RUN = "checked"
 

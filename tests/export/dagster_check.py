@@ -27,7 +27,7 @@ from headrace.tables.partitions import list_partitions
 from tests.export.dagster_server import Checked, Dagster, Run, install_dagster, numbers_of, running_dagster
 from tests.export.exported import BROKEN, GONE, RETRIES, SECONDS_A_TABLE, exported, not_reached
 from tests.lake import Lake
-from tests.pipelines.test_samples import layer_lines, values_of
+from tests.samples import layer_lines, values_of
 from tests.topics import produce
 from tests.waiting import wait_until
 

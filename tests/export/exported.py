@@ -16,7 +16,7 @@ from headrace.settings import load_settings
 from headrace.spec import Pipeline
 from headrace.spec.pipeline import TableName
 from tests.lake import Lake
-from tests.pipelines.test_samples import values_of
+from tests.samples import values_of
 from tests.shop import write_shop
 from tests.topics import make_topic, produce
 

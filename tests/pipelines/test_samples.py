@@ -1,20 +1,15 @@
 """Every pipeline's sample becomes what is expected, through a real topic, a real landing and a real build of every table.
 Then every engine reads the same rows of each of these tables.
 
-`expected/<stream>.jsonl` has the rows of a raw table, `expected/<layer>/<table>.jsonl` those of a layer table. After a change
-that is meant, `make expected` writes them again; what git then shows is what the change does to the data.
+After a change that is meant, `make expected` writes what is expected again; what git then shows is what the change does to the
+data.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Callable, Iterable
-from datetime import date, datetime
-from decimal import Decimal
+from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -22,72 +17,18 @@ import pytest
 from headrace.runs.building import build, open_lake
 from headrace.services.trino import start_trino, stop_trino
 from headrace.serving.engines.names import Engine
-from headrace.sources.encode import encoder_of
-from headrace.spec import list_pipelines, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.folders import BUILT_IN
-from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
-from headrace.spec.pipeline import Pipeline, Stream, TableName
+from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.catalog import count_rows, list_tables
 from headrace.tables.spark_catalog import open_spark_catalog, spark_name, use_session
 from headrace.tables.spark_files import load_java_table
-from tests.changes import change_values
 from tests.engine_rows import ask_trino, check_engines, check_same
 from tests.lake import Lake, check_verified
-from tests.topics import make_topic, produce
+from tests.samples import NAMES, check_expected, found_lines, send_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
-
-Row = dict[str, Any]
-
-NAMES = [found.name for found in list_pipelines(BUILT_IN) if found.built_in]
-
-
-def values_of(stream: Stream, path: Path) -> list[bytes | None]:
-    """Gives back a sample as messages: a JSON line is one as it stands, an Avro event is encoded, a change gets its schema."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if stream.format == "debezium":
-        return change_values((path.parent.parent / "schemas" / f"{stream.name}.avsc").read_text(encoding="utf-8"), lines)
-    if stream.format == "json":
-        return [line.encode() for line in lines]
-    return [encoder_of(stream)(json.loads(line)) for line in lines]
-
-
-def as_json(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    if isinstance(value, (date, Decimal)):
-        return str(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {name: as_json(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [as_json(inner) for inner in value]
-    return value
-
-
-def lines_of(rows: Iterable[Row]) -> list[str]:
-    return [json.dumps({name: as_json(value) for name, value in row.items()}, ensure_ascii=False) for row in rows]
-
-
-def raw_lines(lake: Lake, stream: Stream, *, topic: str) -> list[str]:
-    """Gives back the rows of a raw table in the order of its sample, without what differs from run to run."""
-    names = [column.name for column in landed_columns(stream) if column.name not in ("checkpoint_id", "kafka_timestamp")]
-    in_order = sorted(lake.rows(str(stream.table)), key=lambda row: (row["kafka_offset"], row["kafka_partition"]))
-    return lines_of({name: row[name] for name in names} | {"kafka_topic": topic} for row in in_order)
-
-
-def layer_lines(lake: Lake, table: LayerTable) -> list[str]:
-    """Gives back the rows of a layer table by its keys, without what builds keep in them for themselves."""
-    rows = [
-        {name: value for name, value in row.items() if name not in (BUILD_ID, CARRIED)} for row in lake.rows(str(table.table))
-    ]
-    by = [*table.keys, *table.sequence_by]
-    return lines_of(sorted(rows, key=lambda row: ([(row[name] is not None, row[name]) for name in by], str(row))))
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +46,7 @@ def lake_of(broker: str, spark: SparkSession, tmp_path_factory: pytest.TempPathF
 
 
 def land_and_build(lake: Lake, pipeline: Pipeline, spark: SparkSession) -> None:
-    for stream in pipeline.streams:
-        make_topic(lake.servers, stream.topic, partitions=stream.partitions)
-        sample = values_of(stream, pipeline.folder / "sample" / f"{stream.name}.jsonl")
-        produce(lake.servers, stream.topic, sample, partitions=stream.partitions)
+    send_sample(lake, pipeline)
     lake.land(spark, pipeline)
     check_verified(lake, pipeline)
     outcomes = build(open_lake(lake.settings(), pipeline, spark)) if pipeline.tables else ()
@@ -118,20 +56,14 @@ def land_and_build(lake: Lake, pipeline: Pipeline, spark: SparkSession) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_sample_becomes_what_is_expected(name: str, lake_of: Callable[[str], Lake], pytestconfig: pytest.Config) -> None:
     lake = lake_of(name)
-    pipeline, by_default = lake.pipeline(name), load_pipeline(name, environ={}, folder=lake.folder)
-    found = {
-        f"{stream.name}.jsonl": raw_lines(lake, stream, topic=default.topic)
-        for stream, default in zip(pipeline.streams, by_default.streams, strict=True)
-    }
-    found |= {f"{table.layer}/{table.table.name}.jsonl": layer_lines(lake, table) for table in pipeline.tables}
-    folder = pipeline.folder / "expected"
+    pipeline = lake.pipeline(name)
+    found = found_lines(lake, pipeline)
     if pytestconfig.getoption("--write-expected"):
         for file, lines in found.items():
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            (folder / file).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.jsonl")} == set(found), "a file for every table"
-    for file, lines in found.items():
-        assert lines == (folder / file).read_text(encoding="utf-8").splitlines(), file
+            path = pipeline.folder / "expected" / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    check_expected(pipeline, found)
 
 
 def change_by_hand(lake: Lake, spark: SparkSession) -> None:

@@ -8,21 +8,49 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, PipelineName, TableOption, TakeOver, err, load, out, say, say_aside, settings_here
-from headrace.settings import Settings
-from headrace.spec import LayerTable, Pipeline
+from headrace.cli.shared import (
+    AsJson,
+    PipelineName,
+    TableOption,
+    TakeOver,
+    err,
+    load,
+    out,
+    say,
+    say_aside,
+    settings_here,
+    settings_of_demo,
+)
+from headrace.settings import STACK, Settings
+from headrace.spec import LayerTable, Pipeline, list_pipelines
 from headrace.words import count_that_are
 
 
 def demo(
-    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="the pipeline to show")] = "lineage",
+    pipeline: Annotated[
+        Optional[str],
+        typer.Argument(metavar="PIPELINE", help="which to show; if left out: lineage, or all that come along on the stack"),
+    ] = None,
     events: Annotated[int, typer.Option(min=1, help="events to start with, of the stream that sends most often")] = 1_000,
     leave: Annotated[bool, typer.Option("--exit", help="end when the results are shown")] = False,
 ) -> None:
     """Show a pipeline at work, from made-up events to answers.
 
-    Services, events, landing, building, queries, then live until Ctrl-C.
+    Services, events, landing, building, queries, then live until Ctrl-C. With --profile stack the stack is started where it
+    does not run, and left running; all pipelines are shown on it, one after the other.
     """
+    settings = settings_of_demo()
+    if pipeline or settings.profile != STACK:
+        _show(settings, load(pipeline or "lineage"), events=events, leave=leave)
+        return
+    for found in list_pipelines(settings.folder):
+        if found.built_in:
+            _show(settings, load(found.name), events=events, leave=True)
+    say("The stack runs on: headrace --profile stack status, and headrace --profile stack down")
+
+
+def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> None:
+    """Shows one pipeline; live at the end, unless it has to `leave` or nobody looks."""
     from headrace.runs.board import lines, live_board
     from headrace.runs.by_hand import change_by_hand
     from headrace.runs.demo import build_tables, generators, land_events, read_results
@@ -33,7 +61,6 @@ def demo(
     from headrace.runs.seeding import fill_source, seeding, traffic
     from headrace.show import show_demo, show_seen
 
-    settings, loaded = settings_here(), load(pipeline)
     os.environ.update(secrets_to_play_with(loaded, os.environ))
     board = lines(out)
     with (

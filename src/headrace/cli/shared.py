@@ -35,6 +35,16 @@ def settings_here() -> Settings:
     return stack_settings(settings)
 
 
+def settings_of_demo() -> Settings:
+    """Gives back the settings that hold where the command was typed; the stack is started, where it is asked for."""
+    settings = home_settings()
+    if settings.profile == STACK:
+        from headrace.services.stack import start_stack
+
+        start_stack(settings, report=say)
+    return settings_here()
+
+
 def settings_if_up() -> Settings:
     """Gives back the settings that hold where the command was typed, for a command that looks at what there is."""
     try:

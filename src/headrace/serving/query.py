@@ -20,6 +20,7 @@ from headrace.serving.query_errors import explain
 from headrace.serving.question import named_tables, parse_select, refusal
 from headrace.tables.catalog import list_tables
 from headrace.tables.duck import open_duckdb, quote_name, quote_text
+from headrace.tables.storage import Storage
 
 ReadTable = Callable[[duckdb.DuckDBPyConnection, Table], str]
 """Gives back what DuckDB reads a table from, as it stands after FROM."""
@@ -41,7 +42,7 @@ def scan_iceberg(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
 
 def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None, read: ReadTable = scan_iceberg) -> pa.Table:
     """Gives back the result of one SELECT. A table is named with its namespaces; nothing in the lake can be changed."""
-    with open_duckdb(reads_iceberg=read is scan_iceberg) as connection:
+    with open_duckdb(reads_iceberg=read is scan_iceberg, storage=Storage.of(catalog.properties)) as connection:
         quoted = _quote_default(sql)
         known = list_tables(catalog)
         statement = _parse(connection, sql, quoted, known)

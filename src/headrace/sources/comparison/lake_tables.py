@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 
 from headrace.sources.comparison.source_tables import Key
 from headrace.tables.duck import open_duckdb, quote_name, quote_text
+from headrace.tables.storage import Storage
 
 LSN = "_lsn"
 _MEMORY = "512MB"
@@ -34,7 +35,7 @@ def rows_in_order(table: Table, *, columns: Sequence[str], keys: Sequence[str], 
     """Gives the rows by their key. What does not fit into a fixed amount of memory is sorted on disk, in `scratch`."""
     names = ", ".join(quote_name(name) for name in (*columns, LSN))
     order = ", ".join(quote_name(key) for key in keys)
-    with _opened(scratch) as connection:
+    with _opened(table, scratch) as connection:
         yield from _read(connection, f"SELECT {names} FROM {_scan(table)} ORDER BY {order}")
 
 
@@ -46,7 +47,7 @@ def find_rows(
         return
     names = ", ".join(f"lake.{quote_name(name)}" for name in (*columns, LSN))
     same = " AND ".join(f"lake.{quote_name(key)} = {_WANTED}.{quote_name(key)}" for key in keys)
-    with _opened(scratch) as connection:
+    with _opened(table, scratch) as connection:
         connection.register(_WANTED, pa.table({key: [each[place] for each in wanted] for place, key in enumerate(keys)}))
         yield from _read(connection, f"SELECT {names} FROM {_scan(table)} AS lake JOIN {_WANTED} ON {same}")
 
@@ -62,9 +63,10 @@ def _scan(table: Table) -> str:
 
 
 @contextmanager
-def _opened(scratch: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def _opened(table: Table, scratch: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=scratch) as folder, open_duckdb() as connection:
+    storage = Storage.of(table.io.properties)
+    with tempfile.TemporaryDirectory(dir=scratch) as folder, open_duckdb(storage=storage) as connection:
         connection.execute(f"SET memory_limit = {quote_text(_MEMORY)}")
         connection.execute(f"SET temp_directory = {quote_text(folder)}")
         yield connection

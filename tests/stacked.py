@@ -1,0 +1,156 @@
+"""Lands and builds every pipeline's sample on the stack while its workers are killed, and holds the lake against `expected/`.
+
+`make stack`. A worker is killed with its executor, as a machine that loses its power: once while a pipeline is landed, and
+once while it is built. It comes back before the next.
+"""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import psutil
+
+from headrace.runs.building import build, open_lake
+from headrace.runs.landing import spark_session
+from headrace.services import embedded, kafka, object_store, postgres, rest_catalog, spark_cluster
+from headrace.services.embedded import Embedded
+from headrace.services.process import find_process
+from headrace.services.stack import stack_settings
+from headrace.settings import STACK, Settings, load_settings
+from tests.lake import Lake, check_verified
+from tests.samples import NAMES, check_expected, found_lines, send_sample
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SERVERS = (
+    *(kafka.BROKER, postgres.SERVER, object_store.SERVER, rest_catalog.SERVER),
+    *(spark_cluster.SERVER, *spark_cluster.WORKERS),
+)
+LOOK_SECONDS = 0.01
+PATIENCE_SECONDS = 120.0
+
+
+class StackLake(Lake):
+    """A lake on the stack of its own home."""
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {**super().environ, "HEADRACE_PROFILE": STACK}
+
+    def settings(self, **environ: str) -> Settings:
+        return stack_settings(super().settings(**environ))
+
+
+@contextmanager
+def running_stack(folder: Path) -> Iterator[StackLake]:
+    """Gives a lake on the servers that pipelines need of a stack; they end with the block."""
+    settings = load_settings(flags={"profile": STACK}, environ={}, folder=folder)
+    with ExitStack() as stack:
+        for server in SERVERS:
+            stack.callback(embedded.stop, server, settings, report=print)
+            embedded.start(server, settings, detached=True, report=print)
+        broker = kafka.running_kafka(settings)
+        assert broker is not None
+        yield StackLake(folder, broker.bootstrap_servers, "stack-of-lineage")
+
+
+class Killer:
+    """Kills a worker as soon as its executor is busy."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self.spark = spark
+        self.settings = settings
+        self.killed: list[str] = []
+
+    @contextmanager
+    def at_work(self, what: str) -> Iterator[None]:
+        """Kills one worker while the block runs, and starts it again after it; a block in which none was busy is an error."""
+        ended = Event()
+        victims: list[Embedded] = []
+        thread = Thread(target=self._kill_one, args=(ended, victims), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+        assert victims, f"no worker was busy while {what}"
+        self.killed.append(f"{victims[0].title} while {what}")
+        embedded.start(victims[0], self.settings, detached=True, report=lambda sentence: None)
+        workers = len(spark_cluster.WORKERS)
+        wait_until(lambda: self._executors() == workers, what="the worker's new executor", seconds=PATIENCE_SECONDS)
+
+    def _kill_one(self, ended: Event, victims: list[Embedded]) -> None:
+        while not ended.wait(LOOK_SECONDS):
+            for server, process in self._workers():
+                executors = process.children()
+                if any(tasks and _listens(executors, port) for port, tasks in self._tasks().items()):
+                    for one in (process, *process.children(recursive=True)):
+                        one.send_signal(signal.SIGKILL)
+                    victims.append(server)
+                    return
+
+    def _executors(self) -> int:
+        """Gives back how many workers have an executor that the driver knows."""
+        return sum(any(_listens(process.children(), port) for port in self._tasks()) for _, process in self._workers())
+
+    def _tasks(self) -> dict[int, int]:
+        """Gives back how many tasks run in each process of the application, by the port that it listens on."""
+        infos = self.spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+        return {int(info.port()): int(info.numRunningTasks()) for info in infos}
+
+    def _workers(self) -> Iterator[tuple[Embedded, psutil.Process]]:
+        for server in spark_cluster.WORKERS:
+            state = embedded.running(server, self.settings)
+            process = find_process(state) if state else None
+            if process is not None:
+                yield server, process
+
+
+def _listens(processes: Sequence[psutil.Process], port: int) -> bool:
+    """Says whether one of the processes listens on a port; one that has just ended does not."""
+    for process in processes:
+        try:
+            open_to = [each.laddr.port for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+        except psutil.Error:
+            continue
+        if port in open_to:
+            return True
+    return False
+
+
+def hold(folder: Path) -> None:
+    """Ends with an error if a sample has not become what is expected, or if something is missing or doubled."""
+    with running_stack(folder) as lake, spark_session(lake.settings(), report=print) as spark:
+        killer = Killer(spark, lake.settings())
+        pipelines = [lake.pipeline(name) for name in NAMES]
+        for pipeline in pipelines:
+            send_sample(lake, pipeline)
+            with killer.at_work(f"{pipeline.name} was landed"):
+                lake.land(spark, pipeline)
+            if pipeline.tables:
+                with killer.at_work(f"{pipeline.name} was built"):
+                    outcomes = build(open_lake(lake.settings(), pipeline, spark))
+                for each in outcomes:
+                    if each.error:
+                        raise each.error
+            check_expected(pipeline, found_lines(lake, pipeline))
+            print(f"{pipeline.name}: {len(pipeline.streams)} streams and {len(pipeline.tables)} tables are as expected")
+        check_verified(lake, *pipelines)
+    for killed in killer.killed:
+        print(f"killed: {killed}")
+    print(f"{len(NAMES)} pipelines: 0 missing, 0 doubled")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch).chmod(0o755)
+        hold(Path(scratch))
