@@ -19,6 +19,8 @@ from headrace.errors import BuildError, UnavailableError
 from headrace.tables.away import away_if_broken, find_away
 from headrace.tables.bounded_rest import BoundedRestCatalog
 from headrace.tables.commit import commit_once
+from headrace.tables.duck import open_duckdb
+from headrace.tables.storage import Storage
 
 NOBODY = "127.0.0.1:1"
 NETWORK = "AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: "
@@ -143,6 +145,16 @@ def test_an_object_store_that_nobody_is(ask: Callable[[fs.S3FileSystem], object]
 def test_an_object_store_that_answers_with_an_error(server: Server, status: int, is_away: bool) -> None:
     server.status, server.body = status, b""
     error = caught(lambda: store(server.address).open_input_file("lake/x"))
+    assert (find_away(error) is not None) is is_away, error
+
+
+@pytest.mark.parametrize(("status", "is_away"), [(None, True), (0, True), (503, True), (403, False), (404, False)])
+def test_duckdb_on_an_object_store(server: Server, status: int | None, is_away: bool) -> None:
+    server.status, server.body = status or 0, b""
+    address = NOBODY if status is None else server.address
+    storage = Storage.of({"s3.endpoint": f"http://{address}", "s3.access-key-id": "a", "s3.secret-access-key": "b"})
+    with open_duckdb(storage=storage) as connection:
+        error = caught(lambda: connection.execute("SELECT * FROM 's3://lake/x.parquet'"))
     assert (find_away(error) is not None) is is_away, error
 
 

@@ -37,7 +37,7 @@ _ARROW = re.compile(
     r"|\w+ \(HTTP status (?:5\d\d|429)\))"
     r"(?!.*curlCode: (?:51|53|54|58|59|60|66|77|82|83|90|91)\b)"  # those of a certificate
 )
-_DUCKDB = re.compile(r"Could not establish connection|Connection error for HTTP|HTTP (?:5\d\d|429)\b|\(HTTP 5\d\d\)|code 5\d\d")
+_DUCKDB = re.compile(r"^(?!.*certificate).*(?: error for HTTP [A-Z]+ to |HTTP (?:5\d\d|429)\b)")
 _DATABASE = re.compile(
     r"connection refused|connection reset|connection timeout|timed out|closed the connection|the connection is (?:lost|closed)"
     r"|terminating connection|database system is (?:starting up|shutting down|in recovery)|could not receive data",
@@ -100,7 +100,7 @@ def _read(error: BaseException, names: set[str]) -> UnavailableError | None:
         return _object_store(f"the catalog says: {store[0]}") if store else _catalog(says)
     if isinstance(error, OSError) and _ARROW.search(says):
         return _object_store(says.rpartition("Details: ")[2])
-    if "duckdb.Error" in names and _DUCKDB.search(says):
+    if "_duckdb.Error" in names and _DUCKDB.search(says):
         return _object_store(says)
     if "sqlalchemy.exc.OperationalError" in names:
         origin = getattr(error, "orig", None)
