@@ -33,8 +33,10 @@ class Idleness:
 @contextmanager
 def maintained(session: Session, idleness: Idleness, *, report: Report) -> Iterator[None]:
     """Looks after the pipeline's tables while the block runs; those that others maintain or erase from are left to them."""
-    stop = Event()
-    thread = Thread(target=_follow, args=(session, idleness, stop, report), name="maintenance", daemon=True)
+    stop, settings = Event(), session.settings
+    # Opened here and not in the thread, where nobody would be told that there is no catalog.
+    keeper = Keeper(settings, open_catalog(settings), idleness.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB)
+    thread = Thread(target=_follow, args=(session, keeper, idleness, report), name="maintenance", daemon=True)
     thread.start()
     try:
         yield
@@ -43,9 +45,8 @@ def maintained(session: Session, idleness: Idleness, *, report: Report) -> Itera
         thread.join()
 
 
-def _follow(session: Session, idleness: Idleness, stop: Event, report: Report) -> None:
-    settings, pipeline = session.settings, session.pipeline
-    keeper = Keeper(settings, open_catalog(settings), idleness.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB)
+def _follow(session: Session, keeper: Keeper, idleness: Idleness, report: Report) -> None:
+    settings, pipeline, stop = session.settings, session.pipeline, keeper.stop
     spark = open_spark_catalog(session.spark, settings)
     work = list_work(settings, [pipeline])
     while not stop.wait(settings.maintain_every_minutes * 60):
