@@ -57,7 +57,7 @@ class StackLake(Lake):
 @contextmanager
 def running_stack(folder: Path) -> Iterator[StackLake]:
     """Gives a lake on the servers that pipelines need of a stack; they end with the block."""
-    settings = load_settings(flags={"profile": STACK}, environ={}, folder=folder)
+    settings = load_settings(flags={"profile": STACK, "home": str(folder / ".headrace")}, environ={}, folder=folder)
     with ExitStack() as stack:
         for server in SERVERS:
             stack.callback(embedded.stop, server, settings, report=print)
