@@ -172,7 +172,7 @@ def build(
             and not (each.table in found and found[each.table].built)
         )
         tables = tuple(each for each in choose_tables(lake.pipeline, table) if only is None or each.table in only)
-        outcomes = _round(lake, tables, refresh=anew, done=done, stop=stop, leave_out=leave_out, waits=patience is not None)
+        outcomes = _round(lake, tables, refresh=anew, done=done, stop=stop, leave_out=leave_out, patience=patience)
         grown = {each.table.table for each in outcomes if each.grown}
         for each in outcomes:
             before = found.get(each.table.table)
@@ -209,11 +209,11 @@ def _round(
     done: Callable[[Outcome], None],
     stop: Event | None,
     leave_out: Collection[TableName],
-    waits: bool,
+    patience: Patience | None,
 ) -> tuple[Outcome, ...]:
     """Builds each table once, side by side where they don't read one another; gives back what became of each.
 
-    With `waits`, no more are begun when the first finds a server away, and what becomes of those is not told as theirs.
+    With `patience`, no more are begun when the first finds a server away, and what becomes of those is not told as theirs.
     """
     away = False
     outcomes: dict[TableName, Outcome] = {}
@@ -234,7 +234,9 @@ def _round(
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     outcome = future.result()
                     outcomes[running.pop(future)] = outcome
-                    is_away = waits and isinstance(outcome.error, UnavailableError)
+                    is_away = patience is not None and isinstance(outcome.error, UnavailableError)
+                    if patience is not None and outcome.built and not away:
+                        patience.goes_on()
                     away = away or is_away
                     if not outcome.grown and not is_away:
                         done(outcome)
