@@ -117,15 +117,19 @@ class Tables:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline, **errors: list[Exception | None]) -> None:
         self.tried: list[tuple[str, bool]] = []
         self.mirrored = 0
+        self._built: set[str] = set()
         self._errors = {name: iter(each) for name, each in errors.items()}
         self.lake: Any = SimpleNamespace(pipeline=pipeline)
         monkeypatch.setattr(building, "build_one", self._build_one)
         monkeypatch.setattr(building, "mirror", self._mirror)
 
     def _build_one(self, lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
-        self.tried.append((table.table.name, full_refresh))
-        error: Any = next(self._errors.get(table.table.name, iter([])), None)
-        built: Any = None if error else SimpleNamespace()
+        name = table.table.name
+        self.tried.append((name, full_refresh))
+        error: Any = next(self._errors.get(name, iter([])), None)
+        built: Any = None if error or name in self._built else SimpleNamespace()
+        if built:
+            self._built.add(name)
         return Outcome(table, error=error, built=built)
 
     def _mirror(self, lake: Lake, outcomes: object) -> None:

@@ -1,7 +1,7 @@
 """PyIceberg's REST catalog, with an end to its waiting: by itself it would wait for an answer for ever.
 
-Old metadata is left to the server, as Iceberg's Java library does: it has deleted the files by then, and PyIceberg would warn of
-each that it can't.
+Old metadata is left to the server, as Iceberg's Java library does: it has deleted the files by then, and PyIceberg would warn
+of each that it can't delete.
 """
 
 from __future__ import annotations
