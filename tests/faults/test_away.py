@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Event, Thread
 
 import pytest
@@ -22,7 +21,7 @@ from headrace.spec.layers import BUILD_ID
 from tests.application import Application
 from tests.lake import check_verified
 from tests.stacked import StackLake, running_stack
-from tests.topics import producer_of
+from tests.topics import produce, producer_of
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -33,7 +32,7 @@ SOON_SECONDS = 90.0
 EVENTS_PER_SECOND = 20
 KEYS = 50
 WAITS = "waiting, and trying again until it goes on"
-AWAY = {"catalog": "the catalog does not answer", "s3": "the object store does not answer", "kafka": "Kafka"}
+AWAY = {"catalog": "the catalog does not answer", "s3": "does not answer", "kafka": "Kafka"}
 FILES = {
     "pipeline.yml": """\
 name: orders
@@ -103,14 +102,15 @@ class Traffic:
             self.failed.append(str(error))
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[StackLake]:
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackLake]:
     """A stack of its own, and the pipeline."""
+    folder = tmp_path_factory.mktemp("away")
     for name, text in FILES.items():
-        path = tmp_path / "pipelines" / "orders" / name
+        path = folder / "pipelines" / "orders" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    with running_stack(tmp_path) as lake:
+    with running_stack(folder) as lake:
         try:
             yield lake
         finally:
@@ -138,16 +138,23 @@ def test_each_is_away_for_a_minute(shop: StackLake) -> None:
     check_against_a_full_build(shop)
 
 
+@pytest.mark.parametrize("server", [rest_catalog.SERVER, object_store.SERVER], ids=lambda server: server.name)
+@pytest.mark.parametrize(("command", "part"), [(("land", "orders", "--once"), "landing"), (("build", "orders"), "build")])
+def test_a_command_that_is_to_end_waits_too(shop: StackLake, server: Embedded, command: tuple[str, ...], part: str) -> None:
+    topic = shop.pipeline("orders").streams[0].topic
+    events = [{"id": f"{server.name} {number}", "k": "k0", "n": number, "cents": 1} for number in range(100)]
+    produce(shop.servers, topic, [json.dumps(event).encode() for event in events])
+    application = shop.start(*command)
+    application.wait_to_say("Spark is ready")
+    keep_away(server, shop, application)
+    assert application.wait(seconds=240) == 0, application.said()
+    check_told(part, application, 0, why="does not answer")
+
+
 def take_away(server: Embedded, shop: StackLake, application: Application) -> None:
-    """Kills a server, starts it again on its port when it was away for a while, and holds the run to what it must say."""
-    settings, told = shop.home_settings, len(application.said())
-    before = embedded.running(server, settings)
-    assert before is not None
-    os.kill(before.pid, signal.SIGKILL)
-    time.sleep(AWAY_SECONDS)
-    assert application.process.poll() is None, application.said()
-    after = embedded.start(server, settings, detached=True, report=quiet)
-    assert (after.port, after.pid != before.pid) == (before.port, True)
+    """Has a server be away for a while, and holds the run to what it must say."""
+    told = len(application.said())
+    keep_away(server, shop, application)
     # Builds need no Kafka, and what they do in the middle of a job may outlast an object store that is away.
     for part, must in (("landing", True), ("builds", server is rest_catalog.SERVER)):
         check_told(part, application, told, why=AWAY[server.name] if must else None)
@@ -156,6 +163,17 @@ def take_away(server: Embedded, shop: StackLake, application: Application) -> No
         what=f"tables to be built again:\n{application.said()}",
         seconds=SOON_SECONDS,
     )
+
+
+def keep_away(server: Embedded, shop: StackLake, application: Application) -> None:
+    """Kills a server, and starts it again on its port when it was away for a while; the application must outlive that."""
+    before = embedded.running(server, shop.home_settings)
+    assert before is not None
+    os.kill(before.pid, signal.SIGKILL)
+    time.sleep(AWAY_SECONDS)
+    assert application.process.poll() is None, application.said()
+    after = embedded.start(server, shop.home_settings, detached=True, report=quiet)
+    assert (after.port, after.pid != before.pid) == (before.port, True)
 
 
 def check_told(part: str, application: Application, told: int, *, why: str | None) -> None:

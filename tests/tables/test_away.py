@@ -74,7 +74,8 @@ def caught(attempt: Callable[[], object]) -> Exception:
 
 
 def rest(address: str) -> Catalog:
-    return BoundedRestCatalog("played", uri=f"http://{address}")
+    bounds = {"rest.client.connection-timeout-ms": "5000", "rest.client.socket-timeout-ms": "2000"}
+    return BoundedRestCatalog("played", uri=f"http://{address}", **bounds)
 
 
 def store(address: str) -> fs.S3FileSystem:
@@ -124,7 +125,6 @@ def test_a_catalog_whose_object_store_is_away(server: Server) -> None:
 
 def test_a_catalog_that_hangs_is_not_waited_for_for_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = rest(server.address)
-    monkeypatch.setattr("headrace.tables.bounded_rest.REST_ANSWER_SECONDS", 0.2)
     hangs = threading.Event()
     monkeypatch.setattr(BaseHTTPRequestHandler, "send_response", lambda *arguments: hangs.wait(10))
     error = caught(lambda: catalog.load_table("a.b"))

@@ -49,8 +49,9 @@ OAUTH = {
     "scope": "PRINCIPAL_ROLE:ALL",
     "oauth2-server-uri": "https://login/tokens",
     "credential": "id:secret",
+    "rest.client.connection-timeout-ms": "5000",
+    "rest.client.socket-timeout-ms": "20000",
 }
-BOUNDED = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "60000"}
 POSTGRES = {"HEADRACE_CATALOG_URI": "postgresql://reader@db:5433/lake?sslmode=require"}
 DATABASE = "db:5433/lake?sslmode=require"
 JDBC = {"type": "jdbc", "uri": f"jdbc:postgresql://{DATABASE}", "jdbc.schema-version": "V1"}
@@ -62,7 +63,7 @@ JDBC = {"type": "jdbc", "uri": f"jdbc:postgresql://{DATABASE}", "jdbc.schema-ver
         (
             REST | S3,
             PYTHON_S3 | OAUTH | {"header.X-Iceberg-Access-Delegation": ""},
-            SPARK_S3 | OAUTH | BOUNDED | {"type": "rest"},
+            SPARK_S3 | OAUTH | {"type": "rest"},
         ),
         (
             POSTGRES | {"HEADRACE_CATALOG_CREDENTIAL": "owner:p@ss/word"} | S3,

@@ -31,7 +31,7 @@ from headrace.layers.watermarks import mirror_watermarks
 from headrace.quality.results import CheckedBuild, record_results
 from headrace.runs.landing import spark_session
 from headrace.runs.lock import build_lock
-from headrace.runs.patience import Patience
+from headrace.runs.patience import Patience, for_a_command
 from headrace.services.embedded import Report
 from headrace.services.spark import explain_end
 from headrace.settings import Settings
@@ -75,7 +75,8 @@ def building_session(
 ) -> Iterator[Lake]:
     """Gives a pipeline's lake with a Spark of its own, while no one else builds it."""
     with build_lock(settings, pipeline.name), spark_session(settings, report=report) as spark:
-        yield open_lake(settings, pipeline, spark, tables=tables)
+        patience = for_a_command("build", report=report)
+        yield _patiently(lambda: open_lake(settings, pipeline, spark, tables=tables), patience, Event())
 
 
 def open_lake(

@@ -25,6 +25,7 @@ from headrace.services.spark import spark_jars, start_spark
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
+from headrace.tables.away import away_if_broken
 from headrace.tables.catalog import open_catalog
 from headrace.tables.catalog_properties import secret_names
 
@@ -54,14 +55,19 @@ def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, t
         capturing(settings, pipeline, report=report),
         spark_session(settings, report=report) as spark,
     ):
-        lander = Lander(
-            settings,
-            pipeline,
-            catalog=open_catalog(settings),
-            admin=admin_client(servers),
-            consumer=servers.task_config(),
-            find_registry=lambda: find_registry(settings) or "",
-        )
+
+        def open_lander() -> Lander:
+            with away_if_broken():
+                return Lander(
+                    settings,
+                    pipeline,
+                    catalog=open_catalog(settings),
+                    admin=admin_client(servers),
+                    consumer=servers.task_config(),
+                    find_registry=lambda: find_registry(settings) or "",
+                )
+
+        lander = for_a_command("landing", report=report).keep_trying(open_lander, stop=Event())
         for label in lander.rolled_back:
             report(f"{label}: its table was rolled back; what it no longer holds is landed again")
         yield Session(settings, pipeline, servers, lander, spark)

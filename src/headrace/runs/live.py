@@ -17,7 +17,7 @@ from headrace.runs.claims import read_claims
 from headrace.runs.idle import Idleness, maintained
 from headrace.runs.landing import Session, land
 from headrace.runs.lock import build_lock
-from headrace.runs.patience import Patience
+from headrace.runs.patience import Patience, for_a_command
 from headrace.runs.publishing import Publisher
 from headrace.runs.waiting_requests import WaitingRequests
 from headrace.services.embedded import Report
@@ -73,8 +73,7 @@ def builds(
         yield landed
         return
     with build_lock(session.settings, session.pipeline.name):
-        lake = open_lake(session.settings, session.pipeline, session.spark)
-        mirror(lake)
+        lake = _open(session, report)
         landed.set()
         errors: list[BaseException] = []
 
@@ -95,6 +94,18 @@ def builds(
             thread.join()
         if errors:
             raise errors[0]
+
+
+def _open(session: Session, report: Report) -> Lake:
+    """Gives back the lake, with `metadata` brought up to what its tables say."""
+
+    def attempt() -> Lake:
+        with away_if_broken():
+            lake = open_lake(session.settings, session.pipeline, session.spark)
+            mirror(lake)
+            return lake
+
+    return for_a_command("builds", report=report).keep_trying(attempt, stop=Event())
 
 
 def _follow(

@@ -14,16 +14,17 @@ from pyiceberg.table.metadata import TableMetadata
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
-from headrace.tables.catalog_properties import REST_ANSWER_SECONDS, REST_CONNECT_SECONDS
+from headrace.tables.catalog_properties import REST_ANSWER_MS, REST_CONNECT_MS
 
 
 class BoundedRestCatalog(RestCatalog):
-    """A catalog whose requests end, with an answer or with a Timeout."""
+    """A catalog whose requests end, with an answer or with a Timeout; the bounds are properties that Iceberg's Java library
+    knows too."""
 
     def _create_session(self) -> Session:
         session = super()._create_session()
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _Bounded())
+            session.mount(scheme, _Bounded(*(int(self.properties[name]) / 1_000 for name in (REST_CONNECT_MS, REST_ANSWER_MS))))
         return session
 
     @staticmethod
@@ -32,6 +33,10 @@ class BoundedRestCatalog(RestCatalog):
 
 
 class _Bounded(HTTPAdapter):
+    def __init__(self, connect_seconds: float, answer_seconds: float) -> None:
+        super().__init__()
+        self._seconds = (connect_seconds, answer_seconds)
+
     def send(self, request: PreparedRequest, *arguments: Any, **options: Any) -> Response:
-        options["timeout"] = options.get("timeout") or (REST_CONNECT_SECONDS, REST_ANSWER_SECONDS)
+        options["timeout"] = options.get("timeout") or self._seconds
         return super().send(request, *arguments, **options)

@@ -14,8 +14,9 @@ from headrace.errors import SettingsError
 from headrace.settings import SENSITIVE, Settings
 
 CATALOG_NAME = "headrace"
-REST_CONNECT_SECONDS, REST_ANSWER_SECONDS = 10, 60
-"""For how long a REST catalog is waited for: one that hangs is away like one that has ended."""
+REST_CONNECT_MS, REST_ANSWER_MS = "rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms"
+_REST_BOUNDS = {REST_CONNECT_MS: "5000", REST_ANSWER_MS: "20000"}
+"""For how long a REST catalog is waited for: one that hangs, as Iceberg's own does while its object store is away, is away."""
 _SQLITE = "sqlite:///"
 _PREFIX = f"spark.sql.catalog.{CATALOG_NAME}"
 
@@ -52,10 +53,7 @@ def catalog_conf(settings: Settings) -> dict[str, str]:
     if settings.catalog_type == "sql":
         found |= _jdbc(settings)
     elif settings.catalog_type == "rest":
-        found |= _rest(settings) | {
-            "rest.client.connection-timeout-ms": str(REST_CONNECT_SECONDS * 1_000),
-            "rest.client.socket-timeout-ms": str(REST_ANSWER_SECONDS * 1_000),
-        }
+        found |= _rest(settings)
     elif settings.catalog_type == "hive":
         found["uri"] = settings.catalog_uri
     if settings.is_on_s3 or settings.catalog_type == "glue":
@@ -85,7 +83,7 @@ def _rest(settings: Settings) -> dict[str, str]:
         "credential": settings.catalog_credential or "",
         "token": settings.catalog_token or "",
     }
-    return {name: value for name, value in found.items() if value}
+    return _REST_BOUNDS | {name: value for name, value in found.items() if value}
 
 
 def _s3(settings: Settings) -> dict[str, str]:
