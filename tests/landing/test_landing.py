@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
