@@ -6,9 +6,11 @@ import json
 import os
 import random
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Thread
 
@@ -170,10 +172,28 @@ def keep_away(server: Embedded, shop: StackLake, application: Application) -> No
     before = embedded.running(server, shop.home_settings)
     assert before is not None
     os.kill(before.pid, signal.SIGKILL)
-    time.sleep(AWAY_SECONDS)
+    with held(before.port):
+        time.sleep(AWAY_SECONDS)
     assert application.process.poll() is None, application.said()
     after = embedded.start(server, shop.home_settings, detached=True, report=quiet)
     assert (after.port, after.pid != before.pid) == (before.port, True)
+
+
+@contextmanager
+def held(port: int) -> Iterator[None]:
+    """Keeps a port for its server while the block runs: nobody listens there, and no program beside this one takes it."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        wait_until(lambda: is_bound(holder, port), what=f"port {port}")
+        yield
+
+
+def is_bound(holder: socket.socket, port: int) -> bool:
+    try:
+        holder.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    return True
 
 
 def check_told(part: str, application: Application, told: int, *, why: str | None) -> None:
