@@ -185,6 +185,7 @@ def held(port: int) -> Iterator[None]:
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         wait_until(lambda: is_bound(holder, port), what=f"port {port}")
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # else another one could bind it as well
         yield
 
 
