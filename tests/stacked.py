@@ -45,6 +45,11 @@ class StackLake(Lake):
     def environ(self) -> dict[str, str]:
         return {**super().environ, "HEADRACE_PROFILE": STACK}
 
+    @property
+    def home_settings(self) -> Settings:
+        """The settings of the servers themselves, also of those that don't run."""
+        return super().settings()
+
     def settings(self, **environ: str) -> Settings:
         return stack_settings(super().settings(**environ))
 

@@ -52,14 +52,14 @@ def test_a_catalog_that_is_none(here: Here, tmp_path: Path, monkeypatch: pytest.
     (tmp_path / ".headrace" / "catalog.db").write_text("this is no database, and long enough to be read as one" * 9)
     code, said = here(*command)
     assert (code, said) == (
-        1,
-        "catalog.uri: the catalog does not answer: file is not a database\n"
+        2,
+        "catalog.uri: the catalog can't be opened: file is not a database\n"
         "Check it: headrace doctor says what it is, and where that was set.\n",
     )
     monkeypatch.setenv("HEADRACE_CATALOG_URI", "nothing://me:secret@nowhere/db")
     code, said = here(*command)
-    assert code == 1
-    assert said.startswith("catalog.uri: the catalog does not answer: ")
+    assert code == 2
+    assert said.startswith("catalog.uri: the catalog can't be opened: ")
     assert "secret" not in said
 
 

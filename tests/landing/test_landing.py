@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 from pyiceberg.catalog import Catalog
 
-from headrace.errors import GapError, SpecError, UnavailableError
+from headrace.errors import GapError, RetryableError, SpecError, UnavailableError
 from headrace.landing.commit_log import read_log
 from headrace.runs.figures import read_now
 from headrace.tables import commit as commit_module
@@ -278,7 +279,7 @@ def test_offsets_that_kafka_deletes_between_plan_and_read(
 
     monkeypatch.setattr(lander, "_run", run_too_late)
     lander._consumer = (("client.id", "new"), *lander._consumer)  # a reader that has not fetched them already
-    with pytest.raises(UnavailableError, match="a task could not read its messages"):
+    with pytest.raises(UnavailableError, match="a task could not go on"):
         lander.land_batch(spark.sparkContext)
     assert lander.land_batch(spark.sparkContext) is None
     assert "offsets 10 to 14" in str(lander.stopped["lineage.events"])
@@ -327,6 +328,41 @@ def test_a_catalog_that_goes_away_and_comes_back(
     assert len(lake.rows("lineage.events", "uuid")) == 180
     assert len(lake.quarantine("lineage.events")) == 20
     assert read_ledger(lake.table("lineage.events")).quarantined == 20
+
+
+class Late(Away):
+    """A catalog that carries out a commit that it gave no answer to, just before the next one that it answers."""
+
+    late: Callable[[], object] | None = None
+
+    def commit_table(self, table: Any, *arguments: Any) -> Any:
+        if self.away and table.name()[-1] == self._name:
+            self.late = lambda: self._catalog.commit_table(table, *arguments)
+        elif self.late is not None:
+            self.late()
+            self.late = None
+        return super().commit_table(table, *arguments)
+
+
+def test_a_commit_that_comes_through_long_after_nobody_waits_for_it(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_module, "_TRIES", 2)
+    make_topic(lake.servers, lake.topic)
+    produce(lake.servers, lake.topic, lineage_values(100, seed=1))
+    lander = lake.lander()
+    late = Late(lake.catalog, "events", done=False)
+    lander._catalog = late  # type: ignore[assignment]
+    with pytest.raises(UnavailableError):
+        lander.land_batch(spark.sparkContext)
+    late.away = False
+    produce(lake.servers, lake.topic, lineage_values(100, seed=2))
+    with pytest.raises(RetryableError, match="has come through late"):
+        lander.land_batch(spark.sparkContext)
+    assert lander.land_batch(spark.sparkContext) is not None
+    assert lander.land_batch(spark.sparkContext) is None
+    check_verified(lake)
+    assert len(lake.rows("lineage.events", "uuid")) == 200
 
 
 def test_spark_sql_reads_the_tables(lake: Lake, spark: SparkSession) -> None:

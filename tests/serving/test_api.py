@@ -11,7 +11,9 @@ from threading import Event
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ForbiddenError, ServiceUnavailableError
 from pyiceberg.table import Table
 
 from headrace.errors import QueryError, SpecError, UnavailableError
@@ -322,6 +324,30 @@ def test_a_browser_is_told_on_a_page_that_something_is_away(shop: ShopLake) -> N
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     assert "The catalog does not answer" in answer.text
     assert "Check it: headrace doctor" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ServiceUnavailableError("starting"), 503),
+        (OSError("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 7, Could not connect to server"), 503),
+        (ForbiddenError("not you"), 500),
+        (OSError("AWS Error ACCESS_DENIED during GetObject operation: No response body."), 500),
+    ],
+)
+def test_a_table_whose_catalog_or_object_store_is_away(shop: ShopLake, error: Exception, status: int) -> None:
+    def away() -> Catalog:
+        raise error
+
+    room = Room((shop.pipeline,), shop.watch.figures, away, shop.watch.topics)
+    app = make_app(room, Lock(None, local=True))
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        answer = client.get("/api/tables/raw.charges")
+    assert answer.status_code == status
+    if status == 503:
+        assert answer.headers["retry-after"] == "2"
+        assert "does not answer" in answer.json()["what"]
+        assert "goes on by itself" in answer.json()["next_step"]
 
 
 def test_a_copy_of_weather_has_its_page_beside_the_original(shop: ShopLake, tmp_path: Path) -> None:

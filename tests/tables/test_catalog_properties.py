@@ -49,6 +49,8 @@ OAUTH = {
     "scope": "PRINCIPAL_ROLE:ALL",
     "oauth2-server-uri": "https://login/tokens",
     "credential": "id:secret",
+    "rest.client.connection-timeout-ms": "5000",
+    "rest.client.socket-timeout-ms": "20000",
 }
 POSTGRES = {"HEADRACE_CATALOG_URI": "postgresql://reader@db:5433/lake?sslmode=require"}
 DATABASE = "db:5433/lake?sslmode=require"
@@ -58,7 +60,11 @@ JDBC = {"type": "jdbc", "uri": f"jdbc:postgresql://{DATABASE}", "jdbc.schema-ver
 @pytest.mark.parametrize(
     ("environ", "python", "spark"),
     [
-        (REST | S3, PYTHON_S3 | OAUTH | {"header.X-Iceberg-Access-Delegation": ""}, SPARK_S3 | OAUTH | {"type": "rest"}),
+        (
+            REST | S3,
+            PYTHON_S3 | OAUTH | {"header.X-Iceberg-Access-Delegation": ""},
+            SPARK_S3 | OAUTH | {"type": "rest"},
+        ),
         (
             POSTGRES | {"HEADRACE_CATALOG_CREDENTIAL": "owner:p@ss/word"} | S3,
             PYTHON_S3 | {"uri": f"postgresql+psycopg://owner:p%40ss%2Fword@{DATABASE}"},

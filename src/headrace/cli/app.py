@@ -34,6 +34,7 @@ from headrace.cli.servers import clean, doctor, down, logs, psql, status, up
 from headrace.cli.shared import err, home_settings, out
 from headrace.cli.submitting import submit
 from headrace.errors import HeadraceError
+from headrace.tables.away import away_if_broken
 
 app = typer.Typer(
     name="headrace",
@@ -62,9 +63,10 @@ app.add_typer(export, name="export")
 
 
 def main() -> None:
-    """Runs the command line; an error of ours becomes its message and exit code."""
+    """Runs the command line; an error of ours becomes its message and exit code, and so does a catalog that is away."""
     try:
-        app(_with_profile_first(sys.argv[1:]), standalone_mode=True)
+        with away_if_broken():
+            app(_with_profile_first(sys.argv[1:]), standalone_mode=True)
     except HeadraceError as error:
         err.print(str(error), style="bold red" if err.is_terminal else None, highlight=False, markup=False, soft_wrap=True)
         sys.exit(error.exit_code)

@@ -196,6 +196,7 @@ def build(
     from headrace.runs.board import lines
     from headrace.runs.building import build as build_tables
     from headrace.runs.building import building_session, choose_tables
+    from headrace.runs.patience import for_a_command
     from headrace.runs.publishing import publishing
     from headrace.show import nothing_to_build
 
@@ -214,7 +215,8 @@ def build(
     board = lines(out)
     with publishing(settings, loaded, report=say, published=board.published) as publisher:
         with building_session(settings, loaded, report=say) as lake:
-            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=board.built)
+            patience = for_a_command("build", report=say)
+            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=board.built, patience=patience)
         if publisher is not None:
             publisher.publish()
     if any(each.error for each in outcomes):
@@ -271,13 +273,15 @@ def _build_alone(
     from headrace.runs.board import lines
     from headrace.runs.building import building_session
     from headrace.runs.one_table import build_alone, describe_quality, publishing_only, report_on
+    from headrace.runs.patience import for_a_command
     from headrace.runs.publishing import publishing
     from headrace.show import show_report
 
     tell, board, table = (say_aside, lines(err), tables[-1]) if as_json else (say, lines(out), tables[-1])
     with publishing(settings, publishing_only(pipeline, table), report=tell, published=board.published) as publisher:
         with building_session(settings, pipeline, report=tell, tables=tables) as lake:
-            outcome = build_alone(lake, table, full_refresh=full_refresh, done=board.built)
+            patience = for_a_command("build", report=tell)
+            outcome = build_alone(lake, table, full_refresh=full_refresh, done=board.built, patience=patience)
         if not outcome.built and not outcome.error:
             tell("nothing has changed since the last build")
         for sentence in describe_quality(outcome):

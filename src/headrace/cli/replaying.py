@@ -49,6 +49,7 @@ def replay(
     """
     from headrace.runs.board import lines
     from headrace.runs.mending import export_refused, read_mended
+    from headrace.runs.patience import for_a_command
     from headrace.runs.publishing import publishing
     from headrace.runs.replay_choice import Wanted
     from headrace.runs.replaying import replay as replay_pipeline
@@ -70,7 +71,9 @@ def replay(
         publishes as publisher,
         replaying_session(settings, loaded, needs_kafka=window is not None, report=tell) as replaying,
     ):
-        done = replay_pipeline(replaying, wanted, dry_run=dry_run, built=(lambda one: None) if as_json else board.built)
+        built = (lambda one: None) if as_json else board.built
+        patience = for_a_command("replay", report=tell)
+        done = replay_pipeline(replaying, wanted, dry_run=dry_run, built=built, patience=patience)
         if publisher is not None:
             publisher.publish()
     show_replayed(out, done, as_json=as_json)

@@ -23,7 +23,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from headrace.errors import LandingError, UnavailableError
+from headrace.errors import LandingError, RetryableError, TakenOverError, UnavailableError
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
 from headrace.landing.growth import grow_table
 from headrace.landing.places import Places, places_of
@@ -37,6 +37,7 @@ from headrace.spec.columns import landed_columns
 from headrace.spec.pipeline import Pipeline, Stream
 from headrace.spec.types import Column
 from headrace.tables.append import append_checkpoint
+from headrace.tables.away import away_if_broken
 from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.in_flight import check_in_time
 from headrace.tables.ledger import Ledger, read_ledger, was_rolled_back
@@ -56,7 +57,8 @@ _COMMITS_AT_ONCE = 2  # a commit is mostly Python's own work: with more at once 
 class LandingStream:
     """A stream while it is landed: its table as it was last seen, and why it stopped, if it did.
 
-    `unsure` is the writer of a commit whose answer never came.
+    `unsure` are the writers of commits whose answers never came: each may have come through, or may yet, until the next one is
+    answered.
     """
 
     stream: Stream
@@ -65,7 +67,7 @@ class LandingStream:
     places: Places
     ledger: Ledger
     stopped: LandingError | None = None
-    unsure: str = ""
+    unsure: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,13 @@ class Lander:
     def land_batch(self, spark: SparkContext, *, until: Mapping[tuple[str, int], int] | None = None) -> Batch | None:
         """Lands what has arrived, up to the batch's limit; gives back None if there is nothing to land.
 
-        With `until`, what came after those ends is left for later.
+        With `until`, what came after those ends is left for later. Where Kafka, the catalog or the object store is away it is
+        an UnavailableError, and the next call goes on from what was committed.
         """
+        with away_if_broken():
+            return self._land_batch(spark, until)
+
+    def _land_batch(self, spark: SparkContext, until: Mapping[tuple[str, int], int] | None) -> Batch | None:
         started, began = time.monotonic(), time.time()
         self._finish_commits()
         ranges, behind = self._plan(until)
@@ -320,24 +327,33 @@ class Lander:
         try:
             stream.table = append_checkpoint(self._catalog, stream.table, files=files, planned=stream.ledger, new=entry)
         except UnavailableError:
-            stream.unsure = entry.writer
+            stream.unsure += (entry.writer,)
             raise
-        stream.ledger = read_ledger(stream.table)
+        except TakenOverError as error:
+            if not self._came_through(stream):
+                raise
+            raise RetryableError(
+                "a commit whose answer never came has come through late",
+                where=str(stream.stream.table),
+                next_step="Nothing was written twice. It goes on from there by itself.",
+            ) from error
+        stream.ledger, stream.unsure = read_ledger(stream.table), ()
 
     def _finish_commits(self) -> None:
         """Before a new batch: a commit whose answer never came may have come through, and refused rows may be unsettled."""
         for stream in self.streams:
-            if stream.unsure:
-                try:
-                    table = self._catalog.load_table(stream.table.name())
-                except Exception as error:
-                    raise UnavailableError(
-                        f"the catalog does not answer: {error}", where=str(stream.stream.table), next_step="Check the catalog."
-                    ) from error
-                if read_ledger(table).writer == stream.unsure:
-                    stream.table, stream.ledger = table, read_ledger(table)
-                stream.unsure = ""
+            self._came_through(stream)
         self._settle()
+
+    def _came_through(self, stream: LandingStream) -> bool:
+        """Says whether the table has the checkpoint of a commit whose answer never came; then landing goes on from there."""
+        if not stream.unsure:
+            return False
+        table = self._catalog.load_table(stream.table.name())
+        if read_ledger(table).writer not in stream.unsure:
+            return False
+        stream.table, stream.ledger, stream.unsure = table, read_ledger(table), ()
+        return True
 
     def _settle(self, known: Mapping[str, object] | None = None) -> None:
         ledgers = {stream.label: stream.ledger for stream in self.streams}

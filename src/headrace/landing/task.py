@@ -24,8 +24,9 @@ from headrace.landing.rows import quarantine_rows, rows_of_block, split_bad_rows
 from headrace.services.faults import reach
 from headrace.spec.pipeline import Stream
 from headrace.spec.types import Column
+from headrace.tables.away import away_if_broken
 from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.storage import Storage, away_if_broken
+from headrace.tables.storage import Storage
 
 _NO_PARTITIONS = PartitionSpec().model_dump_json()
 
@@ -33,7 +34,7 @@ _NO_PARTITIONS = PartitionSpec().model_dump_json()
 def run_tasks(plans: Iterable[TaskPlan]) -> Iterator[StreamResult]:
     """Runs in a Spark task: yields what became of each stream of each plan."""
     for plan in plans:
-        with _without_gc(), away_if_broken(plan.storage):
+        with _without_gc(), away_if_broken():
             results = _run_task(plan)
         yield from results
 

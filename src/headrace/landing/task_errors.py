@@ -21,7 +21,7 @@ def explain_failure(error: Py4JError, *, logs: Path) -> HeadraceError:
     name, says = _python_error(str(error.java_exception))
     if name.rpartition(".")[2] == UnavailableError.__name__:
         return UnavailableError(
-            f"a task could not read its messages: {says}", where=str(log), next_step="Check the servers with: headrace status"
+            f"a task could not go on: {says}", where=str(log), next_step="Check the servers with: headrace status"
         )
     return LandingError(
         f"a task failed again and again: {name}: {says}" if name else "a task failed again and again",

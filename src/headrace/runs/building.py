@@ -8,11 +8,20 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from py4j.protocol import Py4JNetworkError
 
-from headrace.errors import BuildError, CompactedError, HeadraceError, QualityError, RetryableError, SpecError, TakenOverError
+from headrace.errors import (
+    BuildError,
+    CompactedError,
+    HeadraceError,
+    QualityError,
+    RetryableError,
+    SpecError,
+    TakenOverError,
+    UnavailableError,
+)
 from headrace.layers.analysis import analyse
 from headrace.layers.build import Built, build_table
 from headrace.layers.growth import columns_landed, has_grown
@@ -22,12 +31,14 @@ from headrace.layers.watermarks import mirror_watermarks
 from headrace.quality.results import CheckedBuild, record_results
 from headrace.runs.landing import spark_session
 from headrace.runs.lock import build_lock
+from headrace.runs.patience import Patience, for_a_command
 from headrace.services.embedded import Report
 from headrace.services.spark import explain_end
 from headrace.settings import Settings
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.problems import suggest
+from headrace.tables.away import away_if_broken
 from headrace.tables.build_ledger import CheckedExpectation, read_build
 from headrace.tables.catalog import find_catalog, load_table, open_catalog
 from headrace.tables.spark_catalog import open_spark_catalog
@@ -36,6 +47,7 @@ from headrace.tables.widening import can_widen
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
 _AT_ONCE = 2
 _TRIES = 3
 _TRIES_BESIDE_MAINTENANCE = 20
@@ -63,7 +75,8 @@ def building_session(
 ) -> Iterator[Lake]:
     """Gives a pipeline's lake with a Spark of its own, while no one else builds it."""
     with build_lock(settings, pipeline.name), spark_session(settings, report=report) as spark:
-        yield open_lake(settings, pipeline, spark, tables=tables)
+        patience = for_a_command("build", report=report)
+        yield _patiently(lambda: open_lake(settings, pipeline, spark, tables=tables), patience, Event())
 
 
 def open_lake(
@@ -140,14 +153,17 @@ def build(
     done: Callable[[Outcome], None] = lambda outcome: None,
     stop: Event | None = None,
     leave_out: Collection[TableName] = (),
+    patience: Patience | None = None,
 ) -> tuple[Outcome, ...]:
     """Builds what has to be built, each table when those that it reads are done; gives back what became of each.
 
     With `only`, tables that are not among them are taken as they are. Those in `refresh` are written anew.
-    A table that fails stops only those that read it. One whose servers are away for a moment is tried again. What was built is
-    then mirrored into `metadata`; what an application that died had not mirrored, is mirrored first. A table whose input has
-    grown is built after all queries were analysed again, so that no row is read without its new columns.
+    A table that fails stops only those that read it. What was built is then mirrored into `metadata`; what an application that
+    died had not mirrored, is mirrored first. A table whose input has grown is built after all queries were analysed again, so
+    that no row is read without its new columns. Where the catalog or the object store is away, all wait with `patience` and
+    what is not built yet is tried again; without it, the table failed.
     """
+    ended = stop or Event()
     found: dict[TableName, Outcome] = {}
     while True:
         anew = frozenset(
@@ -157,17 +173,33 @@ def build(
             and not (each.table in found and found[each.table].built)
         )
         tables = tuple(each for each in choose_tables(lake.pipeline, table) if only is None or each.table in only)
-        outcomes = _round(lake, tables, refresh=anew, done=done, stop=stop, leave_out=leave_out)
+        outcomes = _round(lake, tables, refresh=anew, done=done, stop=stop, leave_out=leave_out, patience=patience)
         grown = {each.table.table for each in outcomes if each.grown}
         for each in outcomes:
             before = found.get(each.table.table)
             if before is None or each.built or each.error or not before.built:
                 found[each.table.table] = replace(each, grown=each.grown or (before is not None and before.grown))
+        away = next((each.error for each in outcomes if isinstance(each.error, UnavailableError)), None)
+        if patience is not None and away is not None:
+            if ended.wait(patience.next_pause(away)):
+                return tuple(found.values())
+            continue
+        if patience is not None:
+            patience.goes_on()
         if not grown:
             break
-        lake = follow_inputs(lake)
-    mirror(lake, tuple(found.values()))
+        known = lake
+        lake = _patiently(lambda: follow_inputs(known), patience, ended)  # noqa: B023
+    _patiently(lambda: mirror(lake, tuple(found.values())), patience, ended)
     return tuple(found.values())
+
+
+def _patiently(attempt: Callable[[], T], patience: Patience | None, stop: Event) -> T:
+    def look() -> T:
+        with away_if_broken():
+            return attempt()
+
+    return look() if patience is None else patience.keep_trying(look, stop=stop)
 
 
 def _round(
@@ -178,8 +210,13 @@ def _round(
     done: Callable[[Outcome], None],
     stop: Event | None,
     leave_out: Collection[TableName],
+    patience: Patience | None,
 ) -> tuple[Outcome, ...]:
-    """Builds each table once, side by side where they don't read one another; gives back what became of each."""
+    """Builds each table once, side by side where they don't read one another; gives back what became of each.
+
+    With `patience`, no more are begun when the first finds a server away, and what becomes of those is not told as theirs.
+    """
+    away = False
     outcomes: dict[TableName, Outcome] = {}
     waiting = {each.table: each for each in tables}
     running: dict[Future[Outcome], TableName] = {}
@@ -188,9 +225,9 @@ def _round(
             for each in _ready(waiting, outcomes, running.values()):
                 del waiting[each.table]
                 blocked = each.table if each.table in leave_out else _blocked_by(each, outcomes)
-                if blocked or (stop is not None and stop.is_set()):
+                if blocked or away or (stop is not None and stop.is_set()):
                     outcomes[each.table] = Outcome(each, because_of=blocked)
-                    if blocked and blocked != each.table and not outcomes[blocked].grown:
+                    if blocked and not away and blocked != each.table and not outcomes[blocked].grown:
                         done(outcomes[each.table])
                     continue
                 running[pool.submit(build_one, lake, each, full_refresh=each.table in refresh)] = each.table
@@ -198,7 +235,11 @@ def _round(
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     outcome = future.result()
                     outcomes[running.pop(future)] = outcome
-                    if not outcome.grown:
+                    is_away = patience is not None and isinstance(outcome.error, UnavailableError)
+                    if patience is not None and outcome.built and not away:
+                        patience.goes_on()
+                    away = away or is_away
+                    if not outcome.grown and not is_away:
                         done(outcome)
     return tuple(outcomes[each.table] for each in tables)
 
@@ -224,20 +265,21 @@ def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
 def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
     """Gives back what became of one table, after as many tries as are worth it; whatever goes wrong is in it.
 
-    A table that is compacted while it is built is planned again at once.
+    A table that is compacted while it is built is planned again at once. For a server that is away it does not wait.
     """
     lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "layers")
     last: HeadraceError | None = None
     attempt = compacted = 0
     while attempt < _TRIES and compacted < _TRIES_BESIDE_MAINTENANCE:
         try:
-            planned = plan_table(lake.catalog, lake.pipeline, table, full_refresh=full_refresh)
-            if planned.action == "nothing":
-                return Outcome(table, planned)
-            if has_grown(lake.catalog, lake.pipeline, planned, known=lake.columns):
-                return Outcome(table, planned, grown=True)
-            return Outcome(table, planned, build_table(lake, planned))
-        except (SpecError, QualityError) as error:
+            with away_if_broken():
+                planned = plan_table(lake.catalog, lake.pipeline, table, full_refresh=full_refresh)
+                if planned.action == "nothing":
+                    return Outcome(table, planned)
+                if has_grown(lake.catalog, lake.pipeline, planned, known=lake.columns):
+                    return Outcome(table, planned, grown=True)
+                return Outcome(table, planned, build_table(lake, planned))
+        except (SpecError, QualityError, UnavailableError) as error:
             return Outcome(table, error=error)
         except CompactedError as error:
             last, compacted = error, compacted + 1

@@ -18,6 +18,7 @@ from headrace.runs.generating import ways
 from headrace.runs.inspection import verify
 from headrace.runs.landing import Session, land
 from headrace.runs.lock import build_lock
+from headrace.runs.patience import for_a_command
 from headrace.runs.quality import ExpectationReport, report_quality
 from headrace.serving.query import run_query
 from headrace.sources.generate import generate
@@ -92,7 +93,8 @@ def build_tables(session: Session, *, built: Callable[[Outcome], None], report: 
     count = len(pipeline.tables)
     report(f"Building {count_of(count, 'table')}. The first build is the slowest: Spark compiles a plan for each of them")
     with build_lock(session.settings, pipeline.name):
-        outcomes = build(open_lake(session.settings, pipeline, session.spark), done=built)
+        patience = for_a_command("builds", report=report)
+        outcomes = build(open_lake(session.settings, pipeline, session.spark), done=built, patience=patience)
     for outcome in outcomes:
         if outcome.error:
             raise BuildError("a table could not be built", where=pipeline.name, next_step="See above.") from outcome.error

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from threading import Event, Lock, Thread
 
-from headrace.errors import LockedError
+from headrace.errors import LockedError, UnavailableError
 from headrace.runs.landing import Session
 from headrace.runs.maintaining import Keeper, Maintained, list_work, maintain_table, maintaining
 from headrace.services.embedded import Report
+from headrace.tables.away import away_if_broken
 from headrace.tables.catalog import open_catalog
 from headrace.tables.spark_catalog import open_spark_catalog
 
@@ -32,8 +33,10 @@ class Idleness:
 @contextmanager
 def maintained(session: Session, idleness: Idleness, *, report: Report) -> Iterator[None]:
     """Looks after the pipeline's tables while the block runs; those that others maintain or erase from are left to them."""
-    stop = Event()
-    thread = Thread(target=_follow, args=(session, idleness, stop, report), name="maintenance", daemon=True)
+    stop, settings = Event(), session.settings
+    # Opened here and not in the thread, where nobody would be told that there is no catalog.
+    keeper = Keeper(settings, open_catalog(settings), idleness.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB)
+    thread = Thread(target=_follow, args=(session, keeper, idleness, report), name="maintenance", daemon=True)
     thread.start()
     try:
         yield
@@ -42,9 +45,8 @@ def maintained(session: Session, idleness: Idleness, *, report: Report) -> Itera
         thread.join()
 
 
-def _follow(session: Session, idleness: Idleness, stop: Event, report: Report) -> None:
-    settings, pipeline = session.settings, session.pipeline
-    keeper = Keeper(settings, open_catalog(settings), idleness.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB)
+def _follow(session: Session, keeper: Keeper, idleness: Idleness, report: Report) -> None:
+    settings, pipeline, stop = session.settings, session.pipeline, keeper.stop
     spark = open_spark_catalog(session.spark, settings)
     work = list_work(settings, [pipeline])
     while not stop.wait(settings.maintain_every_minutes * 60):
@@ -53,10 +55,13 @@ def _follow(session: Session, idleness: Idleness, stop: Event, report: Report) -
             if stop.is_set():
                 return
             try:
-                with maintaining(settings, owner, patience=_PATIENCE_SECONDS):
+                with maintaining(settings, owner, patience=_PATIENCE_SECONDS), away_if_broken():
                     done = maintain_table(keeper, spark, owner, target)
             except LockedError:
                 continue
+            except UnavailableError as error:
+                report(f"maintenance: {error.what}; the rest is left for the next time")
+                break
             except Exception as error:  # landing and builds go on, and what is wrong with the table they find out themselves
                 report(f"{target.name}: maintenance ended with {type(error).__name__}: {str(error).splitlines()[:1]}")
                 continue

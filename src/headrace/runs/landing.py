@@ -15,6 +15,7 @@ from headrace.errors import LandingError, RetryableError
 from headrace.landing.lander import Batch, Lander
 from headrace.runs.capturing import capturing
 from headrace.runs.lock import pipeline_lock
+from headrace.runs.patience import Patience, for_a_command
 from headrace.services.embedded import Report
 from headrace.services.java import find_java_home
 from headrace.services.kafka import kafka
@@ -24,6 +25,7 @@ from headrace.services.spark import spark_jars, start_spark
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
+from headrace.tables.away import away_if_broken
 from headrace.tables.catalog import open_catalog
 from headrace.tables.catalog_properties import secret_names
 
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _IDLE_SECONDS = 0.05
-_LONGEST_WAIT_SECONDS = 10.0
-_PATIENCE_ONCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,19 @@ def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, t
         capturing(settings, pipeline, report=report),
         spark_session(settings, report=report) as spark,
     ):
-        lander = Lander(
-            settings,
-            pipeline,
-            catalog=open_catalog(settings),
-            admin=admin_client(servers),
-            consumer=servers.task_config(),
-            find_registry=lambda: find_registry(settings) or "",
-        )
+
+        def open_lander() -> Lander:
+            with away_if_broken():
+                return Lander(
+                    settings,
+                    pipeline,
+                    catalog=open_catalog(settings),
+                    admin=admin_client(servers),
+                    consumer=servers.task_config(),
+                    find_registry=lambda: find_registry(settings) or "",
+                )
+
+        lander = for_a_command("landing", report=report).keep_trying(open_lander, stop=Event())
         for label in lander.rolled_back:
             report(f"{label}: its table was rolled back; what it no longer holds is landed again")
         yield Session(settings, pipeline, servers, lander, spark)
@@ -92,10 +97,10 @@ def land(
 ) -> None:
     """Lands batch after batch until `stop` is set, or with `once` until all is landed that was there at its start.
 
-    A stream that can't go on stops alone; its error is raised when the others are done. When Kafka or the catalog is away,
-    landing waits and says so; with `once` it gives up after a minute.
+    A stream that can't go on stops alone; its error is raised when the others are done. When Kafka, the catalog or the object
+    store is away, landing waits and says so; with `once` it gives up after five minutes.
     """
-    waited = 0.0
+    patience = for_a_command("landing", report=report) if once else Patience("landing", report=report)
     until: Mapping[tuple[str, int], int] | None = None
     told: set[str] = set()
     while not stop.is_set():
@@ -105,14 +110,9 @@ def land(
                 until = session.lander.ends()
             batch = session.lander.land_batch(session.spark.sparkContext, until=until)
         except RetryableError as error:
-            if once and waited >= _PATIENCE_ONCE_SECONDS:
-                raise
-            pause = min(_LONGEST_WAIT_SECONDS, max(1.0, waited))
-            report(f"{error.what}; trying again in {pause:.0f} s")
-            stop.wait(pause)
-            waited += pause
+            stop.wait(patience.next_pause(error))
             continue
-        waited = 0.0
+        patience.goes_on()
         for label, stopped in session.lander.stopped.items():
             if label not in told:
                 report(f"{label} is stopped. {stopped}")

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from threading import Event, Thread
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, UnavailableError
 from headrace.landing.lander import Batch
 from headrace.layers.lake import Lake
 from headrace.runs.board import Board
@@ -17,10 +17,12 @@ from headrace.runs.claims import read_claims
 from headrace.runs.idle import Idleness, maintained
 from headrace.runs.landing import Session, land
 from headrace.runs.lock import build_lock
+from headrace.runs.patience import Patience, for_a_command
 from headrace.runs.publishing import Publisher
 from headrace.runs.waiting_requests import WaitingRequests
 from headrace.services.embedded import Report
 from headrace.spec.pipeline import TableName
+from headrace.tables.away import away_if_broken
 
 _FIRST_WAIT_SECONDS = 5.0
 _LONGEST_WAIT_SECONDS = 300.0
@@ -32,13 +34,15 @@ Turn = Callable[[], AbstractContextManager[object]]
 def land_and_build(session: Session, *, stop: Event, board: Board, publisher: Publisher | None = None) -> None:
     """Lands batch after batch until `stop` is set; beside it, builds what that moves and publishes what that changes.
 
-    When landing keeps up, the tables are maintained between the builds.
+    When landing keeps up, the tables are maintained between the builds. When the catalog or the object store is away, all of
+    them wait. Builds that end with an error that nobody expected end the run with it: nothing is lost, and a run that landed on
+    beside tables that stay as they are would look as if all were well.
     """
     idleness = Idleness()
     if publisher is not None:
         publisher = replace(publisher, report=board.report, published=board.published)
     with (
-        builds(session, built=board.built, report=board.report, publisher=publisher, turn=idleness.turn) as moved,
+        builds(session, built=board.built, report=board.report, end=stop, publisher=publisher, turn=idleness.turn) as moved,
         maintained(session, idleness, report=board.report),
     ):
 
@@ -56,22 +60,31 @@ def builds(
     *,
     built: Callable[[Outcome], None],
     report: Report,
+    end: Event,
     publisher: Publisher | None = None,
     turn: Turn = nullcontext,
 ) -> Iterator[Event]:
     """Builds the pipeline's tables beside landing while the block runs; gives the flag that says that something landed.
 
-    `turn` is held for each round.
+    `turn` is held for each round. An error that nobody expected sets `end`, and is raised when the block has ended.
     """
     landed, stop = Event(), Event()
     if not session.pipeline.tables:
         yield landed
         return
     with build_lock(session.settings, session.pipeline.name):
-        lake = open_lake(session.settings, session.pipeline, session.spark)
-        mirror(lake)
+        lake = _open(session, report)
         landed.set()
-        thread = Thread(target=_follow, args=(lake, landed, stop, built, report, publisher, turn), name="builds", daemon=True)
+        errors: list[BaseException] = []
+
+        def follow() -> None:
+            try:
+                _follow(lake, landed, stop, built, report, publisher, turn)
+            except BaseException as error:
+                errors.append(error)
+                end.set()
+
+        thread = Thread(target=follow, name="builds", daemon=True)
         thread.start()
         try:
             yield landed
@@ -79,6 +92,20 @@ def builds(
             stop.set()
             landed.set()
             thread.join()
+        if errors:
+            raise errors[0]
+
+
+def _open(session: Session, report: Report) -> Lake:
+    """Gives back the lake, with `metadata` brought up to what its tables say."""
+
+    def attempt() -> Lake:
+        with away_if_broken():
+            lake = open_lake(session.settings, session.pipeline, session.spark)
+            mirror(lake)
+            return lake
+
+    return for_a_command("builds", report=report).keep_trying(attempt, stop=Event())
 
 
 def _follow(
@@ -96,6 +123,7 @@ def _follow(
     waits: dict[TableName, float] = {}
     claimed: frozenset[TableName] = frozenset()
     requests = WaitingRequests(lake, report)
+    patience = Patience("builds", report=report)
     while True:
         landed.wait(timeout=1.0 if again_at or claimed or (publisher is not None and publisher.is_behind) else None)
         if stop.is_set():
@@ -106,9 +134,14 @@ def _follow(
         resting = {name for name, moment in again_at.items() if moment > started} | claimed
         try:
             with turn():
-                outcomes = build(lake, done=built, stop=stop, leave_out=resting)
+                outcomes = build(lake, done=built, stop=stop, leave_out=resting, patience=patience)
             if any(each.grown for each in outcomes):
-                lake = follow_inputs(lake)
+                with away_if_broken():
+                    lake = follow_inputs(lake)
+        except UnavailableError as error:
+            stop.wait(patience.next_pause(error))
+            landed.set()
+            continue
         except HeadraceError as error:
             report(f"the tables could not be built: {error}")
             stop.wait(_FIRST_WAIT_SECONDS)
@@ -124,5 +157,10 @@ def _follow(
                 again_at.pop(name, None)
         if publisher is not None:
             publisher.try_publish()
-        requests.look()
+        try:
+            with away_if_broken():
+                requests.look()
+        except UnavailableError as error:
+            stop.wait(patience.next_pause(error))
+            landed.set()
         stop.wait(max(0.0, _ROUND_SECONDS - (time.monotonic() - started)))

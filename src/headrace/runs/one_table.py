@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from headrace.errors import BuildError, QualityError
 from headrace.layers.lake import Lake
-from headrace.runs.building import Outcome, build_one, mirror
+from headrace.runs.building import Outcome, build
+from headrace.runs.patience import Patience
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline
 from headrace.tables.build_ledger import CheckedExpectation, read_build
@@ -43,8 +44,15 @@ class TableReport:
     changed_partitions: tuple[str, ...]
 
 
-def build_alone(lake: Lake, table: LayerTable, *, full_refresh: bool, done: Callable[[Outcome], None]) -> Outcome:
-    """Builds one table from its inputs as they are; gives back what became of it.
+def build_alone(
+    lake: Lake,
+    table: LayerTable,
+    *,
+    full_refresh: bool,
+    done: Callable[[Outcome], None],
+    patience: Patience | None = None,
+) -> Outcome:
+    """Builds one table from its inputs as they are; gives back what became of it. For servers that are away it has `patience`.
 
     An input that was never built is a BuildError: without its rows the table would be wrong, and for a lookup nothing would
     mend it later.
@@ -57,9 +65,8 @@ def build_alone(lake: Lake, table: LayerTable, *, full_refresh: bool, done: Call
                 where=str(table.table),
                 next_step=f"Build that one first, or both: headrace build {lake.pipeline.name} --table {table.table}",
             )
-    outcome = build_one(lake, table, full_refresh=full_refresh)
-    done(outcome)
-    mirror(lake, (outcome,))
+    refresh = {table.table} if full_refresh else ()
+    (outcome,) = build(lake, only={table.table}, refresh=refresh, done=done, patience=patience)
     return outcome
 
 

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
 
-from headrace.errors import HeadraceError, RetryableError
+from headrace.errors import HeadraceError
+from headrace.runs.patience import Patience
 from headrace.services.embedded import Report
 from headrace.services.postgres import find_postgres, postgres, start_postgres
 from headrace.serving.publish import Published, publish
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
+from headrace.tables.away import away_if_broken
 from headrace.tables.catalog import open_catalog
-
-_FIRST_WAIT_SECONDS = 0.5
-_LONGEST_WAIT_SECONDS = 30.0
 
 
 @dataclass
@@ -30,13 +29,16 @@ class Publisher:
     catalog: Catalog
     report: Report
     published: Callable[[Published], None]
-    _wait: float = 0.0
-    _again_at: float = field(default=0.0)
+    _again_at: float = field(default=0.0, init=False)
+    _patience: Patience = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._patience = Patience("publishing", report=self.report)
 
     @property
     def is_behind(self) -> bool:
         """Says whether the last try failed."""
-        return self._wait > 0
+        return self._patience.is_waiting
 
     def publish(self) -> None:
         """Publishes all tables; the first failure is an error. A Postgres of ours that died is started again."""
@@ -44,23 +46,21 @@ class Publisher:
         if dsn is None:
             dsn = start_postgres(self.settings, detached=False, report=self.report).dsn
         for table in self.pipeline.serving.postgres:
-            done = publish(dsn, self.catalog, table)
+            with away_if_broken():
+                done = publish(dsn, self.catalog, table)
             if done is not None:
                 self.published(done)
 
     def try_publish(self) -> None:
-        """Publishes all tables, unless the last try failed a moment ago; a failure is reported, and waits longer each time."""
+        """Publishes all tables, unless the last try failed a moment ago. The first failure is reported, and so is its end."""
         if time.monotonic() < self._again_at:
             return
         try:
             self.publish()
         except HeadraceError as error:
-            self._wait = min(_LONGEST_WAIT_SECONDS, max(_FIRST_WAIT_SECONDS, self._wait * 2))
-            self._again_at = time.monotonic() + self._wait
-            what = error.what if isinstance(error, RetryableError) else str(error)
-            self.report(f"{what}; trying again in {self._wait:.1f} s")
+            self._again_at = time.monotonic() + self._patience.next_pause(error)
         else:
-            self._wait = 0.0
+            self._patience.goes_on()
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from headrace.runs.claims import claim_tables
 from headrace.runs.landing import spark_session
 from headrace.runs.lock import maintain_lock, replay_lock
 from headrace.runs.mending import check_mended, meant
+from headrace.runs.patience import Patience
 from headrace.runs.replay_choice import Wanted, choose, dependents
 from headrace.services.embedded import Report
 from headrace.services.faults import reach
@@ -135,8 +136,12 @@ def replay(
     *,
     dry_run: bool,
     built: Callable[[Outcome], None] = lambda outcome: None,
+    patience: Patience | None = None,
 ) -> Replayed:
-    """Gives back what was replayed. Idempotent: what is right already is left as it is."""
+    """Gives back what was replayed. Idempotent: what is right already is left as it is.
+
+    Rebuilds wait with `patience` for servers that are away.
+    """
     lake = replaying.lake
     chosen = choose(lake.pipeline, wanted)
     check_mended(lake.pipeline, chosen, wanted)
@@ -162,7 +167,9 @@ def replay(
                 claims.release(outcome.table.table)
                 built(outcome)
 
-            outcomes = build(follow_inputs(lake), only=rebuilds, refresh=anew, done=finished) if rebuilds else ()
+            outcomes: tuple[Outcome, ...] = ()
+            if rebuilds:
+                outcomes = build(follow_inputs(lake), only=rebuilds, refresh=anew, done=finished, patience=patience)
     return Replayed(done, rebuilds, outcomes)
 
 

@@ -32,8 +32,8 @@ class WaitingRequests:
             seen = self._seen.get(number, 0)
             if now == seen:
                 continue
-            self._seen[number] = now
             count = count_requests(self.lake.small, pipeline, asked, after=seen)
+            self._seen[number] = now
             if count:
                 what = "1 request to erase a person waits" if count == 1 else f"{count} requests to erase a person wait"
                 self.report(f"{name}: {what}. Stop this, then run: headrace forget {pipeline.name} --requested")

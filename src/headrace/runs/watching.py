@@ -23,6 +23,7 @@ from headrace.serving.figures import PipelineStatus
 from headrace.settings import Settings
 from headrace.spec import list_pipelines, load_pipeline
 from headrace.spec.pipeline import Pipeline
+from headrace.tables.away import away_if_broken
 from headrace.tables.watched import WatchedCatalog, watch_catalog
 
 _EVERY_SECONDS = 1.0
@@ -81,20 +82,24 @@ class Watch:
 
     def _read(self) -> None:
         try:
-            if isinstance(self._catalog, WatchedCatalog):
-                self._catalog.look()
-            else:
-                self._catalog = watch_catalog(self._settings)
-            now, bounds, dsn = datetime.now(timezone.utc), self._ends.latest(), find_postgres(self._settings)
-            self._figures = tuple(
-                read_figures(self._settings, each, catalog=self._catalog, bounds=bounds, dsn=dsn, now=now)
-                for each in self._pipelines
-            )
+            with away_if_broken():
+                self._figures = self._look()
         except (SQLAlchemyError, OSError) as error:
             raise UnavailableError(
                 f"the catalog does not answer: {type(error).__name__}", where="catalog", next_step="Check it: headrace doctor"
             ) from error
         self._read_at = time.monotonic()
+
+    def _look(self) -> tuple[PipelineStatus, ...]:
+        if isinstance(self._catalog, WatchedCatalog):
+            self._catalog.look()
+        else:
+            self._catalog = watch_catalog(self._settings)
+        catalog, now = self._catalog, datetime.now(timezone.utc)
+        bounds, dsn = self._ends.latest(), find_postgres(self._settings)
+        return tuple(
+            read_figures(self._settings, each, catalog=catalog, bounds=bounds, dsn=dsn, now=now) for each in self._pipelines
+        )
 
 
 class TopicEnds:

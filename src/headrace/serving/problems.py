@@ -12,9 +12,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment
 from pydantic import BaseModel
+from pyiceberg.exceptions import RESTError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from headrace.errors import HeadraceError, NotFoundError, QueryError, RetryableError
+from headrace.tables.away import find_away
 
 _RETRY_SECONDS = "2"
 _AWAY = 503
@@ -47,6 +50,8 @@ REFUSALS: dict[int | str, dict[str, object]] = {
 def add_handlers(app: FastAPI) -> None:
     """Has an application answer every error in the same words and the same shape."""
     app.add_exception_handler(HeadraceError, _explain)
+    for kind in (OSError, RESTError, SQLAlchemyError):
+        app.add_exception_handler(kind, _look_for_away)
     app.add_exception_handler(HTTPException, _repeat)
     app.add_exception_handler(RequestValidationError, _point_out)
     app.add_exception_handler(Exception, _apologise)
@@ -89,6 +94,14 @@ def _explain(request: Request, error: Exception) -> Response:
         status = _AWAY
     headers = {"Retry-After": _RETRY_SECONDS} if status == _AWAY else None
     return _answer(request, status, error.what, where=error.where, next_step=error.next_step, headers=headers)
+
+
+def _look_for_away(request: Request, error: Exception) -> Response:
+    """Answers that the catalog or the object store is away, where that is what an error means."""
+    away = find_away(error)
+    if away is None:
+        raise error
+    return _explain(request, away)
 
 
 def _repeat(request: Request, error: Exception) -> Response:

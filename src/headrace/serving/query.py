@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from headrace.errors import QueryError
 from headrace.serving.query_errors import explain, only_tables
 from headrace.serving.question import named_tables, parse_select, refusal
+from headrace.tables.away import find_away
 from headrace.tables.catalog import list_tables
 from headrace.tables.duck import open_duckdb, quote_name, quote_text
 from headrace.tables.storage import Storage
@@ -63,7 +64,7 @@ def run_query(catalog: Catalog, sql: str, *, bound: Bound | None = None, read: R
                 next_step="Ask for less. In a terminal, headrace query waits for any answer.",
             ) from error
         except duckdb.Error as error:
-            raise explain(error, quoted, asked=sql) from error
+            raise find_away(error) or explain(error, quoted, asked=sql) from error
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, bound: Bound | None) -> pa.Table:

@@ -18,11 +18,13 @@ from headrace.errors import SettingsError, SpecError, UnavailableError
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column
+from headrace.tables.away import find_away
 from headrace.tables.catalog_properties import CATALOG_NAME, catalog_properties, sqlite_path
 from headrace.tables.schema import iceberg_schema, partition_spec
 from headrace.tables.widening import widen_table
 
 _TRIES = 2
+_LOCKED = "database is locked"
 
 _PROPERTIES = {
     "format-version": "2",
@@ -55,8 +57,10 @@ def catalog_exists(settings: Settings) -> bool:
 
 
 def open_catalog(settings: Settings) -> Catalog:
-    """Gives back the catalog of these settings, made where it does not exist yet; one that can't be had is an
-    UnavailableError."""
+    """Gives back the catalog of these settings, made where it does not exist yet.
+
+    One that is away is an UnavailableError, and one that is none, or that lets nobody in, a SettingsError.
+    """
     path = sqlite_path(settings)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,12 +76,11 @@ def open_catalog(settings: Settings) -> Catalog:
             next_step=f"Install it: pip install 'headrace[{settings.catalog_type}]'",
         ) from error
     except Exception as error:  # a database's, an HTTP client's, Thrift's or Amazon's: each has its own
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise UnavailableError(
-            f"the catalog does not answer: {settings.without_secrets(reason)}",
-            where="catalog.uri",
-            next_step="Check it: headrace doctor says what it is, and where that was set.",
-        ) from error
+        reason = settings.without_secrets(str(getattr(error, "orig", None) or error).splitlines()[0])
+        check = "Check it: headrace doctor says what it is, and where that was set."
+        if find_away(error) or _LOCKED in reason:
+            raise UnavailableError(f"the catalog does not answer: {reason}", where="catalog.uri", next_step=check) from error
+        raise SettingsError(f"the catalog can't be opened: {reason}", where="catalog.uri", next_step=check) from error
     return catalog
 
 
@@ -95,9 +98,9 @@ def _make_catalog(settings: Settings) -> Catalog:
 
 
 def _rest(properties: dict[str, str]) -> Catalog:
-    from pyiceberg.catalog.rest import RestCatalog
+    from headrace.tables.bounded_rest import BoundedRestCatalog
 
-    return RestCatalog(CATALOG_NAME, **properties)
+    return BoundedRestCatalog(CATALOG_NAME, **properties)
 
 
 def _hive(properties: dict[str, str]) -> Catalog:

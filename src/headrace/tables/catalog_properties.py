@@ -14,6 +14,9 @@ from headrace.errors import SettingsError
 from headrace.settings import SENSITIVE, Settings
 
 CATALOG_NAME = "headrace"
+REST_CONNECT_MS, REST_ANSWER_MS = "rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms"
+_REST_BOUNDS = {REST_CONNECT_MS: "5000", REST_ANSWER_MS: "20000"}
+"""For how long a REST catalog is waited for: one that hangs, as Iceberg's own does while its object store is away, is away."""
 _SQLITE = "sqlite:///"
 _PREFIX = f"spark.sql.catalog.{CATALOG_NAME}"
 
@@ -80,7 +83,7 @@ def _rest(settings: Settings) -> dict[str, str]:
         "credential": settings.catalog_credential or "",
         "token": settings.catalog_token or "",
     }
-    return {name: value for name, value in found.items() if value}
+    return _REST_BOUNDS | {name: value for name, value in found.items() if value}
 
 
 def _s3(settings: Settings) -> dict[str, str]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from headrace.errors import SettingsError, UnavailableError
+from headrace.errors import SettingsError
 
 SUFFIX_IN_PROGRESS = ".inprogress"
 _OPTIONS = ("s3.", "client.")
@@ -147,21 +147,6 @@ def open_input(uri: str, *, storage: Storage = DISK) -> pa.NativeFile:
         return pa.OSFile(str(path), "rb")
     filesystem, key = storage.find(uri)
     return filesystem.open_input_file(key)
-
-
-@contextmanager
-def away_if_broken(storage: Storage) -> Iterator[None]:
-    """Turns what an object store does not answer in the block into an UnavailableError; a disk's errors stay what they are."""
-    try:
-        yield
-    except OSError as error:
-        if storage == DISK:
-            raise
-        raise UnavailableError(
-            f"the warehouse does not answer: {str(error).splitlines()[0]}",
-            where="warehouse",
-            next_step="Check the object store; it goes on by itself when that answers.",
-        ) from error
 
 
 @lru_cache(maxsize=16)

@@ -1,0 +1,283 @@
+"""Which errors mean that the catalog or the object store is away, and which don't: with real clients, where they are cheap."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyarrow import fs
+from pyiceberg.catalog import Catalog
+from requests import exceptions as requests_errors
+from sqlalchemy import create_engine
+from sqlalchemy.exc import OperationalError
+
+from headrace.errors import BuildError, UnavailableError
+from headrace.tables.away import away_if_broken, find_away
+from headrace.tables.bounded_rest import BoundedRestCatalog
+from headrace.tables.commit import commit_once
+from headrace.tables.duck import open_duckdb
+from headrace.tables.storage import Storage
+
+NOBODY = "127.0.0.1:1"
+NETWORK = "AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: "
+
+
+class Server:
+    """A server that answers every request with `status` and `body`, or not at all."""
+
+    status = 200
+    body = b'{"defaults": {}, "overrides": {}}'
+
+    def __init__(self) -> None:
+        played = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                if not played.status:
+                    self.close_connection = True
+                    return
+                self.send_response(played.status)
+                self.send_header("content-length", str(len(played.body)))
+                self.end_headers()
+                self.wfile.write(played.body)
+
+            do_POST = do_HEAD = do_PUT = do_GET  # noqa: N815
+
+            def log_message(self, *said: object) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._http.server_address[1]}"
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    played = Server()
+    yield played
+    played.close()
+
+
+def caught(attempt: Callable[[], object]) -> Exception:
+    with pytest.raises(Exception) as found:  # noqa: PT011
+        attempt()
+    return found.value
+
+
+def rest(address: str) -> Catalog:
+    bounds = {"rest.client.connection-timeout-ms": "5000", "rest.client.socket-timeout-ms": "2000"}
+    return BoundedRestCatalog("played", uri=f"http://{address}", **bounds)
+
+
+def store(address: str) -> fs.S3FileSystem:
+    return fs.S3FileSystem(access_key="a", secret_key="b", endpoint_override=address, scheme="http", region="us-east-1")
+
+
+def java(trace: str) -> Py4JJavaError:
+    """Gives back an error as Py4J raises it: what it says is asked of Java when somebody reads it."""
+    client = SimpleNamespace(send_command=lambda command: "ys" + trace.replace("\\", "\\\\").replace("\n", "\\n"))
+    return Py4JJavaError("An error occurred while calling o1.load.\n", SimpleNamespace(_target_id="o1", _gateway_client=client))
+
+
+def test_a_catalog_that_nobody_is(server: Server) -> None:
+    away = find_away(caught(lambda: rest(NOBODY)))
+    assert away is not None
+    assert away.what == f"the catalog does not answer: {NOBODY}: Connection refused"
+    assert (away.where, "goes on by itself" in away.next_step) == ("catalog.uri", True)
+
+
+@pytest.mark.parametrize(
+    ("status", "is_away"),
+    [(500, True), (502, True), (503, True), (504, True), (429, True), (0, True), (401, False), (403, False)],
+)
+def test_a_catalog_that_answers_with_an_error(server: Server, status: int, is_away: bool) -> None:
+    catalog = rest(server.address)
+    server.status, server.body = status, b""
+    error = caught(lambda: catalog.load_table("a.b"))
+    assert (find_away(error) is not None) is is_away, error
+
+
+def test_a_table_that_there_is_not(server: Server) -> None:
+    catalog = rest(server.address)
+    server.status = 404
+    server.body = b'{"error": {"message": "no table", "type": "NoSuchTableException", "code": 404}}'
+    assert find_away(caught(lambda: catalog.load_table("a.b"))) is None
+
+
+def test_a_catalog_whose_object_store_is_away(server: Server) -> None:
+    catalog = rest(server.address)
+    server.status = 500
+    why = b"Unable to execute HTTP request: Connection refused (SDK Attempt Count: 4)"
+    server.body = b'{"error": {"message": "%s", "type": "SdkClientException", "code": 500}}' % why
+    away = find_away(caught(lambda: catalog.load_table("a.b")))
+    assert away is not None
+    assert away.what.startswith("the object store does not answer: the catalog says: SdkClientException: Unable to execute")
+
+
+def test_a_catalog_that_hangs_is_not_waited_for_for_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = rest(server.address)
+    hangs = threading.Event()
+    monkeypatch.setattr(BaseHTTPRequestHandler, "send_response", lambda *arguments: hangs.wait(10))
+    error = caught(lambda: catalog.load_table("a.b"))
+    hangs.set()
+    assert isinstance(error, requests_errors.ReadTimeout)
+    assert find_away(error) is not None
+
+
+@pytest.mark.parametrize("ask", [lambda found: found.get_file_info("lake/x"), lambda found: found.open_input_file("lake/x")])
+def test_an_object_store_that_nobody_is(ask: Callable[[fs.S3FileSystem], object]) -> None:
+    away = find_away(caught(lambda: ask(store(NOBODY))))
+    assert away is not None
+    assert away.what.startswith("the object store does not answer: Failed to connect to 127.0.0.1 port 1")
+    assert away.where == "warehouse"
+
+
+@pytest.mark.parametrize(("status", "is_away"), [(503, True), (500, True), (403, False), (404, False)])
+def test_an_object_store_that_answers_with_an_error(server: Server, status: int, is_away: bool) -> None:
+    server.status, server.body = status, b""
+    error = caught(lambda: store(server.address).open_input_file("lake/x"))
+    assert (find_away(error) is not None) is is_away, error
+
+
+@pytest.mark.parametrize(("status", "is_away"), [(None, True), (0, True), (503, True), (403, False), (404, False)])
+def test_duckdb_on_an_object_store(server: Server, status: int | None, is_away: bool) -> None:
+    server.status, server.body = status or 0, b""
+    address = NOBODY if status is None else server.address
+    storage = Storage.of({"s3.endpoint": f"http://{address}", "s3.access-key-id": "a", "s3.secret-access-key": "b"})
+    with open_duckdb(storage=storage) as connection:
+        error = caught(lambda: connection.execute("SELECT * FROM 's3://lake/x.parquet'"))
+    assert (find_away(error) is not None) is is_away, error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_away"),
+    [
+        (OSError(f"{NETWORK}28, Timeout was reached"), True),
+        (OSError(f"{NETWORK}60, SSL peer certificate was not OK"), False),
+        (OSError("AWS Error ACCESS_DENIED during PutObject operation: No response body."), False),
+        (OSError("AWS Error NO_SUCH_BUCKET during CreateMultipartUpload operation: The bucket does not exist"), False),
+        (FileNotFoundError(2, "No such file or directory", "/lake/x"), False),
+        (OSError(28, "No space left on device"), False),
+        (requests_errors.SSLError("certificate verify failed"), False),
+        (ConnectionRefusedError(111, "Connection refused"), False),  # of Spark's own process, where that has died
+        (TypeError("a bug"), False),
+    ],
+)
+def test_other_errors(error: Exception, is_away: bool) -> None:
+    assert (find_away(error) is not None) is is_away
+
+
+CATALOG_AWAY = """\
+org.apache.iceberg.exceptions.RESTException: Error occurred while processing GET request
+\tat org.apache.iceberg.rest.HTTPClient.execute(HTTPClient.java:355)
+\tat org.apache.iceberg.spark.Spark3Util.loadIcebergTable(Spark3Util.java:663)
+Caused by: org.apache.hc.client5.http.HttpHostConnectException: Connect to http://127.0.0.1:8181 failed: Connection refused
+\tat java.base/sun.nio.ch.Net.pollConnect(Native Method)
+"""
+STORE_AWAY = """\
+org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed 4 times, most recent failure: \
+Lost task 0.3 in stage 7.0 (TID 21): software.amazon.awssdk.core.exception.SdkClientException: Unable to execute HTTP request: \
+Connect to 127.0.0.1:9000 failed: Connection refused (SDK Attempt Count: 6)
+\tat org.apache.iceberg.aws.s3.S3InputStream.openStream(S3InputStream.java:238)
+
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2990)
+"""
+DATABASE_AWAY = """\
+org.apache.iceberg.jdbc.UncheckedSQLException: Failed to get table a.b from catalog headrace
+\tat org.apache.iceberg.jdbc.JdbcTableOperations.doRefresh(JdbcTableOperations.java:80)
+Caused by: org.postgresql.util.PSQLException: Connection to 127.0.0.1:7777 refused. Check that the hostname and port are correct
+"""
+WORKER_AWAY = """\
+org.apache.spark.shuffle.FetchFailedException: Failed to connect to /127.0.0.1:40123
+\tat org.apache.spark.storage.ShuffleBlockFetcherIterator.throwFetchFailedException(ShuffleBlockFetcherIterator.scala:1239)
+Caused by: java.net.ConnectException: Connection refused
+"""
+NO_KEYS = """\
+software.amazon.awssdk.core.exception.SdkClientException: Unable to load credentials from any of the providers in the chain
+\tat org.apache.iceberg.aws.s3.S3OutputFile.create(S3OutputFile.java:80)
+"""
+NO_BUCKET = """\
+software.amazon.awssdk.services.s3.model.NoSuchBucketException: The bucket does not exist (Service: S3, Status Code: 404)
+"""
+
+
+@pytest.mark.parametrize(
+    ("trace", "part"),
+    [
+        (CATALOG_AWAY, "the catalog"),
+        (STORE_AWAY, "the object store"),
+        (DATABASE_AWAY, "the catalog"),
+        (WORKER_AWAY, None),
+        (NO_KEYS, None),
+        (NO_BUCKET, None),
+        ("java.lang.NullPointerException: nothing\n\tat org.apache.iceberg.rest.X.y(X.java:1)", None),
+    ],
+)
+def test_errors_of_java(trace: str, part: str | None) -> None:
+    away = find_away(java(trace))
+    if part is None:
+        assert away is None
+    else:
+        assert away is not None
+        assert away.what.startswith(f"{part} does not answer: ")
+        assert "127.0.0.1:" in away.what
+        assert "\n" not in away.what
+
+
+def test_a_database_as_the_catalog() -> None:
+    error = caught(lambda: create_engine(f"postgresql+psycopg://me:hidden@{NOBODY}/lake").connect())
+    away = find_away(error)
+    assert away is not None
+    assert away.what.startswith("the catalog does not answer: ")
+    assert "hidden" not in str(away)
+    assert find_away(caught(lambda: create_engine("sqlite:////nowhere/at/all.db").connect())) is None
+    assert find_away(OperationalError("x", {}, Exception("connection refused"))) is None
+
+
+def test_an_error_that_was_made_of_another_one() -> None:
+    made = BuildError("Spark could not compute the table")
+    made.__cause__ = java(STORE_AWAY)
+    with pytest.raises(UnavailableError, match="object store") as found, away_if_broken():
+        raise made
+    assert found.value.__cause__ is made
+    with pytest.raises(BuildError, match="two keys"), away_if_broken():
+        raise BuildError("two keys")
+
+
+def test_a_login_in_an_address_is_not_shown() -> None:
+    away = find_away(java(CATALOG_AWAY.replace("http://127", "http://me:hidden@127")))
+    assert away is not None
+    assert "hidden" not in str(away)
+
+
+def test_a_commit_that_is_refused_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.tables.commit._FIRST_WAIT_SECONDS", 0.0)
+
+    def commit() -> str:
+        raise PermissionError("AWS Error ACCESS_DENIED during PutObject operation")
+
+    with pytest.raises(PermissionError):
+        commit_once(commit, find=lambda: None, where="a.b")
+
+
+def test_a_commit_does_not_wait_eight_times_for_a_client_that_waited_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.tables.commit._AWAY_SECONDS", 0.0)
+    tries: list[int] = []
+
+    def commit() -> str:
+        tries.append(1)
+        raise java(STORE_AWAY)
+
+    with pytest.raises(UnavailableError, match="object store"):
+        commit_once(commit, find=lambda: None, where="a.b")
+    assert len(tries) == 1
