@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import TimeoutError as NoAnswerError
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewTopic, OffsetSpec
@@ -29,6 +30,8 @@ def ensure_topics(admin: AdminClient, topics: Mapping[str, int]) -> None:
     for topic, future in admin.create_topics(missing, operation_timeout=_TIMEOUT_SECONDS).items():
         try:
             future.result(_TIMEOUT_SECONDS)
+        except NoAnswerError as error:
+            raise _away(error, f"topic {topic}") from error
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _away(error, f"topic {topic}") from error
@@ -57,8 +60,11 @@ def list_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> di
     try:
         lows = {(at.topic, at.partition): _offset(future.result(_TIMEOUT_SECONDS)) for at, future in low.items()}
         highs = {(at.topic, at.partition): _offset(future.result(_TIMEOUT_SECONDS)) for at, future in high.items()}
-    except KafkaException as error:
+    except (KafkaException, NoAnswerError) as error:
         raise _away(error, "the ends of the topics") from error
+    unknown = [key for key in wanted if min(lows[key], highs[key]) < 0]  # what is said of a broker that ends meanwhile
+    if unknown:
+        raise _away(f"it did not say how far partition {unknown[0][1]} of {unknown[0][0]} reaches", "the ends of the topics")
     return {key: (lows[key], highs[key]) for key in wanted}
 
 
@@ -70,7 +76,7 @@ def list_offsets_at(
     found = admin.list_offsets({TopicPartition(*key): at for key in partitions})
     try:
         offsets = {(at.topic, at.partition): _offset(future.result(_TIMEOUT_SECONDS)) for at, future in found.items()}
-    except KafkaException as error:
+    except (KafkaException, NoAnswerError) as error:
         raise _away(error, "the offsets at a time") from error
     return {key: None if offset < 0 else offset for key, offset in offsets.items()}
 
@@ -93,9 +99,10 @@ def _offset(info: ListOffsetsResultInfo) -> int:
     return int(info.offset)
 
 
-def _away(error: KafkaException, where: str) -> UnavailableError:
+def _away(reason: KafkaException | NoAnswerError | str, where: str) -> UnavailableError:
+    says = reason.args[0].str() if isinstance(reason, KafkaException) and reason.args else str(reason)
     return UnavailableError(
-        f"Kafka does not answer: {error.args[0].str() if error.args else error}",
+        f"Kafka does not answer: {says or 'it took too long'}",
         where=where,
         next_step="Check that it runs: headrace doctor says which one is asked.",
     )

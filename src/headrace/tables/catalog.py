@@ -78,8 +78,10 @@ def open_catalog(settings: Settings) -> Catalog:
     except Exception as error:  # a database's, an HTTP client's, Thrift's or Amazon's: each has its own
         reason = settings.without_secrets(str(getattr(error, "orig", None) or error).splitlines()[0])
         check = "Check it: headrace doctor says what it is, and where that was set."
-        if find_away(error) or _LOCKED in reason:
-            raise UnavailableError(f"the catalog does not answer: {reason}", where="catalog.uri", next_step=check) from error
+        away = find_away(error)
+        if away is not None or _LOCKED in reason:
+            what = settings.without_secrets(away.what) if away else f"the catalog does not answer: {reason}"
+            raise UnavailableError(what, where="catalog.uri", next_step=check) from error
         raise SettingsError(f"the catalog can't be opened: {reason}", where="catalog.uri", next_step=check) from error
     return catalog
 

@@ -1,0 +1,51 @@
+"""How far topics reach, as a broker tells it that ends meanwhile."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from headrace.errors import UnavailableError
+from headrace.services import topics
+from headrace.services.topics import list_bounds
+
+
+class Admin:
+    """Gives one answer after the other; None is one that never comes."""
+
+    def __init__(self, *answers: int | None) -> None:
+        self._answers = iter(answers)
+
+    def list_offsets(self, wanted: dict[TopicPartition, object], **named: object) -> dict[TopicPartition, Future[object]]:
+        found: dict[TopicPartition, Future[object]] = {}
+        for at in wanted:
+            found[at] = Future()
+            answer = next(self._answers)
+            if answer is not None:
+                found[at].set_result(SimpleNamespace(offset=answer))
+        return found
+
+
+def bounds(*answers: int | None) -> dict[tuple[str, int], tuple[int, int]]:
+    admin: Any = Admin(*answers)
+    return list_bounds(admin, [("orders", 0)])
+
+
+def test_an_answer() -> None:
+    assert bounds(3, 7) == {("orders", 0): (3, 7)}
+
+
+@pytest.mark.parametrize("answers", [(3, -1001), (-1001, 7), (-1, -1)])
+def test_an_offset_that_is_none_is_no_end(answers: tuple[int, int]) -> None:
+    with pytest.raises(UnavailableError, match="partition 0 of orders"):
+        bounds(*answers)
+
+
+def test_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "_TIMEOUT_SECONDS", 0.05)
+    with pytest.raises(UnavailableError, match="it took too long"):
+        bounds(3, None)
