@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -18,14 +18,17 @@ from headrace.serving.engines import clickhouse, polars, pyiceberg, trino
 from headrace.serving.engines.names import DIALECTS, Engine
 from headrace.serving.query import run_query
 from headrace.serving.question import Question, read_question
-from headrace.tables.catalog import list_tables
+from headrace.spec.pipeline import TableName
+from headrace.tables.catalog import count_rows, list_tables
+from headrace.tables.spark_catalog import open_spark_catalog, spark_name, use_session
+from headrace.tables.spark_files import load_java_table
+from tests.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Seen = tuple[dict[str, str], list[str]]
 """A table's columns with their types, and its rows in an order of their own."""
-
-
-def ask_trino(url: str, catalog: Catalog, sql: str) -> pa.Table:
-    return trino.ask(_question(catalog, sql, Engine.trino), url=url)
 
 
 IN_PROCESS: Mapping[Engine, Callable[[Catalog, str], pa.Table]] = {
@@ -43,6 +46,37 @@ def check_engines(catalog: Catalog, truth: Mapping[str, pa.Table]) -> None:
     for engine, ask in IN_PROCESS.items():
         if engine != Engine.duckdb:
             check_same(engine, truth, {name: ask(catalog, f"SELECT * FROM {name}") for name in truth})
+
+
+def check_trino(url: str, catalog: Catalog, truth: Mapping[str, pa.Table]) -> None:
+    """Holds what the Trino at this address reads of these tables against the truth."""
+    asked = {name: _question(catalog, f"SELECT * FROM {name}", Engine.trino) for name in truth}
+    check_same(Engine.trino, truth, {name: trino.ask(question, url=url) for name, question in asked.items()})
+
+
+def change_by_hand(lake: Lake, spark: SparkSession) -> None:
+    """Deletes the first row of each file of the two largest tables where it is, and packs the second and the third anew."""
+    session = open_spark_catalog(spark, lake.settings())
+    use_session(session)
+    rows = {name: count_rows(lake.table(name)) for name in list_tables(lake.catalog)}
+    by_size = sorted((name for name, count in rows.items() if count > 1), key=lambda name: -rows[name])
+    for name in by_size[:2]:
+        table = spark_name(TableName.parse(name))
+        session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
+        session.sql(f"DELETE FROM {table} WHERE abs(_pos) = 0")
+        assert lake.table(name).inspect.delete_files().num_rows > 0
+    for name in by_size[1:3]:
+        before = lake.table(name).current_snapshot()
+        actions = session._jvm.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)  # type: ignore[union-attr]
+        actions.rewriteDataFiles(load_java_table(session, TableName.parse(name))).option("rewrite-all", "true").execute()
+        assert lake.table(name).current_snapshot() != before
+
+
+def read_with_spark(lake: Lake, spark: SparkSession) -> dict[str, pa.Table]:
+    """Gives back all tables as Spark reads them, which does it with Iceberg's own code."""
+    session = open_spark_catalog(spark, lake.settings(), few_rows=True)
+    names = list_tables(lake.catalog)
+    return {name: session.table(spark_name(TableName.parse(name))).toArrow() for name in names}
 
 
 def check_same(engine: Engine, truth: Mapping[str, pa.Table], found: Mapping[str, pa.Table]) -> None:

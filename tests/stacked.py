@@ -25,6 +25,7 @@ from headrace.services.stack import stack_settings
 from headrace.settings import STACK, Settings, load_settings
 from tests.lake import Lake, check_verified
 from tests.samples import NAMES, check_expected, found_lines, send_sample
+from tests.stack_engines import check_engines_agree
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def hold(folder: Path) -> None:
                         raise each.error
             check_expected(pipeline, found_lines(lake, pipeline))
             print(f"{pipeline.name}: {len(pipeline.streams)} streams and {len(pipeline.tables)} tables are as expected")
+        check_engines_agree(lake, spark)
     for killed in killer.killed:
         print(f"killed: {killed}")
     print(f"{len(NAMES)} pipelines: 0 missing, 0 doubled")

@@ -53,7 +53,8 @@ def up(
         "trino": start_trino,
     }
     for service in services or (Service.kafka, Service.postgres):
-        starts[service.value](settings, detached=True, report=say)
+        reads_lake = service == Service.trino
+        starts[service.value](settings_here() if reads_lake else settings, detached=True, report=say)
 
 
 def down() -> None:

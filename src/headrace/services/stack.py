@@ -73,6 +73,7 @@ def stack_settings(settings: Settings) -> Settings:
         s3_path_style=True,
         s3_access_key_id=keys.access_key,
         s3_secret_access_key=keys.secret_key,
+        s3_session_token=None,
         spark_master=master.url,
         spark_conf_dir=spark_cluster.application_conf_dir(settings),
         origins=MappingProxyType({**settings.origins, **dict.fromkeys(known, _ORIGIN)}),

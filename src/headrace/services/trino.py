@@ -22,7 +22,7 @@ from headrace.services.jars import GROUPS, cache_folder, cached_jars, resolve_ja
 from headrace.services.java import SERVER_OPTIONS, read_version
 from headrace.services.kafka_server import find_telling_line
 from headrace.services.newer_java import cached_java, fetch_java
-from headrace.services.trino_catalog import CATALOG, catalog_settings
+from headrace.services.trino_catalog import CATALOG, trino_catalog
 from headrace.services.web import ask
 from headrace.settings import Settings
 
@@ -89,7 +89,7 @@ def stop_trino(settings: Settings, *, report: Report = lambda line: None) -> boo
 
 def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
     folder = settings.home / NAME
-    catalog = catalog_settings(settings)
+    catalog = trino_catalog(settings)
 
     def choose() -> int:
         last = embedded.last_port(folder)
@@ -104,7 +104,7 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
         shutil.rmtree(folder / outdated, ignore_errors=True)
     (folder / "tmp").mkdir(parents=True)
     _link_plugin(folder / "plugin" / "iceberg", [*unpack(connector, cache=cache).glob("*/*.jar"), driver])
-    _write(folder / "etc" / "catalog" / f"{CATALOG}.properties", catalog)
+    _write(folder / "etc" / "catalog" / f"{CATALOG}.properties", catalog.properties)
     report("Trino is starting")
     began = time.monotonic()
 
@@ -113,7 +113,8 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
         classes = ":".join(str(path) for path in sorted(server.glob("*/lib/*.jar")))
         options = ("-Xms128m", f"-Xmx{_HEAP}", *SERVER_OPTIONS, *_OPTIONS, "-Dconfig=etc/config.properties")
         command = (str(java.program), *options, "-cp", classes, "io.trino.server.TrinoServer")
-        launch = process.Launch(name=NAME, command=command, folder=folder, environ=os.environ, port=port)
+        environ = {**os.environ, **catalog.environ}
+        launch = process.Launch(name=NAME, command=command, folder=folder, environ=environ, port=port)
         return embedded.launch_until_ready(settings, launch, detached=detached, wait=_wait_until_ready)
 
     state = embedded.try_again(start, port=port, choose=choose, passing=[PORT_TAKEN])

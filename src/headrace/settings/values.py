@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headrace.settings.known import ADDRESSES, Known, known_of
 
@@ -200,6 +200,21 @@ class Settings:
     @property
     def is_catalog_in_postgres(self) -> bool:
         return self.catalog_type == "sql" and self.catalog_uri.startswith(("postgresql:", "postgres:", "postgresql+psycopg:"))
+
+    @property
+    def catalog_login(self) -> tuple[str, str]:
+        """Who reads the catalog's database, and the password: the credential's, or else the address's."""
+        if self.catalog_credential:
+            user, _, password = self.catalog_credential.partition(":")
+            return user, password
+        parts = urlsplit(self.catalog_uri)
+        return unquote(parts.username or ""), unquote(parts.password or "")
+
+    @property
+    def catalog_jdbc_uri(self) -> str:
+        """The address of a catalog in Postgres as Java has it: nobody's name and no password are in it."""
+        parts = urlsplit(self.catalog_uri)
+        return urlunsplit(("jdbc:postgresql", parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
 
 
 _ALL = known_of(Settings)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from headrace.errors import SettingsError
 from headrace.settings import SENSITIVE, Settings
@@ -104,7 +104,7 @@ def _database(settings: Settings) -> str:
     if not settings.is_catalog_in_postgres:
         return settings.catalog_uri
     parts = urlsplit(settings.catalog_uri)
-    user, password = _user(settings)
+    user, password = settings.catalog_login
     host = parts.netloc.rpartition("@")[2]
     login = f"{quote(user, safe='')}{':' + quote(password, safe='') if password else ''}@" if user else ""
     return urlunsplit(("postgresql+psycopg", login + host, parts.path, parts.query, ""))
@@ -120,17 +120,6 @@ def _jdbc(settings: Settings) -> dict[str, str]:
             where="catalog.uri",
             next_step="Use SQLite (sqlite:///path/catalog.db) or Postgres (postgresql://host/database), or leave it out.",
         )
-    parts = urlsplit(settings.catalog_uri)
-    user, password = _user(settings)
-    uri = urlunsplit(("jdbc:postgresql", parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
-    found = {"uri": uri, "jdbc.schema-version": "V1", "jdbc.user": user, "jdbc.password": password}
+    user, password = settings.catalog_login
+    found = {"uri": settings.catalog_jdbc_uri, "jdbc.schema-version": "V1", "jdbc.user": user, "jdbc.password": password}
     return {name: value for name, value in found.items() if value}
-
-
-def _user(settings: Settings) -> tuple[str, str]:
-    """Gives back who reads the catalog's database, and the password: the credential's, or else the address's."""
-    parts = urlsplit(settings.catalog_uri)
-    if settings.catalog_credential:
-        user, _, password = settings.catalog_credential.partition(":")
-        return user, password
-    return unquote(parts.username or ""), unquote(parts.password or "")

@@ -21,8 +21,8 @@ from headrace.tables.storage import DISK, Storage
 def open_duckdb(*, reads_iceberg: bool = True, storage: Storage = DISK) -> Iterator[duckdb.DuckDBPyConnection]:
     """Gives a connection to a database of its own in memory, in which times are UTC, and which reaches the object store.
 
-    Signatures of extensions are not checked: they are files of installed packages like all other code, and the check reads 60 MB
-    at every opening, which took longer than most queries.
+    Signatures of extensions are not checked: they are files of installed packages like all other code, and the check reads 60
+    MB at every opening, which took longer than most queries.
     """
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "allow_unsigned_extensions": "true"})
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pyarrow import fs
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from headrace.errors import SettingsError
+from headrace.settings import SENSITIVE
 
 SUFFIX_IN_PROGRESS = ".inprogress"
 _OPTIONS = ("s3.", "client.")
@@ -34,6 +36,13 @@ class Storage:
         """Gives back the part of a catalog's properties that says how files are reached."""
         found = {name: str(value) for name, value in properties.items() if name.startswith(_OPTIONS)}
         return cls(tuple(sorted(found.items())))
+
+    def without_secrets(self, text: str) -> str:
+        """Gives back what somebody said, without the keys that may be in it."""
+        for name, value in self.options:
+            if value and re.search(SENSITIVE, name):
+                text = text.replace(value, "***")
+        return text
 
     def find(self, uri: str) -> tuple[fs.FileSystem, str]:
         """Gives back the filesystem that a file is in, and what it is called there."""

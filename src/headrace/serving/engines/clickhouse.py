@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,10 +18,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.errors import QueryError
-from headrace.serving.engines.failures import failed
+from headrace.serving.engines.clickhouse_tables import store_settings, table_engine
+from headrace.serving.engines.failures import failed, unread
 from headrace.serving.question import Question
-from headrace.tables.duck import quote_text
-from headrace.tables.storage import local_path
+from headrace.tables.storage import Storage, local_path
 
 if TYPE_CHECKING:
     from chdb.state.sqlitelike import Connection
@@ -29,6 +30,7 @@ _SETTINGS: Mapping[str, str] = {
     "session_timezone": "'UTC'",
     "output_format_arrow_string_as_string": "0",  # a String may hold any bytes
 }
+_AWAY = "(S3_ERROR)"
 _CODE = re.compile(r"^Code: \d+\. DB::\w+: ")
 _KIND = re.compile(r"\.? \([A-Z_]+\)\s*$")
 _SCOPE = re.compile(r"\.? In scope .*$", re.DOTALL)
@@ -37,19 +39,22 @@ _SCOPE = re.compile(r"\.? In scope .*$", re.DOTALL)
 def ask(catalog: Catalog, question: Question) -> pa.Table:
     """Gives back the result of one SELECT in ClickHouse's SQL."""
     tables = {name: catalog.load_table(name) for name in question.tables}
-    with _inside(_common_folder(tables.values())), _connect() as connection:
+    storage = Storage.of(catalog.properties)
+    folder = _common_folder(tables.values())
+    with TemporaryDirectory() as empty, _inside(folder or Path(empty)), _connect(storage) as connection:
         try:
             for name, table in tables.items():
-                _make_table(connection, name, table)
+                _make_table(connection, name, table_engine(table.metadata_location, storage))
             answer = connection.query(question.rename(lambda each: _quote(each.table)), "ArrowStream").bytes()
         except RuntimeError as error:  # what chdb's own errors are
-            raise failed("ClickHouse", _in_words(str(error))) from error
+            said = storage.without_secrets(str(error))
+            raise (unread if _AWAY in said else failed)("ClickHouse", _in_words(said)) from error
     with pa.ipc.open_stream(answer) as reader:
         return _with_text(reader.read_all())
 
 
 @contextmanager
-def _connect() -> Iterator[Connection]:
+def _connect(storage: Storage) -> Iterator[Connection]:
     """Gives a ClickHouse with nothing in it, which is gone with the block."""
     try:
         from chdb.state.sqlitelike import Connection
@@ -61,7 +66,7 @@ def _connect() -> Iterator[Connection]:
         ) from error
     connection = Connection(":memory:")
     try:
-        for name, value in _SETTINGS.items():
+        for name, value in {**_SETTINGS, **store_settings(storage)}.items():
             connection.query(f"SET {name} = {value}")
         yield connection
     finally:
@@ -79,22 +84,18 @@ def _inside(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def _common_folder(tables: Iterable[Table]) -> Path:
-    """Gives back the folder that all files of these tables are in, so that a query reads nothing else of the machine."""
+def _common_folder(tables: Iterable[Table]) -> Path | None:
+    """Gives back the folder that all files of these tables are in, so that a query reads nothing else of the machine; None if
+    none of them is on its disk."""
     locations = (place for table in tables for place in (table.location(), table.properties.get("write.data.path", "")))
     folders = [path for path in (local_path(place) for place in locations if place) if path]
-    return Path(os.path.commonpath(folders)) if folders else Path.cwd()
+    return Path(os.path.commonpath(folders)) if folders else None
 
 
-def _make_table(connection: Connection, name: str, table: Table) -> None:
-    """Makes a table of ClickHouse's of the metadata file that the catalog names: by itself it would look for the newest."""
-    folder, _, metadata = table.metadata_location.rpartition("/metadata/")
+def _make_table(connection: Connection, name: str, engine: str) -> None:
     database, _, _ = _quote(name).rpartition(".`")
     connection.query(f"CREATE DATABASE IF NOT EXISTS {database}")
-    connection.query(
-        f"CREATE TABLE {_quote(name)} ENGINE = IcebergLocal({quote_text(str(local_path(folder)))}, 'Parquet')"
-        f" SETTINGS iceberg_metadata_file_path = {quote_text(f'metadata/{metadata}')}"
-    )
+    connection.query(f"CREATE TABLE {_quote(name)} ENGINE = {engine}")
 
 
 def _quote(name: str) -> str:

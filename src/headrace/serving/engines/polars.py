@@ -10,19 +10,23 @@ from polars.exceptions import PolarsError
 from pyiceberg.catalog import Catalog
 
 from headrace.errors import QueryError
-from headrace.serving.engines.failures import failed
+from headrace.serving.engines.failures import failed, unread
 from headrace.serving.question import Mention, Question
 from headrace.tables.duck import quote_name
+from headrace.tables.storage import Storage
 
 
 def ask(catalog: Catalog, question: Question) -> pa.Table:
     """Gives back the result of one SELECT in Polars's SQL."""
     _need_aliases(question)
-    frames = {name: pl.scan_iceberg(catalog.load_table(name)) for name in question.tables}
+    store = dict(Storage.of(catalog.properties).options)
+    frames = {name: pl.scan_iceberg(catalog.load_table(name), storage_options=store) for name in question.tables}
     try:
         return pl.SQLContext(frames).execute(question.rename(_name), eager=True).to_arrow()
     except PolarsError as error:
         raise failed("Polars", str(error)) from error
+    except OSError as error:
+        raise unread("Polars", str(error)) from error
 
 
 def _name(mention: Mention) -> str:

@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from headrace.serving.engines.failures import unread
 from headrace.serving.query import run_query
 from headrace.tables.duck import quote_name
 
@@ -19,5 +20,8 @@ def ask(catalog: Catalog, sql: str) -> pa.Table:
 def _scan(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
     """Gives back the name by which DuckDB finds the rows that PyIceberg's scan gives, deletes respected."""
     name = ".".join(table.name())
-    connection.register(name, table.scan().to_arrow())
+    try:
+        connection.register(name, table.scan().to_arrow())
+    except OSError as error:
+        raise unread("PyIceberg", str(error)) from error
     return quote_name(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from headrace.errors import QueryError
 from headrace.services.trino_catalog import CATALOG
+from headrace.services.web import Answer
 from headrace.services.web import ask as ask_server
 from headrace.serving.engines.failures import failed
 from headrace.serving.engines.trino_values import make_column
@@ -23,6 +25,10 @@ _HEADERS = {
     "X-Trino-Time-Zone": "UTC",
     "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME",  # without it times come in milliseconds
 }
+
+PATIENCE_SECONDS = 30.0
+_PAUSE_SECONDS = 0.5
+_NOBODY = "NO_NODES_AVAILABLE"
 
 
 def ask(question: Question, *, url: str) -> pa.Table:
@@ -39,18 +45,30 @@ def ask(question: Question, *, url: str) -> pa.Table:
 
 
 def _pages(url: str, sql: str) -> Iterator[dict[str, Any]]:
-    """Gives back all that Trino answers; an answer that says why there is none is a QueryError."""
-    answer = ask_server(f"{url}/v1/statement", method="POST", body=sql.encode(), headers=_HEADERS)
+    """Gives back all that Trino answers; an answer that says why there is none is a QueryError.
+
+    A Trino that has just started may not know yet that it has itself to run a query on: then it is asked again.
+    """
+    answer = _send(url, sql)
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         if not answer.is_fine:
             raise QueryError(f"Trino refuses to answer: {answer.message}", where=url, next_step="See: headrace logs trino")
         page: dict[str, Any] = answer.body
         if "error" in page:
+            if page["error"].get("errorName") == _NOBODY and time.monotonic() < deadline:
+                time.sleep(_PAUSE_SECONDS)
+                answer = _send(url, sql)
+                continue
             raise failed("Trino", str(page["error"].get("message", "")), where=_place_of(page["error"]))
         yield page
         if "nextUri" not in page:
             return
         answer = ask_server(page["nextUri"], headers=_HEADERS)
+
+
+def _send(url: str, sql: str) -> Answer:
+    return ask_server(f"{url}/v1/statement", method="POST", body=sql.encode(), headers=_HEADERS)
 
 
 def _place_of(error: dict[str, Any]) -> str:

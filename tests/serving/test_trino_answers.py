@@ -1,0 +1,60 @@
+"""What is made of Trino's answers, by a server that gives them in its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from headrace.errors import QueryError
+from headrace.serving.engines import trino
+from headrace.serving.question import read_question
+
+NOBODY = {"error": {"message": "No nodes available to run query", "errorName": "NO_NODES_AVAILABLE"}}
+TYPE = {"rawType": "bigint", "arguments": []}
+ROWS = {"columns": [{"name": "n", "typeSignature": TYPE}], "data": [[1], [2]]}
+QUESTION = read_question("SELECT n FROM raw.orders", dialect="trino", known=["raw.orders"])
+
+
+@contextmanager
+def answering(*answers: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Gives the address of a server that gives these answers one after the other, the last for ever, and what it was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            body = json.dumps(answers[min(len(asked), len(answers)) - 1]).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *said: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+
+
+def test_a_trino_that_has_just_started_is_asked_again() -> None:
+    with answering(NOBODY, ROWS) as (url, asked):
+        assert trino.ask(QUESTION, url=url).to_pylist() == [{"n": 1}, {"n": 2}]
+    assert asked == ['SELECT n FROM "raw"."orders"'] * 2
+
+
+def test_a_trino_that_stays_without_nodes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trino, "PATIENCE_SECONDS", 0.0)
+    with answering(NOBODY) as (url, asked), pytest.raises(QueryError, match="No nodes available"):
+        trino.ask(QUESTION, url=url)
+    assert len(asked) == 1
