@@ -68,6 +68,12 @@ def read_cpu(pids: Mapping[str, int]) -> dict[str, float]:
     return {name: sum(map(_cpu_of, _processes(psutil.Process(pid)))) for name, pid in pids.items()}
 
 
+def read_waiting(pids: Mapping[str, int]) -> dict[str, float]:
+    """Gives back the seconds in which each tree was ready to run and had no core, as far as the first thread of each process
+    goes, which does the work of a Python worker; 0 where the kernel does not count them."""
+    return {name: sum(_waited(process.pid) for process in _processes(psutil.Process(pid))) for name, pid in pids.items()}
+
+
 def read_busy() -> float:
     """Gives back the CPU seconds that all processes of the machine have used since it started."""
     times = psutil.cpu_times()
@@ -111,6 +117,13 @@ def _cpu_of(process: psutil.Process) -> float:
     except psutil.NoSuchProcess:
         return 0.0
     return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def _waited(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except OSError:
+        return 0.0
 
 
 def _resident(pid: int) -> int:
