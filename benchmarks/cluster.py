@@ -1,9 +1,10 @@
 """Cluster: landing on one worker and on two of one core each, with the servers of `headrace up --profile stack`.
 
-One application stays for all turns; the second worker is started before its turn and stopped after it. Before every measured
-turn the application lands a smaller topic, so that every executor and its Python worker are warm. What each part costs
-meanwhile is told apart: on a small machine the servers need the cores that a second worker would have. How long executors were
-ready and had no core is known from the kernel; without that time, the turns are what they would be on idle cores.
+Every turn has an application of its own, which ends before a worker is stopped: Spark would start executors again on a worker
+that is about to end. Before it is measured, the application lands a smaller topic, so that executors and their Python workers
+are warm. What each part costs meanwhile is told apart: on a small machine the servers need the cores that a second worker would
+have. How long executors were ready and had no core is known from the kernel; without that time, the turns are what they would
+be on idle cores.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ PAIRS = 3
 WANTED = 1.7
 _EVENTS = 1_000_000
 _WARM_UP_EVENTS = 200_000
-_WARM_UPS = 2
+_WARM_UPS = 3
 _SERVERS = (postgres.SERVER, object_store.SERVER, rest_catalog.SERVER, spark_cluster.SERVER, spark_cluster.WORKERS[0])
 _WORKERS = tuple(worker.name for worker in spark_cluster.WORKERS)
 _DRIVER, _BROKER = "driver", "broker"
@@ -94,14 +95,15 @@ def compare_workers(bench: Bench) -> tuple[Sequence[Mapping[str, object]], tuple
     settings = load_settings(flags={"profile": STACK, "home": start.home}, environ={}, folder=bench.folder)
     with ExitStack() as held:
         servers = [held.enter_context(embedded.use(server, settings, report=bench.say)) for server in _SERVERS]
-        side = held.enter_context(Competitor(start))
-        pids = {_DRIVER: side.pid, _BROKER: bench.broker_pid, **{server.name: server.pid for server in servers}}
         for workers in _order_of(PAIRS):
             with ExitStack() as added:
-                there = dict(pids)
-                for worker in spark_cluster.WORKERS[1:workers]:
-                    there[worker.name] = added.enter_context(embedded.use(worker, settings, report=bench.say)).pid
-                turn = _take_turn(side, topic, warm_up, pids=there, workers=workers, number=len(turns))
+                more = [
+                    added.enter_context(embedded.use(worker, settings, report=bench.say))
+                    for worker in spark_cluster.WORKERS[1:workers]
+                ]
+                side = added.enter_context(Competitor(start))  # it ends before its workers do
+                pids = {_DRIVER: side.pid, _BROKER: bench.broker_pid, **{each.name: each.pid for each in (*servers, *more)}}
+                turn = _take_turn(side, topic, warm_up, pids=pids, workers=workers, number=len(turns))
             bench.say(f"Cluster: {workers} of 2 workers {turn.per_second:,.0f} records/s, held up for {turn.held_up:.1f} s")
             turns.append(turn)
     return [_row(workers, turns) for workers in (1, 2)], _bars(turns)
