@@ -59,7 +59,7 @@ check: $(STAMP) ## ruff, mypy strict, import-linter
 expected: $(STAMP) ## write the rows again that the pipelines' samples become, after a change that is meant; then read the diff
 	@$(RUN)/pytest --quiet tests/pipelines/test_samples.py --write-expected
 
-bench: $(STAMP) ## landing against plain Spark, layers against full rebuilds, entities against Splink, HTTP against a bare handler; results under benchmarks/
+bench: $(STAMP) ## landing against plain Spark and on two workers, layers against full rebuilds, entities against Splink, HTTP against a bare handler; results under benchmarks/
 	@$(RUN)/python -m benchmarks
 
 soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then verify

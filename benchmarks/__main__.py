@@ -1,7 +1,7 @@
 """`python -m benchmarks [NAME …] [--quick]`: what Headrace does on this machine, held against what one would have without it.
 
-Landing is held against plain Spark, layers against a full rebuild and a plain query, entities against Splink, a compacted table
-against its small files, receiving against a handler that does nothing.
+Landing is held against plain Spark, two workers of a cluster against one, layers against a full rebuild and a plain query,
+entities against Splink, a compacted table against its small files, receiving against a handler that does nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rich.console import Console
 
 from benchmarks.bench import Bench, open_bench
 from benchmarks.capture import measure_capture
+from benchmarks.cluster import compare_workers
 from benchmarks.compaction import compare_compaction
 from benchmarks.entities import compare_entities
 from benchmarks.freshness import compare_freshness
@@ -74,6 +75,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {
     "speed": measure_speed,
     "freshness": measure_freshness,
     "memory": measure_memory,
+    "cluster": compare_workers,
     "layers": compare_layers,
     "rolling": compare_rolling,
     "entities": compare_entities,

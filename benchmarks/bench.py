@@ -13,7 +13,7 @@ from benchmarks.events import charges, lineage_events
 from benchmarks.side import SideName, Start
 from benchmarks.streams import Kind
 from benchmarks.topics import fill_topic
-from headrace.services.kafka import kafka
+from headrace.services.kafka import kafka, running_kafka
 from headrace.settings import load_settings
 
 _FOLDER = Path(".headrace") / "bench"
@@ -45,11 +45,12 @@ class Bench:
     """What the benchmarks share: the broker, the folder, and how much to do."""
 
     bootstrap_servers: str
+    broker_pid: int
     folder: Path
     quick: bool
     say: Say
     _filled: set[str] = field(default_factory=set)
-    _sides: int = 0
+    _homes: int = 0
 
     def scaled(self, events: int) -> int:
         return events // 10 if self.quick else events
@@ -68,9 +69,12 @@ class Bench:
 
     def start(self, side: SideName) -> Competitor:
         """Gives back a new application of one side, with a catalog and a warehouse of its own."""
-        self._sides += 1
-        home = (self.folder / f"{side}-{self._sides}").resolve()
-        return Competitor(Start(side, str(home), self.bootstrap_servers))
+        return Competitor(Start(side, str(self.new_home(side)), self.bootstrap_servers))
+
+    def new_home(self, name: str) -> Path:
+        """Gives back a folder that nothing else uses."""
+        self._homes += 1
+        return (self.folder / f"{name}-{self._homes}").resolve()
 
 
 @contextmanager
@@ -80,5 +84,7 @@ def open_bench(*, quick: bool, say: Say) -> Iterator[Bench]:
     _FOLDER.mkdir(parents=True)
     settings = load_settings(flags={"home": str(_FOLDER / "broker")}, environ={}, folder=Path.cwd())
     with kafka(settings, report=say) as servers:
-        yield Bench(str(servers), _FOLDER, quick, say)
+        broker = running_kafka(settings)
+        assert broker
+        yield Bench(str(servers), broker.pid, _FOLDER, quick, say)
     shutil.rmtree(_FOLDER, ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -14,7 +13,10 @@ from pyiceberg.table import Table
 
 from benchmarks.side import Order, Start
 from benchmarks.streams import NAMESPACE
-from headrace.tables.catalog import open_catalog
+from headrace.spec.pipeline import TableName
+from headrace.tables.catalog import open_catalog, table_location
+from headrace.tables.catalog_properties import catalog_properties
+from headrace.tables.storage import Storage
 
 
 class Competitor:
@@ -82,8 +84,9 @@ class Competitor:
 
     def drop_data(self, name: str) -> None:
         """Frees the disk. The catalog still names the table, and nobody reads it again."""
-        warehouse = Path(self.start.settings.warehouse.removeprefix("file://"))
-        shutil.rmtree(warehouse / NAMESPACE / name, ignore_errors=True)
+        settings = self.start.settings
+        filesystem, folder = Storage.of(catalog_properties(settings)).find(table_location(settings, TableName(NAMESPACE, name)))
+        filesystem.delete_dir_contents(folder, missing_dir_ok=True)
 
     def _send(self, line: str) -> None:
         assert self._process.stdin

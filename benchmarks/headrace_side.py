@@ -10,15 +10,16 @@ import time
 from benchmarks.side import Order
 from benchmarks.streams import pipeline_of
 from headrace.landing.lander import Lander
-from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home
 from headrace.services.kafka_client import KafkaServers
-from headrace.services.spark import start_spark
+from headrace.services.spark import spark_jars, start_spark
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.tables.catalog import open_catalog
+from headrace.tables.catalog_properties import secret_names
 
 _IDLE_SECONDS = 0.005
+_EXECUTOR_SECONDS = 60.0
 
 
 class HeadraceSide:
@@ -28,11 +29,14 @@ class HeadraceSide:
         self._spark = start_spark(
             settings,
             java_home=find_java_home(os.environ, cache=settings.home),
-            jars=resolve_jars("spark", report=lambda line: print(line, file=sys.stderr)),
+            jars=spark_jars(settings, report=lambda line: print(line, file=sys.stderr)),
+            conf=secret_names(settings),
         )
         self._catalog = open_catalog(settings)
 
     def land(self, order: Order) -> None:
+        if order.executors:
+            self._wait_for_executors(order.executors)
         lander = self._lander(order)
         while lander.land_batch(self._spark.sparkContext):
             pass
@@ -43,6 +47,14 @@ class HeadraceSide:
             if lander.land_batch(self._spark.sparkContext) is None:
                 time.sleep(_IDLE_SECONDS)
         sys.stdin.readline()
+
+    def _wait_for_executors(self, count: int) -> None:
+        deadline = time.monotonic() + _EXECUTOR_SECONDS
+        context = self._spark.sparkContext._jsc.sc()
+        while context.getExecutorIds().size() != count:  # the scheduler's: lists of memory can keep one that is gone
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the application did not come to {count} executors within {_EXECUTOR_SECONDS:.0f} s")
+            time.sleep(0.1)
 
     def _lander(self, order: Order) -> Lander:
         servers = self._settings.kafka_bootstrap_servers or ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +63,23 @@ def measure(pid: int) -> Iterator[Reading]:
         reading.peak_bytes = max(size for _, size in reading.memory)
 
 
+def read_cpu(pids: Mapping[str, int]) -> dict[str, float]:
+    """Gives back the CPU seconds of each tree so far; children that ended count with who waited for them."""
+    return {name: sum(map(_cpu_of, _processes(psutil.Process(pid)))) for name, pid in pids.items()}
+
+
+def read_waiting(pids: Mapping[str, int]) -> dict[str, float]:
+    """Gives back the seconds in which each tree was ready to run and had no core, as far as the first thread of each process
+    goes, which does the work of a Python worker; 0 where the kernel does not count them."""
+    return {name: sum(_waited(process.pid) for process in _processes(psutil.Process(pid))) for name, pid in pids.items()}
+
+
+def read_busy() -> float:
+    """Gives back the CPU seconds that all processes of the machine have used since it started."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
+
+
 class _Tree:
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
@@ -84,10 +101,29 @@ class _Tree:
         return sum(_resident(process.pid) for process in self._processes())
 
     def _processes(self) -> list[psutil.Process]:
-        try:
-            return [self._root, *self._root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return _processes(self._root)
+
+
+def _processes(root: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _cpu_of(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def _waited(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except OSError:
+        return 0.0
 
 
 def _resident(pid: int) -> int:

@@ -14,37 +14,41 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from benchmarks.streams import Kind
-from headrace.settings import Settings, load_settings
+from headrace.services.stack import stack_settings
+from headrace.settings import STACK, Settings, load_settings
 
 SideName = Literal["headrace", "plain"]
 
 
 @dataclass(frozen=True)
 class Start:
-    """Which side this is, where its tables go, and where the events come from."""
+    """Which side this is, where its tables go, and where the events come from. With `stack`, its home has a stack that runs."""
 
     side: SideName
     home: str
     bootstrap_servers: str
+    stack: bool = False
 
     @property
     def settings(self) -> Settings:
-        flags = {"home": self.home, "kafka.bootstrap_servers": self.bootstrap_servers, "spark.master": "local[2]"}
-        return load_settings(
-            flags=flags,
-            environ={},
-            folder=Path(self.home).parent,
-        )
+        where = {"profile": STACK} if self.stack else {"spark.master": "local[2]"}
+        flags = {"home": self.home, "kafka.bootstrap_servers": self.bootstrap_servers, **where}
+        settings = load_settings(flags=flags, environ={}, folder=Path(self.home).parent)
+        return stack_settings(settings) if self.stack else settings
 
 
 @dataclass(frozen=True)
 class Order:
-    """Land `topics` (each into its table): all there is (`follow` false), or what comes, until the next line."""
+    """Land `topics` (each into its table): all there is (`follow` false), or what comes, until the next line.
+
+    With `executors` a cluster's are waited for first, until there are so many.
+    """
 
     kind: Kind
     topics: dict[str, str]
     partitions: int
     follow: bool = False
+    executors: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
