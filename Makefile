@@ -8,7 +8,7 @@ RUN := $(VENV)/bin
 
 STREAMS := charges refunds disputes subscriptions
 
-.PHONY: help setup demo test long check expected bench soak compacted captured truth airflow dagster fresh lock clean docker-up docker-down docker-restart docker-status docker-logs generate-all generate-stop $(STREAMS:%=generate-%)
+.PHONY: help setup demo test long check expected bench soak stack compacted captured truth airflow dagster fresh lock clean docker-up docker-down docker-restart docker-status docker-logs generate-all generate-stop $(STREAMS:%=generate-%)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ bench: $(STAMP) ## landing against plain Spark, layers against full rebuilds, en
 
 soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then verify
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),10)
+
+stack: $(STAMP) ## every pipeline's sample on a Spark cluster, S3 and a REST catalog while workers are killed, held against what is expected
+	@$(RUN)/python -m tests.stacked
 
 compacted: $(STAMP) ## maintain tables for MINUTES (10) while they are landed, built and read, then hold them against a full refresh
 	@$(RUN)/python -m tests.compacted $(or $(MINUTES),10)

@@ -149,4 +149,5 @@ def check_verified(lake: Lake, *pipelines: Pipeline) -> None:
     logged = Counter(file.entry.s3_key for file in files if file.state == "committed")
     names = (*(stream.table for pipeline in looked_at for stream in pipeline.streams), QUARANTINE)
     tables = [load_table(lake.catalog, name) for name in names]
-    assert logged == Counter(path for table in tables if table for path in files_of(table))
+    files_there = Counter(path for table in tables if table for path in files_of(table))
+    assert logged == files_there, f"only the log names {logged - files_there}, only the tables {files_there - logged}"

@@ -153,6 +153,9 @@ def test_a_query(shop: ShopLake, client: TestClient) -> None:
         ("DELETE FROM raw.charges", "only a SELECT can be asked, and this is DELETE"),
         ("SELECT * FROM nowhere", 'there is no table "nowhere"'),
         ("SELECT * FROM read_text('/etc/passwd')", "a query reads tables of the lake, and nothing else"),
+        ("SELECT * FROM duckdb_secrets()", "a query reads tables of the lake, and nothing else"),
+        ("SELECT * FROM raw.charges, LATERAL duckdb_secrets() AS known", "a query reads tables of the lake, and nothing else"),
+        ("FROM query('FROM duckdb_secrets()')", "a query reads tables of the lake, and nothing else"),
         ("SELECT * FROM", "query:1"),
     ],
 )
