@@ -15,7 +15,7 @@ from headrace.landing.batch import Range
 from headrace.landing.records import AwayError, FetchClient, Fetched, Position, Records, next_offset, split_batches
 
 CHUNK_BYTES = 4 * 1024 * 1024
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 5.0  # for each of Spark's four tries: then landing is told, waits and says so
 _PAUSE_SECONDS = 0.1
 _Open = dict[tuple[str, int], Position]
 
