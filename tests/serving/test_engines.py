@@ -121,6 +121,8 @@ def test_names_are_the_same_in_spark(catalog: Catalog, spark: SparkSession) -> N
         (" ", "query: there is no query"),
         ("SELECT nobody FROM raw.orders", "nobody"),
         ("SELECT n FROM\n WHERE n", "query:2:2: "),
+        ("SELECT *\nFROM url('http://127.0.0.1/')", "query:2:6: a query reads tables of the lake, and nothing else"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "query:1:15: a query reads tables of the lake, and nothing else"),
     ],
 )
 def test_what_can_not_be_answered(catalog: Catalog, engine: Engine, sql: str, said: str) -> None:

@@ -16,16 +16,12 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from headrace.errors import QueryError
-from headrace.serving.query_errors import explain, only_tables
+from headrace.serving.query_errors import explain
 from headrace.serving.question import named_tables, parse_select, refusal
 from headrace.tables.away import find_away
 from headrace.tables.catalog import list_tables
 from headrace.tables.duck import open_duckdb, quote_name, quote_text
 from headrace.tables.storage import Storage
-
-_MAKERS = ("GENERATE_SERIES", "UNNEST", "json_each", "json_tree")
-"""What a query may read rows from beside tables; sqlglot calls range(…) the first. Others tell of the machine, and of the keys
-to the object store."""
 
 ReadTable = Callable[[duckdb.DuckDBPyConnection, Table], str]
 """Gives back what DuckDB reads a table from, as it stands after FROM."""
@@ -93,12 +89,7 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str, quoted: str, known: 
         raise explain(error, quoted, asked=sql) from error
     if len(kinds) == 1 and kinds[0] != "SELECT":
         raise refusal(kinds[0], known)
-    statement = parse_select(sql, dialect="duckdb", known=known)
-    for function in statement.find_all(exp.Func):
-        name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
-        if isinstance(function.parent, (exp.Table, exp.Lateral)) and name not in _MAKERS:
-            raise only_tables(sql, at=int(function.meta.get("start", 0)))
-    return statement
+    return parse_select(sql, dialect="duckdb", known=known)
 
 
 def _quote_default(sql: str) -> str:

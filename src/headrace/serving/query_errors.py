@@ -7,14 +7,13 @@ import re
 import duckdb
 
 from headrace.errors import QueryError
+from headrace.serving.question import NAME_ONE, ONLY_TABLES
 
 BEGINNINGS = "SELECT, WITH, FROM, DESCRIBE or SUMMARIZE"
 _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 _PLACE = re.compile(r"^LINE (?P<line>\d+): (?P<cut>\.\.\.)?.*\n(?P<indent> *)\^", re.MULTILINE)
 _CLOSE = re.compile(r'^Candidate bindings: .*?(?P<names>".*)$')
 _END = "syntax error at end of input"
-_ONLY_TABLES = "a query reads tables of the lake, and nothing else of this machine"
-_NAME_ONE = "Name a table: namespace.table."
 
 
 def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
@@ -28,7 +27,7 @@ def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
     if what == _END:
         return QueryError("the query ends too early", where=_end_of(asked), next_step="Write the rest of it.")
     if isinstance(error, duckdb.PermissionException):
-        what, hints = _ONLY_TABLES, [_NAME_ONE]
+        what, hints = ONLY_TABLES, [NAME_ONE]
     elif isinstance(error, duckdb.OutOfMemoryException):
         what, hints = "the query needs more memory than it may have", ["Ask for less: fewer columns, rows or groups."]
     elif what.endswith("FROM clause is missing"):
@@ -36,12 +35,6 @@ def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
     elif isinstance(error, duckdb.ParserException) and column == 1:
         hints = [f"Begin with {BEGINNINGS}."]
     return QueryError(_as_ours(what), where=where, next_step=_next_step(hints))
-
-
-def only_tables(asked: str, *, at: int) -> QueryError:
-    """Gives back why what stands at a place of the query, where a table would, is not read."""
-    before = asked[:at].split("\n")
-    return QueryError(_ONLY_TABLES, where=f"query:{len(before)}:{len(before[-1]) + 1}", next_step=_NAME_ONE)
 
 
 def _find_place(said: str, *, sql: str, asked: str) -> tuple[str, int | None]:

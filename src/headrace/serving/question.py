@@ -13,6 +13,11 @@ from headrace.errors import QueryError
 from headrace.spec.problems import suggest
 
 EXAMPLE = "SELECT count(*) FROM lineage.events"
+ONLY_TABLES = "a query reads tables of the lake, and nothing else of this machine"
+NAME_ONE = "Name a table: namespace.table."
+_MAKERS = ("GENERATE_SERIES", "UNNEST", "json_each", "json_tree", "numbers", "range")
+"""What a query may read rows from beside tables; sqlglot calls DuckDB's range(…) the first. Other functions of the engines read
+files and addresses, or tell the keys to the object store."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,11 @@ def parse_select(sql: str, *, dialect: str, known: Sequence[str]) -> exp.Expr:
         raise QueryError(what, where="query", next_step="Ask them one after the other.")
     if not isinstance(statements[0], (exp.Query, exp.Describe, exp.Summarize)):
         raise refusal(sqlglot.tokenize(sql, read=dialect)[0].text.upper(), known)
+    for function in statements[0].find_all(exp.Func):
+        name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
+        stands_for_table = isinstance(function.parent, (exp.Table, exp.Lateral)) and not function.parent.args.get("view")
+        if stands_for_table and name not in _MAKERS:
+            raise QueryError(ONLY_TABLES, where=_place_in(sql, function), next_step=NAME_ONE)
     return statements[0]
 
 
@@ -124,6 +134,12 @@ def _find_columns(statement: exp.Expr, tables: Collection[str]) -> Iterator[Ment
 def _span(parts: Sequence[exp.Expr]) -> tuple[int, int]:
     """Gives back where the words of a name begin and end in the query, quotes included."""
     return int(parts[0].meta["start"]), int(parts[-1].meta["end"]) + 1
+
+
+def _place_in(sql: str, part: exp.Expr) -> str:
+    """Gives back where a part of the query begins."""
+    before = sql[: int(part.meta.get("start", 0))].split("\n")
+    return f"query:{len(before)}:{len(before[-1]) + 1}"
 
 
 def _place_of(error: SqlglotError) -> tuple[str, str]:
