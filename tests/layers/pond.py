@@ -115,6 +115,12 @@ rebuild_on: {pond.groups: [g]}
 */
 SELECT l.k, l.g, l.n, s.keys AS keys_in_group, s.amount AS amount_of_group
 FROM pond.latest l LEFT JOIN pond.groups s ON s.g = l.g""",
+    "b/by_size.sql": """/*
+keys: [size]
+rebuild_on: {pond.groups: [g]}
+*/
+SELECT s.keys AS size, count(*) AS members, sum(l.amount) AS amount
+FROM pond.latest l JOIN pond.groups s ON s.g = l.g WHERE s.keys > 1 GROUP BY s.keys""",
     "b/rolling.sql": """/*
 keys: [id]
 window: {partition_by: [k], order_by: at, range: 1 hour}

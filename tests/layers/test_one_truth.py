@@ -96,3 +96,25 @@ def test_a_row_that_its_reader_no_longer_shows_is_gone_there_too(spark: SparkSes
     assert sum(found["visible"].values()) == 3
     pond.build(full_refresh=True)
     assert_same(found, pond.all_rows())
+
+
+def test_a_key_that_a_lookup_decides_about_goes_with_it(spark: SparkSession, tmp_path: Path) -> None:
+    names = ("a/latest.sql", "b/groups.sql", "b/by_size.sql")
+    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in names})
+    pond.land([Event(f"e{number}", f"k{number}", "x", 1, number, "u", 1) for number in (1, 2)])
+    pond.build()
+    assert _sizes(pond) == {2: 2}
+    pond.land([Event("e3", "k3", "x", 1, 3, "u", 1)])
+    pond.build()
+    assert _sizes(pond) == {3: 3}, "two old rows have another key now"
+    pond.land([Event("e4", "k1", "y", 2, 4, "u", 1), Event("e5", "k2", "z", 2, 5, "u", 1)])
+    pond.build()
+    assert _sizes(pond) == {}, "all are alone, and not shown"
+    found = pond.all_rows()
+    pond.build(full_refresh=True)
+    assert_same(found, pond.all_rows())
+
+
+def _sizes(pond: Pond) -> dict[int, int]:
+    rows = pond.catalog.load_table("pond.by_size").scan().to_arrow().to_pylist()
+    return {row["size"]: row["members"] for row in rows}

@@ -153,3 +153,18 @@ def test_a_raw_table_has_what_its_schema_names_and_what_came_since() -> None:
         Column("kafka_offset", Primitive("long")),
         Column("ts_ns", Primitive("long")),
     )
+
+
+def test_windows_do_not_follow_lookups(tmp_path: Path) -> None:
+    text = """/*
+keys: [id]
+window: {partition_by: [op], order_by: at, range: 1 hour}
+rebuild_on: {shape.rows: [id]}
+*/
+SELECT e.id, e.op, e.at, count(*) OVER w AS events
+FROM raw.events e LEFT JOIN shape.rows r ON r.id = e.id
+WINDOW w AS (PARTITION BY e.op ORDER BY e.at RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW)"""
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "shape/rolling.sql": text})
+    (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
+    assert error.what == "a table of kind features can't rebuild single rows"
+    assert "Leave out rebuild_on" in error.next_step

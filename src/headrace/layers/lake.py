@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.layers.changes import Changes, read_changes
 from headrace.layers.entities.read_files import ReadFiles
-from headrace.layers.inputs import position_column, read_input
+from headrace.layers.inputs import is_raw, position_column, read_input
 from headrace.layers.plan import TablePlan
 from headrace.layers.source import run_source
 from headrace.settings import Settings
@@ -19,6 +19,7 @@ from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.stage_query import follow_columns
 from headrace.spec.types import Column
+from headrace.tables.catalog import load_table
 from headrace.tables.spark_catalog import use_session
 from headrace.tables.spark_columns import named
 
@@ -72,6 +73,17 @@ class PlannedInputs:
         rows = rows.where(F.col(position) <= self.plan.since[name].position)
         return rows.select(*(named(column.name) for column in columns))
 
+    def past(self, name: TableName) -> DataFrame | None:
+        """Gives back all rows of an input as the last build read them, or None where they are no longer known."""
+        since = self.plan.since[name]
+        if is_raw(name, self.lake.pipeline):
+            return self.unchanged(name)  # landed rows only come, and history is thinned there
+        if since.snapshot_id is not None:
+            found = load_table(self.lake.catalog, name)
+            if found is None or found.snapshot_by_id(since.snapshot_id) is None:
+                return None
+        return read_input(self.lake.spark, name, since, columns=self.lake.columns[name])
+
     def changes(self, name: TableName) -> Changes:
         """Gives back what happened to an input since the last build."""
         return read_changes(
@@ -87,7 +99,9 @@ class PlannedInputs:
     def moved(self, name: TableName) -> bool:
         return not self.plan.since[name].is_at(self.plan.until[name])
 
-    def run(self, drivers: Mapping[TableName, DataFrame]) -> DataFrame:
-        """Gives back what the table's file makes of these rows of its drivers and of its lookups as they are."""
-        lookups = {name: self.whole(name) for name in self.table.lookups}
+    def run(self, drivers: Mapping[TableName, DataFrame], *, past: Mapping[TableName, DataFrame] | None = None) -> DataFrame:
+        """Gives back what the table's file makes of these rows of its drivers and of its lookups as they are, or as they were
+        where `past` has them."""
+        known = past or {}
+        lookups = {name: known[name] if name in known else self.whole(name) for name in self.table.lookups}
         return run_source(self.lake.spark, follow_columns(self.table, self.lake.columns), {**lookups, **drivers})

@@ -41,21 +41,26 @@ def same_key(table: LayerTable, pipeline: Pipeline) -> bool:
     return all(plain.get(key) == (key,) for key in driver.keys)
 
 
-def key_sources(table: LayerTable) -> tuple[KeySource, ...]:
-    """Gives back the keys that a plain SELECT over the driver takes from its columns."""
+def driver_decides(table: LayerTable) -> bool:
+    """Says whether a row of the driver makes the same keys whatever is looked up: no lookup can change, add or hide one."""
     from sqlglot import exp
 
-    from headrace.spec.queries import parse_query
+    tree = _plain_select(table)
+    if tree is None or any(tree.args.get(name) for name in ("laterals", "qualify", "limit", "having")):
+        return False
+    driver, joins, where = tree.args["from_"].this.alias_or_name, tree.args.get("joins") or [], tree.args.get("where")
+    if not {*table.keys} <= {each.key for each in key_sources(table)} or any(join.side != "LEFT" for join in joins):
+        return False
+    asked = [] if where is None else [*where.find_all(exp.Column)]
+    return not (where and where.find(exp.Query)) and all(column.table == driver or not joins for column in asked)
 
-    if not isinstance(table.source, Query):
+
+def key_sources(table: LayerTable) -> tuple[KeySource, ...]:
+    """Gives back the keys that a plain SELECT over the driver takes from its columns."""
+    tree = _plain_select(table)
+    if tree is None:
         return ()
-    tree = parse_query(table.source.text, place=table.place).tree
-    if not isinstance(tree, exp.Select):
-        return ()
-    from_ = tree.args.get("from_")
-    source = from_.this if from_ else None
-    if not isinstance(source, exp.Table) or not source.db:
-        return ()
+    source = tree.args["from_"].this
     found = []
     for projection in tree.expressions:
         if projection.alias_or_name in table.keys:
@@ -77,6 +82,20 @@ def with_keys_near(driver: DataFrame, table: LayerTable, touched: DataFrame) -> 
         if condition is not None:
             driver = driver.where(condition)
     return driver
+
+
+def _plain_select(table: LayerTable) -> exp.Select | None:
+    """Gives back the table's query where it is a SELECT from the driver itself."""
+    from sqlglot import exp
+
+    from headrace.spec.queries import parse_query
+
+    if not isinstance(table.source, Query):
+        return None
+    tree = parse_query(table.source.text, place=table.place).tree
+    from_ = tree.args.get("from_")
+    source = from_.this if from_ else None
+    return tree if isinstance(tree, exp.Select) and isinstance(source, exp.Table) and source.db else None
 
 
 def _near(driver: DataFrame, key: KeySource, touched: DataFrame) -> Column | None:

@@ -15,7 +15,7 @@ from headrace.layers.features import touched_windows
 from headrace.layers.glance import Glance
 from headrace.layers.joins import drop_matching, keep_matching
 from headrace.layers.lake import PlannedInputs
-from headrace.layers.pruning import same_key, with_keys_near
+from headrace.layers.pruning import driver_decides, same_key, with_keys_near
 from headrace.layers.removed import DELETED, read_deletes, read_truncates
 from headrace.layers.versions import ORDER, history_of_keys, newest_of_keys, one_of_keys
 from headrace.quality.expectations import Measured, measure
@@ -56,13 +56,12 @@ def work_of(inputs: PlannedInputs) -> Work:
     changed: dict[TableName, DataFrame] = {}
     for name in table.drivers:
         parts = [changes[name].rows] if name in changes else []
-        parts += looked_up.get(name, [])
-        changed[name] = reduce(lambda a, b: a.unionByName(b), parts) if parts else inputs.whole(name).limit(0)
+        changed[name] = _all_of(inputs, name, [*parts, *looked_up.get(name, [])])
     only_new = not before and not looked_up
     if only_new and table.kind in ("upsert", "history", "entities") and not table.untracked:
         rows = measure(inputs.run(changed), expectations_of(table))
         return Work(rows, None, _merger(inputs))
-    return _recompute(inputs, changed, before)
+    return _recompute(inputs, changed, before, looked_up)
 
 
 def whole_work(inputs: PlannedInputs) -> Measured:
@@ -141,12 +140,22 @@ def _kept_truncates(inputs: PlannedInputs) -> DataFrame | None:
     return read_truncates(lake.spark, lake.catalog, table.table, generation=entry.generation, columns=columns)
 
 
-def _recompute(inputs: PlannedInputs, changed: Mapping[TableName, DataFrame], before: Mapping[TableName, DataFrame]) -> Work:
+def _recompute(
+    inputs: PlannedInputs,
+    changed: Mapping[TableName, DataFrame],
+    before: Mapping[TableName, DataFrame],
+    looked_up: Mapping[TableName, Sequence[DataFrame]],
+) -> Work:
     """Gives back the work of building all rows of the touched keys again, from the inputs as they are; a truncate touches
-    all."""
+    all.
+
+    The keys that rows of `before` had, and those of `looked_up` where a lookup decides about them, are found with the lookups
+    as they were: a row may have had another key then, and now none.
+    """
     table = inputs.table
     now = inputs.run(changed)
-    if table.apply_as_truncates and not now.where(truncates(table)).isEmpty():
+    past = _past_lookups(inputs) if looked_up and not driver_decides(table) else {}
+    if past is None or (table.apply_as_truncates and not now.where(truncates(table)).isEmpty()):
         return Work(whole_work(inputs), None, lambda rows, *_: reduce_rows(table, rows), whole=True)
 
     def decide(rows: DataFrame, *_: object) -> DataFrame:
@@ -154,9 +163,12 @@ def _recompute(inputs: PlannedInputs, changed: Mapping[TableName, DataFrame], be
         kept = _kept_truncates(inputs)
         return _settle(table, events, () if kept is None else (kept,), carry=table.unchanged is not None)
 
+    older = {
+        name: [*([before[name]] if name in before else ()), *(looked_up.get(name, ()) if past else ())] for name in changed
+    }
     parts = [now]
-    if before:
-        parts.append(inputs.run({name: before.get(name, inputs.whole(name).limit(0)) for name in table.drivers}))
+    if any(older.values()):
+        parts.append(inputs.run({name: _all_of(inputs, name, each) for name, each in older.items()}, past=past))
     touched = _keys_of(table, parts).persist()
     if same_key(table, inputs.lake.pipeline):
         rows = now
@@ -201,6 +213,22 @@ def _touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[DataFrame
                 found.setdefault(driver, []).append(keep_matching(rest, values, mine))
                 older[driver] = drop_matching(rest, values, mine)
     return found
+
+
+def _past_lookups(inputs: PlannedInputs) -> dict[TableName, DataFrame] | None:
+    """Gives back the followed lookups that moved as the last build read them, or None where one is no longer known."""
+    found: dict[TableName, DataFrame] = {}
+    for name in filter(inputs.moved, inputs.table.rebuild_on):
+        rows = inputs.past(name)
+        if rows is None:
+            return None
+        found[name] = rows
+    return found
+
+
+def _all_of(inputs: PlannedInputs, name: TableName, parts: Sequence[DataFrame]) -> DataFrame:
+    """Gives back the rows of some parts of a driver, or none of it."""
+    return reduce(lambda a, b: a.unionByName(b), parts) if parts else inputs.whole(name).limit(0)
 
 
 def _keys_of(table: LayerTable, parts: Iterable[DataFrame]) -> DataFrame:

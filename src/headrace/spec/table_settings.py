@@ -244,9 +244,11 @@ class _SettingsReader:
         for key, has_any in (("oldest_by", bool(settings.oldest_by)), ("fuzzy", bool(settings.fuzzy))):
             if kind != "entities" and has_any:
                 raise self._error(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
-        if kind in ("append", "full") and settings.rebuild_on:
+        if kind in ("append", "full", "features") and settings.rebuild_on:
             raise self._error(
-                "rebuild_on", f"a table of kind {kind} can't rebuild single rows", fix="Give it keys, or leave out rebuild_on"
+                "rebuild_on",
+                f"a table of kind {kind} can't rebuild single rows",
+                fix="Leave out rebuild_on, or give it keys and no window",
             )
         for column in (*settings.keys, *settings.sequence_by, settings.valid_from, settings.oldest_by):
             if column in settings.except_columns:
