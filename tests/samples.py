@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -28,12 +28,16 @@ Row = dict[str, Any]
 NAMES = [found.name for found in list_pipelines(BUILT_IN) if found.built_in]
 
 
-def send_sample(lake: Lake, pipeline: Pipeline) -> None:
-    """Makes the pipeline's topics and sends its sample to them."""
+def send_sample(lake: Lake, pipeline: Pipeline, *, until: Sequence[float] = (1.0,)) -> Iterator[float]:
+    """Makes the pipeline's topics and sends its sample to them, in parts: of each topic's up to a share, then to the next."""
     for stream in pipeline.streams:
         make_topic(lake.servers, stream.topic, partitions=stream.partitions)
-        sample = values_of(stream, pipeline.folder / "sample" / f"{stream.name}.jsonl")
-        produce(lake.servers, stream.topic, sample, partitions=stream.partitions)
+    for start, end in zip((0.0, *until), until, strict=False):
+        for stream in pipeline.streams:
+            sample = values_of(stream, pipeline.folder / "sample" / f"{stream.name}.jsonl")
+            first, last = (round(len(sample) * share) for share in (start, end))
+            produce(lake.servers, stream.topic, sample[first:last], partitions=stream.partitions, first=first)
+        yield end
 
 
 def found_lines(lake: Lake, pipeline: Pipeline) -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ import psutil
 
 from headrace.runs.building import build, open_lake
 from headrace.runs.landing import spark_session
+from headrace.runs.patience import for_a_command
 from headrace.services import embedded, kafka, object_store, postgres, rest_catalog, spark_cluster
 from headrace.services.embedded import Embedded
 from headrace.services.process import find_process
@@ -139,7 +140,8 @@ def hold(folder: Path) -> None:
         killer = Killer(spark, lake.settings())
         pipelines = [lake.pipeline(name) for name in NAMES]
         for pipeline in pipelines:
-            send_sample(lake, pipeline)
+            for _ in send_sample(lake, pipeline):
+                pass
             with killer.at_work(f"{pipeline.name} was landed"):
                 lake.land(spark, pipeline)
             print(f"{pipeline.name} is landed")
@@ -147,7 +149,8 @@ def hold(folder: Path) -> None:
         for pipeline in pipelines:
             if pipeline.tables:
                 with killer.at_work(f"{pipeline.name} was built"):
-                    outcomes = build(open_lake(lake.settings(), pipeline, spark))
+                    patience = for_a_command(f"build of {pipeline.name}", report=print)
+                    outcomes = build(open_lake(lake.settings(), pipeline, spark), patience=patience)
                 for each in outcomes:
                     if each.error:
                         raise each.error

@@ -50,10 +50,14 @@ def produce(
     values: Iterable[bytes | None],
     *,
     partitions: int = 1,
+    first: int = 0,
     keys: Sequence[bytes] | None = None,
     producer: Producer | None = None,
 ) -> list[Sent]:
-    """Sends value `i` to partition `i` modulo `partitions`; gives back what Kafka acknowledged, which is everything."""
+    """Sends value `i` to partition `i` modulo `partitions`; gives back what Kafka acknowledged, which is everything.
+
+    Values are counted from `first`, for those that go on where others have ended.
+    """
     producer = producer or producer_of(servers)
     sent: list[Sent] = []
     failed: list[str] = []
@@ -67,7 +71,7 @@ def produce(
     count = 0
     for index, value in enumerate(values):
         key = keys[index] if keys else None
-        producer.produce(topic, value, key, partition=index % partitions, on_delivery=acknowledged)
+        producer.produce(topic, value, key, partition=(first + index) % partitions, on_delivery=acknowledged)
         count = index + 1
         if count % 10_000 == 0:
             producer.poll(0)
