@@ -13,7 +13,7 @@ from headrace.erasure.note import Note, write_note
 from headrace.erasure.removal import Found, Mark, Marks, Place, find_rows, stage_rest
 from headrace.errors import ErasureError
 from headrace.landing.commit_log import log_files
-from headrace.landing.places import places_of
+from headrace.landing.places import logged_elsewhere, places_of
 from headrace.layers.lake import Lake
 from headrace.quality.refused import settle_refused
 from headrace.services.faults import reach
@@ -80,7 +80,8 @@ def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
     quarantine = settle_quarantine(lake.catalog, quarantine, {label: planned})  # its files are not named by any table yet
     settle_replayed(lake.catalog, quarantine, label, read_replay(table))
     found = find_in_stream(lake, stream, note.person, note.request_offsets)
-    if not found and not stray_files(table, (places.table, places.output)):
+    logged = logged_elsewhere(stream, table, lake.settings)
+    if not found and not stray_files(table, (places.table, places.output), logged=logged):
         return note
     if found:
         note = _account(lake, note, found)

@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 
 from headrace.errors import SpecError
 from headrace.landing.commit_log import log_files
-from headrace.landing.places import places_of
+from headrace.landing.places import logged_elsewhere, places_of
 from headrace.layers.readers import position_passed, snapshots_read
 from headrace.layers.removed import GENERATION, forget_read, forget_removed, removed_name
 from headrace.layers.watermarks import WATERMARKS
@@ -216,7 +216,10 @@ def foresee(keeper: Keeper, pipeline: Pipeline | None, target: Target) -> Forese
     protected = {*snapshots_of(table), *_readers(keeper, pipeline, target)}
     expired = snapshots_to_expire(table.metadata.snapshots, protected=protected, before_ms=keeper.expire_before_ms)
     named = _named_files(keeper, target)
-    orphans, _ = find_orphans(keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace)
+    logged = _logged_elsewhere(keeper, target)
+    orphans, _ = find_orphans(
+        keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace, logged=logged
+    )
     return Foreseen(
         target.name,
         read_size(table),
@@ -245,7 +248,10 @@ def maintain_table(keeper: Keeper, spark: SparkSession, pipeline: Pipeline | Non
     readers = _readers(keeper, pipeline, target)
     expire_snapshots(keeper.catalog, target.name, readers=readers, before_ms=keeper.expire_before_ms)
     named = _named_files(keeper, target)
-    orphans = remove_orphans(keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace)
+    logged = _logged_elsewhere(keeper, target)
+    orphans = remove_orphans(
+        keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace, logged=logged
+    )
     after = read_size(keeper.catalog.load_table(str(target.name)))
     return Maintained(target.name, before, after, orphans, gave_way, time.monotonic() - started)
 
@@ -303,6 +309,12 @@ def _forget_passed(keeper: Keeper, pipeline: Pipeline, name: TableName) -> None:
 
 def _readers(keeper: Keeper, pipeline: Pipeline | None, target: Target) -> frozenset[int]:
     return snapshots_read(keeper.catalog, pipeline, target.name) if pipeline else frozenset()
+
+
+def _logged_elsewhere(keeper: Keeper, target: Target) -> frozenset[str]:
+    if target.stream is None:
+        return frozenset()
+    return logged_elsewhere(target.stream, keeper.catalog.load_table(str(target.name)), keeper.settings)
 
 
 def _named_files(keeper: Keeper, target: Target) -> frozenset[str]:
