@@ -35,7 +35,7 @@ from headrace.settings import Settings
 from headrace.spec.layers import BUILD_ID
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.spec.problems import suggest
-from headrace.tables import build_ledger, ledger
+from headrace.tables import build_ledger, ledger, replay_ledger
 from headrace.tables.build_ledger import BuildLedger, read_build
 from headrace.tables.catalog import find_catalog, list_tables, load_table, open_catalog, table_location
 from headrace.tables.erasures import ERASURES
@@ -47,6 +47,7 @@ from headrace.tables.maintain.manifests import has_many_manifests, rewrite_manif
 from headrace.tables.maintain.orphans import Grace, Orphans, find_orphans, remove_orphans
 from headrace.tables.maintain.size import TableSize, read_size
 from headrace.tables.quarantine import QUARANTINE
+from headrace.tables.replay_ledger import ReplayLedger
 from headrace.tables.spark_catalog import open_spark_catalog, use_session
 from headrace.tables.spark_files import load_java_table, plan_files
 from headrace.tables.storage import Storage
@@ -318,7 +319,7 @@ def _logged_elsewhere(keeper: Keeper, target: Target) -> frozenset[str]:
 
 
 def _named_files(keeper: Keeper, target: Target) -> frozenset[str]:
-    """Gives back the files of the quarantine that an entry of any table names: they may not have been appended yet."""
+    """Gives back the files of the quarantine that an entry of any table names: they may not have been put in it yet."""
     if target.name != QUARANTINE:
         return frozenset()
     found: set[str] = set()
@@ -328,4 +329,7 @@ def _named_files(keeper: Keeper, target: Target) -> frozenset[str]:
             found |= {*Ledger.from_json(properties[ledger.KEY]).quarantine_files}
         if build_ledger.KEY in properties:
             found |= {*BuildLedger.from_json(properties[build_ledger.KEY]).quarantine_files}
+        if replay_ledger.KEY in properties:
+            settlement = ReplayLedger.from_json(properties[replay_ledger.KEY]).settlement
+            found |= {*settlement.files} if settlement else set()
     return frozenset(found)
