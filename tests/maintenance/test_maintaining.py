@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.errors import OutdatedError
 from headrace.landing.commit_log import read_log
 from headrace.landing.places import places_of
 from headrace.layers import build as build_module
@@ -235,3 +236,14 @@ def test_compaction_gives_way_to_a_build(spark: SparkSession, tmp_path: Path, mo
     assert not [uri for uri in stored for path in gone if uri.endswith(path.rsplit("/", 1)[1])]
     pond.build()
     assert sum(pond.rows("latest").values()) == 6
+
+
+def test_files_that_are_too_old_to_be_committed_are_not(spark: SparkSession, tmp_path: Path) -> None:
+    """Another home's maintenance may have removed them by now: here as if the machine had slept before the commit."""
+    pond = pond_of(tmp_path, spark, {})
+    for number in range(6):
+        pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
+    keeper = replace(thorough(pond.settings), settings=replace(pond.settings, maintain_grace_minutes=0))
+    with pytest.raises(OutdatedError, match="so long ago"):
+        maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")
+    assert len(list_files(pond.catalog.load_table("pond.events"))) == 6

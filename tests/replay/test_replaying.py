@@ -14,11 +14,14 @@ from headrace.errors import GapError, LandingError
 from headrace.landing.lander import Batch
 from headrace.landing.replay.compare import Counts
 from headrace.layers.plan import plan_table
+from headrace.runs import replaying
 from headrace.runs.landing import Session, land
 from headrace.runs.mending import export_refused, read_mended
 from headrace.runs.replay_choice import Wanted
 from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client
+from headrace.settings import Settings
+from headrace.tables import in_flight
 from headrace.tables.erasures import ErasedTable, Offset, record_erasure
 from headrace.tables.replay_ledger import Window
 from tests.lake import Lake
@@ -195,3 +198,25 @@ def test_what_was_refused_is_mended_and_replayed(lake: Lake, spark: SparkSession
     assert shelf.lake.quarantine("staging.latest") == []
     assert {row["n"] for row in shelf.rows("staging.latest", "n")} == {1, 3, BIG, 5000}
     assert shelf.replay(Wanted(quarantined=True)).rebuilds == ()
+
+
+def test_what_waited_too_long_for_its_commit_is_read_again(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a machine slept: maintenance may have removed the files."""
+    shelf = Shelf(lake, spark, tables=1)
+    shelf.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
+    shelf.land()
+    shelf.write({"schemas/thing.sql": WIDE})
+    seen: list[float] = []
+
+    def check_in_time(settings: Settings, *, began: float, where: str) -> None:
+        seen.append(began)
+        in_flight.check_in_time(settings, began=0.0 if len(seen) == 1 else began, where=where)
+
+    monkeypatch.setattr(replaying, "check_in_time", check_in_time)
+    (done,) = shelf.replay(Wanted(Window(hours(0), None))).streams
+    assert done.counts.recovered == 1
+    assert len(seen) == 2
+    assert seen[0] < seen[1]
+    shelf.check(landed=5, refused=0)

@@ -39,6 +39,7 @@ from headrace.tables import build_ledger, ledger, replay_ledger
 from headrace.tables.build_ledger import BuildLedger, read_build
 from headrace.tables.catalog import find_catalog, list_tables, load_table, open_catalog, table_location
 from headrace.tables.erasures import ERASURES
+from headrace.tables.in_flight import check_in_time
 from headrace.tables.ledger import Ledger, read_ledger
 from headrace.tables.maintain.compact import Compaction, compact_group, declared_order, partition_order
 from headrace.tables.maintain.expire import expire_snapshots, snapshots_of, snapshots_to_expire
@@ -266,35 +267,33 @@ def _compact(keeper: Keeper, spark: SparkSession, target: Target) -> int:
     planned = plan_files(load_java_table(spark, target.name), snapshot_id=current.snapshot_id)
     names = declared_order(table) or target.order
     columns = [f"`{name}`" for name in names if name in table.schema().column_names]
-    how = Compaction(
-        tuple(dict.fromkeys((*partition_order(table), *columns))), keeper.target_bytes, _commit_log(keeper, target)
-    )
+    order = tuple(dict.fromkeys((*partition_order(table), *columns)))
     gave_way = 0
     for group in groups:
         if keeper.stop.is_set():
             break
         with keeper.turn():
+            how = Compaction(order, keeper.target_bytes, _before_commit(keeper, target, began=time.time()))
             gave_way += not compact_group(spark, target.name, group, planned, at=current, how=how)
     return gave_way
 
 
-def _commit_log(keeper: Keeper, target: Target) -> Callable[[Sequence[str]], None]:
-    """Gives back what names files before they are committed: a raw table has no file that its commit log does not know."""
-    stream = target.stream
-    if stream is None:
-        return lambda paths: None
+def _before_commit(keeper: Keeper, target: Target, *, began: float) -> Callable[[Sequence[str]], None]:
+    """Gives back what is done with new files before they are committed: they must not be too old, and a raw table has no file
+    that its commit log does not know."""
 
     def log(paths: Sequence[str]) -> None:
-        checkpoint = read_ledger(keeper.catalog.load_table(str(target.name))).checkpoint_id
-        log_files(
-            places_of(stream, keeper.settings).commit_log,
-            checkpoint_id=checkpoint,
-            subtask=0,
-            batch=str(uuid.uuid4()),
-            paths=paths,
-            now=datetime.now(timezone.utc),
-            storage=Storage.of(keeper.catalog.properties),
-        )
+        if target.stream is not None:
+            log_files(
+                places_of(target.stream, keeper.settings).commit_log,
+                checkpoint_id=read_ledger(keeper.catalog.load_table(str(target.name))).checkpoint_id,
+                subtask=0,
+                batch=str(uuid.uuid4()),
+                paths=paths,
+                now=datetime.now(timezone.utc),
+                storage=Storage.of(keeper.catalog.properties),
+            )
+        check_in_time(keeper.settings, began=began, where=str(target.name))
 
     return log
 

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from headrace.errors import ErasureError
+from headrace.errors import ErasureError, OutdatedError
 from headrace.landing.commit_log import log_files
 from headrace.landing.replay.compare import Compared, Counts, LeftAlone, compare, find_held
 from headrace.landing.replay.decode_again import decode_again
@@ -52,6 +53,7 @@ from headrace.tables.build_ledger import read_build
 from headrace.tables.catalog import count_rows, load_table, table_location
 from headrace.tables.erasures import read_erased_offsets, read_redacted_offsets
 from headrace.tables.filters import column_is
+from headrace.tables.in_flight import check_in_time
 from headrace.tables.quarantine import QUARANTINE
 from headrace.tables.quarantine_replay import settle_replayed, write_refused
 from headrace.tables.replay_commit import FilesMovedError, commit_replay
@@ -93,8 +95,9 @@ class Replayed:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A stream that is ready to be committed."""
+    """A stream that is ready to be committed; it was begun when `began` says (seconds since 1970)."""
 
+    began: float
     target: Target
     read: Staged
     compared: Compared
@@ -175,7 +178,7 @@ def replay(
 
 def _prepare(replaying: Replaying, stream: Stream, wanted: Wanted, *, stage: bool, scratch: ExitStack) -> _Prepared | None:
     """Steps 1 to 3. What is kept until the commit is deleted with `scratch`; None where nothing is to be read again."""
-    lake = replaying.lake
+    lake, began = replaying.lake, time.time()
     target = plan_target(lake.catalog, lake.settings, lake.pipeline, stream, window=wanted.window or Window())
     if target is None:
         return None
@@ -186,16 +189,16 @@ def _prepare(replaying: Replaying, stream: Stream, wanted: Wanted, *, stage: boo
         return None
     session = _session_for(lake, read.read)
     whole = wanted.window is not None
-    return _Prepared(target, read, compare(session, target, read, left_alone=left_alone, whole=whole, stage=stage))
+    return _Prepared(began, target, read, compare(session, target, read, left_alone=left_alone, whole=whole, stage=stage))
 
 
 def _commit(replaying: Replaying, prepared: _Prepared, wanted: Wanted, *, scratch: ExitStack) -> ReplayedStream:
-    """Steps 4 and 5; where the table's files were written anew meanwhile, after the first three again."""
+    """Steps 4 and 5; after the first three again where the table's files were written anew meanwhile or its own are too old."""
     for attempt in range(_TRIES):
         try:
             _put_in_place(replaying.lake, prepared, same_bytes=wanted.mended is None)
             break
-        except FilesMovedError:
+        except (FilesMovedError, OutdatedError):
             again = _prepare(replaying, prepared.target.stream, wanted, stage=True, scratch=scratch)
             if again is None or attempt == _TRIES - 1:
                 raise
@@ -250,6 +253,7 @@ def _put_in_place(lake: Lake, prepared: _Prepared, *, same_bytes: bool) -> None:
         )
     reach(f"{name}:staged")
     use_session(lake.small)
+    check_in_time(lake.settings, began=prepared.began, where=str(name))
     entry = commit_replay(
         lake.small,
         lake.catalog,

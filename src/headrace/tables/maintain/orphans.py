@@ -2,8 +2,9 @@
 
 Such a file is what an attempt left that died, what a snapshot needed that is no longer in the history, or what somebody is
 about to commit. They look alike, so each is noted when it is first seen, and goes when nothing has referred to it for the whole
-of a grace period. A file that was written within it stays in any case. Landing and builds don't commit files that are half as
-old (`in_flight.py`), so nothing is deleted that anybody may still commit; and who reads a snapshot has the grace period to end.
+of a grace period. A file that was written within it stays in any case. Landing, builds, replays, erasures and compaction don't
+commit files that are half as old (`in_flight.py`), so nothing is deleted that anybody may still commit; and who reads a
+snapshot has the grace period to end.
 """
 
 from __future__ import annotations
