@@ -39,14 +39,14 @@ def log_files(
     now: datetime,
     storage: Storage = DISK,
 ) -> None:
-    """Writes a subtask's log. Idempotent by checkpoint, subtask and batch: a task that is tried again replaces its own entries.
+    """Writes a subtask's log. Idempotent by checkpoint, subtask and batch, or file: what is tried again replaces its entries.
 
     What another batch logged under the same numbers stays: it may be an application that was taken over from and wakes up
     here, and then the entries are those of files that its successor has committed.
     """
     uri = f"{commit_log}/chk-{checkpoint_id}/subtask-{subtask}.csv"
     logged = _read_entries(uri, storage) if exists(uri, storage=storage) else []
-    others = [entry for entry in logged if batch not in entry.s3_key]
+    others = [entry for entry in logged if batch not in entry.s3_key and entry.s3_key not in paths]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from itertools import groupby
 from threading import Event
 from typing import TYPE_CHECKING, Optional
@@ -30,6 +31,7 @@ from headrace.layers.removed import GENERATION, forget_read, forget_removed, rem
 from headrace.layers.watermarks import WATERMARKS
 from headrace.quality.results import QUALITY_RESULTS
 from headrace.runs.lock import SHARED, maintain_lock
+from headrace.runs.patience import Patience, patiently
 from headrace.runs.proving import folders_of
 from headrace.settings import Settings
 from headrace.spec.layers import BUILD_ID
@@ -180,10 +182,14 @@ def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str |
     return tuple((owner, each) for owner, each in found if str(each.name) == table) or tuple(found)
 
 
-def list_made(settings: Settings, work: Sequence[Work]) -> tuple[Work, ...]:
-    """Gives back the tables that are there."""
-    catalog = find_catalog(settings)
-    return tuple((owner, target) for owner, target in work if load_table(catalog, target.name) is not None)
+def list_made(settings: Settings, work: Sequence[Work], *, patience: Patience | None = None) -> tuple[Work, ...]:
+    """Gives back the tables that are there; where the catalog is away, it is waited for with `patience`."""
+
+    def look() -> tuple[Work, ...]:
+        catalog = find_catalog(settings)
+        return tuple((owner, target) for owner, target in work if load_table(catalog, target.name) is not None)
+
+    return patiently(look, patience)
 
 
 def look_ahead(settings: Settings, work: Sequence[Work]) -> tuple[Foreseen, ...]:
@@ -193,13 +199,20 @@ def look_ahead(settings: Settings, work: Sequence[Work]) -> tuple[Foreseen, ...]
     return tuple(each for each in found if each)
 
 
-def maintain_all(settings: Settings, spark: SparkSession, work: Sequence[Work]) -> tuple[Maintained, ...]:
-    """Gives back what became of each table that there is."""
-    keeper, session = Keeper(settings, open_catalog(settings)), open_spark_catalog(spark, settings)
+def maintain_all(
+    settings: Settings, spark: SparkSession, work: Sequence[Work], *, patience: Patience | None = None
+) -> tuple[Maintained, ...]:
+    """Gives back what became of each table that there is.
+
+    Where the catalog or the object store is away, it waits with `patience` and goes on with the table that it was at.
+    """
+    keeper = Keeper(settings, patiently(lambda: open_catalog(settings), patience))
+    session = open_spark_catalog(spark, settings)
     done = []
     for owner, parts in groupby(work, key=lambda each: each[0]):
         with maintaining(settings, owner):
-            done += [maintain_table(keeper, session, owner, target) for _, target in parts]
+            for _, target in parts:
+                done.append(patiently(partial(maintain_table, keeper, session, owner, target), patience))
     return tuple(each for each in done if each)
 
 
