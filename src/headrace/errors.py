@@ -17,7 +17,8 @@ HeadraceError
 ├── NotFoundError        something is asked for that there is not
 └── RetryableError       the world outside is away for now: trying again may help
     ├── UnavailableError   Kafka, Postgres, the catalog or the warehouse does not answer
-    └── CompactedError     files that a build replaces were compacted since it planned
+    ├── CompactedError     files that a build replaces were compacted since it planned
+    └── OutdatedError      files were written so long ago that maintenance may have removed them
 """
 
 from __future__ import annotations
@@ -108,4 +109,8 @@ class UnavailableError(RetryableError):
 
 
 class CompactedError(RetryableError):
+    pass
+
+
+class OutdatedError(RetryableError):
     pass

@@ -81,3 +81,13 @@ def test_a_home_that_can_not_be_written(here: Here, tmp_path: Path) -> None:
     assert said.startswith(f"{home}")
     assert said.endswith(f"\nHeadrace keeps its state in {home}: see that it can be written, or set HEADRACE_HOME.\n")
     assert len(said.splitlines()) == 2
+
+
+def test_an_output_in_the_warehouse_is_found_by_a_check(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTPUT_PATH", ".headrace/warehouse")
+    code, said = here("check", "lineage")
+    assert code == 2
+    assert "stream events of pipeline lineage: its output is file://" in said
+    assert "Then run: headrace check lineage" in said
+    monkeypatch.setenv("OUTPUT_PATH", "elsewhere")
+    assert here("check", "lineage")[0] == 0

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.erasure.note import read_notes
+from headrace.errors import OutdatedError
 from headrace.runs import erasing as erasing_module
 from headrace.runs import forgetting as forgetting_module
 from headrace.runs.waiting_requests import WaitingRequests
+from headrace.settings import Settings
+from headrace.tables import in_flight
 from headrace.tables.erasures import read_erased_offsets, read_erasures
 from tests.dying import KilledError, die_in
 from tests.erasure.club import PEOPLE, Club, other
@@ -82,3 +85,21 @@ def test_waiting_requests_are_told_once(spark: SparkSession, tmp_path: Path) -> 
     assert told == [
         "raw.other: 1 request to erase a person waits. Stop this, then run: headrace forget club --requested",
     ]
+
+
+@pytest.mark.parametrize("where", ["raw.members", "metadata.quarantine"])
+def test_what_waited_too_long_for_its_commit_is_written_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    club = Club(tmp_path, spark, TABLES)
+    fill(club)
+    late = [where]
+
+    def check_in_time(settings: Settings, *, began: float, where: str, next_step: str) -> None:
+        is_late = where in late and not late.remove(where)  # type: ignore[func-returns-value]
+        in_flight.check_in_time(settings, began=0.0 if is_late else began, where=where, next_step=next_step)
+
+    monkeypatch.setattr(erasing_module, "check_in_time", check_in_time)
+    with pytest.raises(OutdatedError, match="run the same command again"):
+        club.forget(ANN)
+    assert club.finish().holds

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.runs.maintaining import Keeper, Maintained, list_work, maintain_table
 from headrace.settings import Settings
 from headrace.spec import Pipeline
 from headrace.tables.catalog import open_catalog
+from headrace.tables.maintain.orphans import Grace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class ThoroughKeeper(Keeper):
+    """One that has no grace period; who writes to the lake has one, so that files are not too old to be committed."""
+
+    @property
+    def grace(self) -> Grace:
+        return Grace(0.0, time.time())
+
+    @property
+    def expire_before_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
 def thorough(settings: Settings, *, turn: Callable[[], AbstractContextManager[object]] = nullcontext) -> Keeper:
     """Gives back what keeps a lake without any patience."""
-    return Keeper(replace(settings, maintain_keep_days=0, maintain_grace_minutes=0), open_catalog(settings), turn)
+    return ThoroughKeeper(settings, open_catalog(settings), turn)
 
 
 def maintain_all(keeper: Keeper, spark: SparkSession, pipeline: Pipeline, *names: str) -> dict[str, Maintained]:

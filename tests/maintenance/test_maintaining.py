@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.errors import OutdatedError
 from headrace.landing.commit_log import read_log
 from headrace.landing.places import places_of
 from headrace.layers import build as build_module
@@ -16,6 +18,7 @@ from headrace.runs.building import build, plan
 from headrace.spec import TableName
 from headrace.tables.build_commit import commit_build
 from headrace.tables.ledger import read_ledger
+from headrace.tables.maintain import compact
 from headrace.tables.maintain.compact import Compaction, compact_group
 from headrace.tables.maintain.groups import Group, list_files
 from headrace.tables.spark_files import load_java_table, plan_files
@@ -152,6 +155,63 @@ def _rewrite_all(people: People, spark: SparkSession, name: Any) -> None:
     assert compact_group(spark, name, Group(list_files(table)), planned, at=current, how=Compaction((), 1 << 20))
 
 
+@dataclass
+class LateCatalog:
+    """A Java table whose first commit is carried out only when the second one is tried, after nobody waits for it any more."""
+
+    spark: SparkSession
+    late: list[Any] = field(default_factory=list)
+    table: Any = None
+
+    def load(self, spark: SparkSession, name: TableName) -> LateCatalog:
+        self.table = load_java_table(spark, name)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)
+
+    def newRewrite(self) -> LateRewrite:  # noqa: N802
+        return LateRewrite(self, self.table.newRewrite())
+
+
+@dataclass
+class LateRewrite:
+    """An update of it; each call but the commit is handed on."""
+
+    catalog: LateCatalog
+    update: Any
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: Any) -> LateRewrite:
+            getattr(self.update, name)(*given)
+            return self
+
+        return call
+
+    def commit(self) -> None:
+        self.catalog.late.append(self.update)
+        if len(self.catalog.late) == 1:
+            self.catalog.spark._jvm.java.util.Optional.empty().get()  # type: ignore[union-attr]
+        for update in self.catalog.late:
+            update.commit()
+
+
+def test_a_commit_that_comes_through_late_keeps_its_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second try finds the files gone that it replaces, because the first one has replaced them."""
+    pond = pond_of(tmp_path, spark, {})
+    for number in range(6):
+        pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
+    late = LateCatalog(spark)
+    monkeypatch.setattr(compact, "load_java_table", late.load)
+    keeper = thorough(pond.settings)
+    done = maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")["pond.events"]
+    assert len(late.late) == 2
+    assert (done.after.files, done.gave_way) == (1, 0)
+    assert sum(pond.rows("events").values()) == 6
+
+
 def test_compaction_gives_way_to_a_build(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pond = pond_of(tmp_path, spark, {"latest": FOLLOWED["latest"]})
     for number in range(6):
@@ -176,3 +236,14 @@ def test_compaction_gives_way_to_a_build(spark: SparkSession, tmp_path: Path, mo
     assert not [uri for uri in stored for path in gone if uri.endswith(path.rsplit("/", 1)[1])]
     pond.build()
     assert sum(pond.rows("latest").values()) == 6
+
+
+def test_files_that_are_too_old_to_be_committed_are_not(spark: SparkSession, tmp_path: Path) -> None:
+    """Another home's maintenance may have removed them by now: here as if the machine had slept before the commit."""
+    pond = pond_of(tmp_path, spark, {})
+    for number in range(6):
+        pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
+    keeper = replace(thorough(pond.settings), settings=replace(pond.settings, maintain_grace_minutes=0))
+    with pytest.raises(OutdatedError, match="so long ago"):
+        maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")
+    assert len(list_files(pond.catalog.load_table("pond.events"))) == 6

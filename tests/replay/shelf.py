@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from headrace.runs.building import build, open_lake
+from headrace.runs.patience import Patience
 from headrace.runs.replay_choice import Wanted
 from headrace.runs.replaying import Replayed, Replaying, replay
 from headrace.services.kafka_client import KafkaServers
@@ -89,9 +90,9 @@ class Shelf:
         outcomes = build(open_lake(self.lake.settings(), self.pipeline, self.spark))
         assert not [each.error for each in outcomes if each.error]
 
-    def replay(self, wanted: Wanted, *, dry_run: bool = False) -> Replayed:
+    def replay(self, wanted: Wanted, *, dry_run: bool = False, patience: Patience | None = None) -> Replayed:
         lake = open_lake(self.lake.settings(), self.pipeline, self.spark)
-        return replay(Replaying(lake, KafkaServers(self.lake.servers)), wanted, dry_run=dry_run)
+        return replay(Replaying(lake, KafkaServers(self.lake.servers)), wanted, dry_run=dry_run, patience=patience)
 
     def rows(self, name: str, *columns: str) -> list[dict[str, Any]]:
         rows = self.lake.rows(name, *columns)

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.errors import GapError, LandingError
+from headrace.errors import GapError, LandingError, UnavailableError
+from headrace.landing.commit_log import read_log
 from headrace.landing.lander import Batch
+from headrace.landing.places import places_of
 from headrace.landing.replay.compare import Counts
 from headrace.layers.plan import plan_table
+from headrace.runs import patience as patience_module
+from headrace.runs import replaying
 from headrace.runs.landing import Session, land
 from headrace.runs.mending import export_refused, read_mended
+from headrace.runs.patience import Patience
 from headrace.runs.replay_choice import Wanted
 from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client
+from headrace.settings import Settings
+from headrace.tables import in_flight
 from headrace.tables.erasures import ErasedTable, Offset, record_erasure
 from headrace.tables.replay_ledger import Window
 from tests.lake import Lake
@@ -195,3 +203,56 @@ def test_what_was_refused_is_mended_and_replayed(lake: Lake, spark: SparkSession
     assert shelf.lake.quarantine("staging.latest") == []
     assert {row["n"] for row in shelf.rows("staging.latest", "n")} == {1, 3, BIG, 5000}
     assert shelf.replay(Wanted(quarantined=True)).rebuilds == ()
+
+
+def test_what_waited_too_long_for_its_commit_is_read_again(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a machine slept: maintenance may have removed the files."""
+    shelf = Shelf(lake, spark, tables=1)
+    shelf.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
+    shelf.land()
+    shelf.write({"schemas/thing.sql": WIDE})
+    seen: list[float] = []
+
+    def check_in_time(settings: Settings, *, began: float, where: str) -> None:
+        seen.append(began)
+        in_flight.check_in_time(settings, began=0.0 if len(seen) == 1 else began, where=where)
+
+    monkeypatch.setattr(replaying, "check_in_time", check_in_time)
+    (done,) = shelf.replay(Wanted(Window(hours(0), None))).streams
+    assert done.counts.recovered == 1
+    assert len(seen) == 2
+    assert seen[0] < seen[1]
+    shelf.check(landed=5, refused=0)
+
+
+def test_every_step_waits_for_servers_that_are_away(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also between the commit and the quarantine's: what was committed is found, and not taken for another's."""
+    shelf = Shelf(lake, spark, tables=1)
+    shelf.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
+    shelf.land()
+    shelf.build()
+    shelf.write({"schemas/thing.sql": WIDE})
+    monkeypatch.setattr(patience_module, "_FIRST_PAUSE_SECONDS", 0.01)
+    steps, said = ["plan_target", "find_ranges", "compare", "read_build", "commit_replay", "settle_replayed"], list[str]()
+    for step in steps:
+        monkeypatch.setattr(replaying, step, away_once(getattr(replaying, step)))
+    done = shelf.replay(Wanted(Window(hours(0), None)), patience=Patience("replay", report=said.append))
+    assert done.holds
+    assert done.streams[0].counts.recovered == 1
+    assert [sentence.split(" ")[1] for sentence in said] == ["the", "going"] * 3, "read, look what was built, put in place"
+    shelf.check(landed=5, refused=0)
+    logged = [entry.s3_key for entry in read_log(places_of(shelf.pipeline.streams[0], lake.settings()).commit_log)]
+    assert len(logged) == len(set(logged)), "a step that is tried again logs its files once"
+
+
+def away_once(step: Callable[..., Any]) -> Callable[..., Any]:
+    failures = iter([UnavailableError("the catalog does not answer: no route")])
+
+    def attempt(*given: Any, **named: Any) -> Any:
+        for failure in failures:
+            raise failure
+        return step(*given, **named)
+
+    return attempt

@@ -11,11 +11,13 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
+from headrace.runs.maintaining import Keeper, foresee, shared_targets
 from headrace.settings import load_settings
-from headrace.tables.catalog import open_catalog
-from headrace.tables.quarantine import open_quarantine
+from headrace.spec import TableName
+from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.tables.quarantine import QUARANTINE, QUARANTINE_COLUMNS, open_quarantine
 from headrace.tables.quarantine_replay import read_refused, settle_replayed, write_refused
-from headrace.tables.replay_ledger import ReplayLedger, Settlement, Window
+from headrace.tables.replay_ledger import KEY, ReplayLedger, Settlement, Window
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 WINDOW = Window(AT, AT + timedelta(hours=2))
@@ -62,3 +64,25 @@ def test_it_is_settled_once(tmp_path: Path) -> None:
     assert held(settle_replayed(catalog, open_quarantine(catalog, settings), "a", entry)) == right
     nothing = ReplayLedger(2, "r2", settlement=Settlement(1, Window()))
     assert held(settle_replayed(catalog, quarantine, "a", nothing)) == [("a", 1, "landed since"), ("b", 0, "other")]
+
+
+def test_maintenance_leaves_what_a_replay_has_still_to_settle(tmp_path: Path) -> None:
+    """A replay that died after its commit: the quarantine does not refer to its files yet, for however long."""
+    settings = replace(load_settings(flags={}, environ={}, folder=tmp_path), maintain_grace_minutes=0)
+    catalog = open_catalog(settings)
+    quarantine = open_quarantine(catalog, settings)
+    quarantine.append(rows(quarantine, ("a", 0, 1, "old")))
+    folder = f"{quarantine.location()}/output"
+    named, nameless = (
+        write_refused(quarantine, rows(quarantine, ("a", 0, 1, "new")), folder=folder, name=name) for name in ("r1", "r0")
+    )
+    entry = ReplayLedger(1, "r1", settlement=Settlement(2, Window(), named))
+    location = table_location(settings, TableName("raw", "a"))
+    ensure_table(
+        catalog, TableName("raw", "a"), columns=QUARANTINE_COLUMNS, location=location, properties={KEY: entry.to_json()}
+    )
+    (target,) = (each for each in shared_targets(settings) if each.name == QUARANTINE)
+    found = foresee(Keeper(settings, catalog), None, target)
+    assert found is not None
+    assert {uri for uri in found.orphans.gone if uri.endswith(".parquet")} == set(nameless)
+    assert held(settle_replayed(catalog, open_quarantine(catalog, settings), "a", entry)) == [("a", 0, "new")]

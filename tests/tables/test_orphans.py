@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,10 +13,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from headrace.landing.history import files_of
-from headrace.spec import TableName
+from headrace.spec import Column, Primitive, TableName
 from headrace.tables.append import append_once
+from headrace.tables.catalog import ensure_table
 from headrace.tables.maintain.expire import expire_snapshots
 from headrace.tables.maintain.orphans import Grace, Orphans, find_orphans, remove_orphans
+from headrace.tables.purge import purge_table, stray_files
 from headrace.tables.storage import exists, list_all
 from tests.tables.tables import numbers, write_files
 
@@ -120,3 +123,26 @@ def test_a_table_whose_files_are_called_otherwise_is_left_alone(catalog: SqlCata
     elsewhere = f"{table.location()}/metadata/../output"
     found, waiting = find_orphans(catalog, NAME, folders=(elsewhere,), named=(), grace=Grace(0.0, 1e12))
     assert (found, waiting) == (Orphans(), {})
+
+
+def test_what_others_have_where_a_table_has_files_too_is_left_alone(catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
+    """A stream can be told to put its files anywhere: here where all tables have theirs."""
+    other = ensure_table(
+        catalog, TableName("raw", "others"), columns=(Column("n", Primitive("long")),), location=f"file://{tmp_path}/others"
+    )
+    for each in (table, other):
+        append_once(catalog, each, files=write_files(each, rows=1), entry=lambda *_: {}, is_there=lambda _: False)
+    elsewhere = [tmp_path / "out" / name for name in (f"part-1-{table.metadata.table_uuid}-0.parquet", "00000-1.parquet")]
+    of_somebody = tmp_path / "out" / "part-1-0.parquet"
+    for path in (*elsewhere, of_somebody):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+    everywhere, logged = (f"file://{tmp_path}",), {f"file://{elsewhere[1]}"}
+    stray = stray_files(catalog.load_table(str(NAME)), everywhere, logged=logged)
+    assert sorted(file.uri for file in stray) == sorted(f"file://{path}" for path in elsewhere)
+    found = remove_orphans(catalog, NAME, folders=everywhere, named=(), grace=Grace(0.0, 1e12), logged=logged)
+    assert {uri for uri in found.gone if "/metadata/" not in uri} == {f"file://{path}" for path in elsewhere}
+    assert of_somebody.exists()
+    assert numbers(catalog, other) == [0]
+    purge_table(catalog, NAME, folders=everywhere, before=1e12)
+    assert numbers(catalog, other) == numbers(catalog, table) == [0]

@@ -8,8 +8,9 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import err, out, settings_here
-from headrace.spec import check_pipeline, check_pipelines, copy_pipeline
+from headrace.cli.shared import err, home_settings, out, settings_here
+from headrace.errors import SpecError
+from headrace.spec import Check, check_pipeline, check_pipelines, copy_pipeline
 
 
 def new(
@@ -28,6 +29,7 @@ def check(pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", 
         checks = [check_pipeline(pipeline, environ=os.environ, folder=folder)]
     else:
         checks = [*check_pipelines(environ=os.environ, folder=folder)]
+    checks = [_with_outputs(one) for one in checks]
     for one in checks:
         for error in one.errors:
             err.print(str(error), highlight=False, markup=False, soft_wrap=True)
@@ -35,6 +37,19 @@ def check(pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", 
             out.print(f"{one.name}: nothing is wrong", highlight=False)
     if any(one.errors for one in checks):
         raise typer.Exit(2)
+
+
+def _with_outputs(one: Check) -> Check:
+    """Gives back a check that has also looked where a pipeline puts its files, if it says that itself."""
+    if one.pipeline is None or not any(stream.output for stream in one.pipeline.streams):
+        return one
+    from headrace.landing.places import check_outputs
+
+    try:
+        check_outputs(one.pipeline, home_settings())
+    except SpecError as error:
+        return Check(one.name, None, (error,))
+    return one
 
 
 def stage_config(

@@ -22,6 +22,7 @@ def maintain(
     """
     from headrace.runs.landing import spark_session
     from headrace.runs.maintaining import list_made, list_work, look_ahead, maintain_all
+    from headrace.runs.patience import for_a_command
     from headrace.runs.watching import load_pipelines
     from headrace.show_maintenance import show_foreseen, show_maintained
 
@@ -29,13 +30,15 @@ def maintain(
     found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
     for name, error in broken.items():
         err.print(f"{name} is left out: {error}", highlight=False, markup=False, soft_wrap=True)
-    work = list_made(settings, list_work(settings, found, table=table))
+    tell = quiet if as_json else say
+    patience = None if dry_run else for_a_command("maintenance", report=tell)
+    work = list_made(settings, list_work(settings, found, table=table), patience=patience)
     if dry_run:
         show_foreseen(out, look_ahead(settings, work), as_json=as_json)
     elif not work:
         show_maintained(out, (), as_json=as_json)
     else:
-        with spark_session(settings, report=quiet if as_json else say) as spark:
-            show_maintained(out, maintain_all(settings, spark, work), as_json=as_json)
+        with spark_session(settings, report=tell) as spark:
+            show_maintained(out, maintain_all(settings, spark, work, patience=patience), as_json=as_json)
     if broken:
         raise typer.Exit(1)

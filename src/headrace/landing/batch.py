@@ -30,12 +30,14 @@ class Range:
 class StreamJob:
     """What a task needs to know of one stream in one batch. Schemas are Iceberg's JSON, as the table has them now.
 
+    `owner` is the table's UUID, which is in the name of its files: they may be told to lie where others have theirs.
     `quarantined_to` are offsets below which rejected rows are in the quarantine already. `registry_url` is where the
     schemas are that messages name by id.
     """
 
     stream: Stream
     label: str
+    owner: str
     checkpoint_id: int
     schema_json: str
     spec_json: str

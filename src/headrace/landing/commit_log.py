@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from headrace.errors import SpecError
 from headrace.tables.storage import DISK, Storage, exists, list_files, new_file, read_text
 
+_OWNER = "table-uuid"
 HEADER = ("checkpoint_id", "s3_key", "commit_timestamp")
 
 
@@ -37,14 +39,14 @@ def log_files(
     now: datetime,
     storage: Storage = DISK,
 ) -> None:
-    """Writes a subtask's log. Idempotent by checkpoint, subtask and batch: a task that is tried again replaces its own entries.
+    """Writes a subtask's log. Idempotent by checkpoint, subtask and batch, or file: what is tried again replaces its entries.
 
     What another batch logged under the same numbers stays: it may be an application that was taken over from and wakes up
     here, and then the entries are those of files that its successor has committed.
     """
     uri = f"{commit_log}/chk-{checkpoint_id}/subtask-{subtask}.csv"
     logged = _read_entries(uri, storage) if exists(uri, storage=storage) else []
-    others = [entry for entry in logged if batch not in entry.s3_key]
+    others = [entry for entry in logged if batch not in entry.s3_key and entry.s3_key not in paths]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
@@ -61,6 +63,29 @@ def read_log(commit_log: str, *, checkpoint_id: int | None = None, storage: Stor
     for uri in list_files(folder, suffix=".csv", storage=storage):
         entries += _read_entries(uri, storage)
     return tuple(sorted(entries, key=lambda entry: (entry.checkpoint_id, entry.subtask, entry.s3_key)))
+
+
+def claim_log(commit_log: str, *, table: str, owner: str, storage: Storage = DISK) -> None:
+    """Notes in a commit log which table it is of, by the UUID `owner`; one that is another's is a SpecError.
+
+    Two lakes can be told the same place. Whoever removes old files asks the log which are the table's, so it must be its alone.
+    """
+    uri = f"{commit_log}/{_OWNER}"
+    if not exists(uri, storage=storage):
+        with new_file(uri, storage=storage) as stream:
+            stream.write(owner.encode("utf-8"))
+    elif not is_log_of(commit_log, owner=owner, storage=storage):
+        raise SpecError(
+            f"the commit log {commit_log} is that of another table, of another lake or of one that was dropped",
+            where=table,
+            next_step="Name another commit_log. If that table is gone, move its log away, then run the same command again.",
+        )
+
+
+def is_log_of(commit_log: str, *, owner: str, storage: Storage = DISK) -> bool:
+    """Says whether a commit log was claimed for a table."""
+    uri = f"{commit_log}/{_OWNER}"
+    return exists(uri, storage=storage) and read_text(uri, storage=storage) == owner
 
 
 def _read_entries(uri: str, storage: Storage) -> list[LogEntry]:

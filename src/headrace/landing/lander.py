@@ -25,8 +25,9 @@ from pyiceberg.table import Table
 
 from headrace.errors import LandingError, RetryableError, TakenOverError, UnavailableError
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
+from headrace.landing.commit_log import claim_log
 from headrace.landing.growth import grow_table
-from headrace.landing.places import Places, places_of
+from headrace.landing.places import Places, check_outputs, places_of
 from headrace.landing.plan import Bounds, accept_gaps, end_at, limit_ranges, pack_ranges, ranges_to_land
 from headrace.landing.task import run_tasks
 from headrace.landing.task_errors import explain_failure
@@ -115,6 +116,7 @@ class Lander:
         self._consumer = tuple(sorted(consumer.items()))
         self._storage = Storage.of(catalog.properties)
         self._find_registry = find_registry
+        check_outputs(pipeline, settings)
         ensure_topics(admin, {stream.topic: stream.partitions for stream in pipeline.streams})
         self._quarantine = open_quarantine(catalog, settings)
         self.streams = tuple(self._open(pipeline, stream) for stream in pipeline.streams)
@@ -194,6 +196,8 @@ class Lander:
             location=places.table,
             properties={"write.data.path": places.output},
         )
+        if stream.commit_log:  # one in the table's own folder is nobody else's
+            claim_log(places.commit_log, table=str(stream.table), owner=str(table.metadata.table_uuid), storage=self._storage)
         return LandingStream(stream, f"{pipeline.name}.{stream.name}", table, places, read_ledger(table))
 
     def _plan(self, until: Mapping[tuple[str, int], int] | None) -> tuple[tuple[Range, ...], int]:
@@ -261,6 +265,7 @@ class Lander:
         return StreamJob(
             stream=stream.stream,
             label=stream.label,
+            owner=str(stream.table.metadata.table_uuid),
             checkpoint_id=stream.ledger.checkpoint_id + 1,
             schema_json=stream.table.schema().model_dump_json(),
             spec_json=stream.table.spec().model_dump_json(),

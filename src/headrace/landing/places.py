@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyiceberg.table import Table
+
+from headrace.errors import SpecError
+from headrace.landing.commit_log import is_log_of, read_log
 from headrace.settings import Settings
-from headrace.spec.pipeline import Stream
+from headrace.spec.pipeline import Pipeline, Stream
 from headrace.tables.catalog import table_location
-from headrace.tables.storage import as_uri
+from headrace.tables.purge import plain_location
+from headrace.tables.storage import Storage, as_uri, local_path
 
 
 @dataclass(frozen=True)
@@ -27,3 +32,40 @@ def places_of(stream: Stream, settings: Settings) -> Places:
         output=as_uri(stream.output, folder=folder) if stream.output else f"{location}/output",
         commit_log=as_uri(stream.commit_log, folder=folder) if stream.commit_log else f"{location}/write-ahead-commit-log",
     )
+
+
+def check_outputs(pipeline: Pipeline, settings: Settings) -> None:
+    """Refuses an `output` that other tables have, or will have, their files in or around: whoever looks after those and deletes
+    what nothing refers to must not come across files of this one."""
+    for stream in pipeline.streams:
+        places = places_of(stream, settings)
+        if stream.output is None or _lies_in(places.output, places.table):
+            continue
+        if _lies_in(places.output, settings.warehouse) or _lies_in(settings.warehouse, places.output):
+            raise SpecError(
+                f"its output is {places.output}, and the warehouse, where all tables have their files, is {settings.warehouse}",
+                where=f"stream {stream.name} of pipeline {pipeline.name}",
+                next_step=f"Name a place outside of the warehouse, or none: then it is {places.table}/output. "
+                f"Then run: headrace check {pipeline.name}",
+            )
+
+
+def logged_elsewhere(stream: Stream, table: Table, settings: Settings) -> frozenset[str]:
+    """Gives back the files of a stream that are not in the warehouse, as far as the commit log of its table names them."""
+    places, storage = places_of(stream, settings), Storage.of(table.io.properties)
+    if _lies_in(places.output, settings.warehouse):
+        return frozenset()
+    owner = str(table.metadata.table_uuid)
+    if stream.commit_log and not is_log_of(places.commit_log, owner=owner, storage=storage):
+        return frozenset()
+    named = (plain_location(entry.s3_key) for entry in read_log(places.commit_log, storage=storage))
+    return frozenset(each for each in named if not _lies_in(each, settings.warehouse))
+
+
+def _lies_in(place: str, folder: str) -> bool:
+    return f"{_comparable(place)}/".startswith(f"{_comparable(folder)}/")
+
+
+def _comparable(place: str) -> str:
+    path = local_path(place)
+    return f"file://{path.resolve()}" if path else plain_location(place).rstrip("/")

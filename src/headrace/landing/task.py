@@ -90,7 +90,7 @@ class _StreamWriter:
         self.job = job
         self._format = _format(job.schema_json, job.spec_json)
         self._bad_format = _format(job.quarantine_schema_json, _NO_PARTITIONS)
-        self._good = TableFiles(self._format, folder=job.output, name=name, storage=storage)
+        self._good = TableFiles(self._format, folder=job.output, name=f"{name}-{job.owner}", storage=storage)
         self._bad = TableFiles(self._bad_format, folder=job.quarantine_output, name=f"{job.label}-{name}", storage=storage)
         self._decoder = _decoder(job.stream, job.schema_json, job.spec_json, job.registry_url)
         self._quarantined_to = dict(job.quarantined_to)

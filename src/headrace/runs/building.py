@@ -31,7 +31,7 @@ from headrace.layers.watermarks import mirror_watermarks
 from headrace.quality.results import CheckedBuild, record_results
 from headrace.runs.landing import spark_session
 from headrace.runs.lock import build_lock
-from headrace.runs.patience import Patience, for_a_command
+from headrace.runs.patience import Patience, for_a_command, patiently
 from headrace.services.embedded import Report
 from headrace.services.spark import explain_end
 from headrace.settings import Settings
@@ -76,7 +76,7 @@ def building_session(
     """Gives a pipeline's lake with a Spark of its own, while no one else builds it."""
     with build_lock(settings, pipeline.name), spark_session(settings, report=report) as spark:
         patience = for_a_command("build", report=report)
-        yield _patiently(lambda: open_lake(settings, pipeline, spark, tables=tables), patience, Event())
+        yield patiently(lambda: open_lake(settings, pipeline, spark, tables=tables), patience)
 
 
 def open_lake(
@@ -189,17 +189,9 @@ def build(
         if not grown:
             break
         known = lake
-        lake = _patiently(lambda: follow_inputs(known), patience, ended)  # noqa: B023
-    _patiently(lambda: mirror(lake, tuple(found.values())), patience, ended)
+        lake = patiently(lambda: follow_inputs(known), patience, stop=ended)  # noqa: B023
+    patiently(lambda: mirror(lake, tuple(found.values())), patience, stop=ended)
     return tuple(found.values())
-
-
-def _patiently(attempt: Callable[[], T], patience: Patience | None, stop: Event) -> T:
-    def look() -> T:
-        with away_if_broken():
-            return attempt()
-
-    return look() if patience is None else patience.keep_trying(look, stop=stop)
 
 
 def _round(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, ParseException
@@ -13,7 +14,7 @@ from headrace.erasure.note import Note, write_note
 from headrace.erasure.removal import Found, Mark, Marks, Place, find_rows, stage_rest
 from headrace.errors import ErasureError
 from headrace.landing.commit_log import log_files
-from headrace.landing.places import places_of
+from headrace.landing.places import logged_elsewhere, places_of
 from headrace.layers.lake import Lake
 from headrace.quality.refused import settle_refused
 from headrace.services.faults import reach
@@ -22,6 +23,7 @@ from headrace.tables.build_ledger import read_build
 from headrace.tables.catalog import load_table
 from headrace.tables.erase_commit import commit_erasure, commit_landed_erasure
 from headrace.tables.erasures import Offset, record_erasure
+from headrace.tables.in_flight import check_in_time
 from headrace.tables.ledger import read_ledger
 from headrace.tables.purge import stray_files
 from headrace.tables.quarantine import QUARANTINE, open_quarantine, settle_quarantine
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 RequestOffsets = tuple[tuple[str, int, int], ...]
 _SHORTEST_ID_IN_BYTES = 5
+_AGAIN = "The erasure is not finished, and goes on from here: run the same command again."
 
 
 def labels_of(pipeline: Pipeline) -> frozenset[str]:
@@ -79,8 +82,10 @@ def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
     quarantine = open_quarantine(lake.catalog, lake.settings)
     quarantine = settle_quarantine(lake.catalog, quarantine, {label: planned})  # its files are not named by any table yet
     settle_replayed(lake.catalog, quarantine, label, read_replay(table))
+    began = time.time()
     found = find_in_stream(lake, stream, note.person, note.request_offsets)
-    if not found and not stray_files(table, (places.table, places.output)):
+    logged = logged_elsewhere(stream, table, lake.settings)
+    if not found and not stray_files(table, (places.table, places.output), logged=logged):
         return note
     if found:
         note = _account(lake, note, found)
@@ -97,6 +102,7 @@ def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
             storage=Storage.of(table.io.properties),
         )
     reach(f"{stream.table}:staged")
+    check_in_time(lake.settings, began=began, where=str(stream.table), next_step=_AGAIN)
     commit_landed_erasure(lake.spark, lake.catalog, stream.table, files=files, planned=planned, erased=bool(found))
     reach(f"{stream.table}:erased")
     return note
@@ -108,10 +114,12 @@ def erase_quarantined(lake: Lake, note: Note) -> Note:
         entry = read_build(load_table(lake.catalog, table.table))
         if entry.build_id:
             settle_refused(lake.catalog, lake.settings, table.table, entry)  # a build that died may not have done it
+    began = time.time()
     for found in find_in_quarantine(lake, note.person):
         if found:
             note = _account(lake, note, found)
             files = stage_rest(lake.spark, found, _mark_quarantine(lake.pipeline, note.person))
+            check_in_time(lake.settings, began=began, where=str(QUARANTINE), next_step=_AGAIN)
             commit_erasure(lake.spark, lake.catalog, QUARANTINE, files=files, erasure_id=note.erasure_id)
     return note
 

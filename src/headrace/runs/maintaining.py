@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from itertools import groupby
 from threading import Event
 from typing import TYPE_CHECKING, Optional
@@ -24,21 +25,23 @@ from pyiceberg.table import Table
 
 from headrace.errors import SpecError
 from headrace.landing.commit_log import log_files
-from headrace.landing.places import places_of
+from headrace.landing.places import logged_elsewhere, places_of
 from headrace.layers.readers import position_passed, snapshots_read
 from headrace.layers.removed import GENERATION, forget_read, forget_removed, removed_name
 from headrace.layers.watermarks import WATERMARKS
 from headrace.quality.results import QUALITY_RESULTS
 from headrace.runs.lock import SHARED, maintain_lock
+from headrace.runs.patience import Patience, patiently
 from headrace.runs.proving import folders_of
 from headrace.settings import Settings
 from headrace.spec.layers import BUILD_ID
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.spec.problems import suggest
-from headrace.tables import build_ledger, ledger
+from headrace.tables import build_ledger, ledger, replay_ledger
 from headrace.tables.build_ledger import BuildLedger, read_build
 from headrace.tables.catalog import find_catalog, list_tables, load_table, open_catalog, table_location
 from headrace.tables.erasures import ERASURES
+from headrace.tables.in_flight import check_in_time
 from headrace.tables.ledger import Ledger, read_ledger
 from headrace.tables.maintain.compact import Compaction, compact_group, declared_order, partition_order
 from headrace.tables.maintain.expire import expire_snapshots, snapshots_of, snapshots_to_expire
@@ -47,6 +50,7 @@ from headrace.tables.maintain.manifests import has_many_manifests, rewrite_manif
 from headrace.tables.maintain.orphans import Grace, Orphans, find_orphans, remove_orphans
 from headrace.tables.maintain.size import TableSize, read_size
 from headrace.tables.quarantine import QUARANTINE
+from headrace.tables.replay_ledger import ReplayLedger
 from headrace.tables.spark_catalog import open_spark_catalog, use_session
 from headrace.tables.spark_files import load_java_table, plan_files
 from headrace.tables.storage import Storage
@@ -178,10 +182,14 @@ def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str |
     return tuple((owner, each) for owner, each in found if str(each.name) == table) or tuple(found)
 
 
-def list_made(settings: Settings, work: Sequence[Work]) -> tuple[Work, ...]:
-    """Gives back the tables that are there."""
-    catalog = find_catalog(settings)
-    return tuple((owner, target) for owner, target in work if load_table(catalog, target.name) is not None)
+def list_made(settings: Settings, work: Sequence[Work], *, patience: Patience | None = None) -> tuple[Work, ...]:
+    """Gives back the tables that are there; where the catalog is away, it is waited for with `patience`."""
+
+    def look() -> tuple[Work, ...]:
+        catalog = find_catalog(settings)
+        return tuple((owner, target) for owner, target in work if load_table(catalog, target.name) is not None)
+
+    return patiently(look, patience)
 
 
 def look_ahead(settings: Settings, work: Sequence[Work]) -> tuple[Foreseen, ...]:
@@ -191,13 +199,20 @@ def look_ahead(settings: Settings, work: Sequence[Work]) -> tuple[Foreseen, ...]
     return tuple(each for each in found if each)
 
 
-def maintain_all(settings: Settings, spark: SparkSession, work: Sequence[Work]) -> tuple[Maintained, ...]:
-    """Gives back what became of each table that there is."""
-    keeper, session = Keeper(settings, open_catalog(settings)), open_spark_catalog(spark, settings)
+def maintain_all(
+    settings: Settings, spark: SparkSession, work: Sequence[Work], *, patience: Patience | None = None
+) -> tuple[Maintained, ...]:
+    """Gives back what became of each table that there is.
+
+    Where the catalog or the object store is away, it waits with `patience` and goes on with the table that it was at.
+    """
+    keeper = Keeper(settings, patiently(lambda: open_catalog(settings), patience))
+    session = open_spark_catalog(spark, settings)
     done = []
     for owner, parts in groupby(work, key=lambda each: each[0]):
         with maintaining(settings, owner):
-            done += [maintain_table(keeper, session, owner, target) for _, target in parts]
+            for _, target in parts:
+                done.append(patiently(partial(maintain_table, keeper, session, owner, target), patience))
     return tuple(each for each in done if each)
 
 
@@ -216,7 +231,10 @@ def foresee(keeper: Keeper, pipeline: Pipeline | None, target: Target) -> Forese
     protected = {*snapshots_of(table), *_readers(keeper, pipeline, target)}
     expired = snapshots_to_expire(table.metadata.snapshots, protected=protected, before_ms=keeper.expire_before_ms)
     named = _named_files(keeper, target)
-    orphans, _ = find_orphans(keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace)
+    logged = _logged_elsewhere(keeper, target)
+    orphans, _ = find_orphans(
+        keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace, logged=logged
+    )
     return Foreseen(
         target.name,
         read_size(table),
@@ -245,7 +263,10 @@ def maintain_table(keeper: Keeper, spark: SparkSession, pipeline: Pipeline | Non
     readers = _readers(keeper, pipeline, target)
     expire_snapshots(keeper.catalog, target.name, readers=readers, before_ms=keeper.expire_before_ms)
     named = _named_files(keeper, target)
-    orphans = remove_orphans(keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace)
+    logged = _logged_elsewhere(keeper, target)
+    orphans = remove_orphans(
+        keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace, logged=logged
+    )
     after = read_size(keeper.catalog.load_table(str(target.name)))
     return Maintained(target.name, before, after, orphans, gave_way, time.monotonic() - started)
 
@@ -259,35 +280,33 @@ def _compact(keeper: Keeper, spark: SparkSession, target: Target) -> int:
     planned = plan_files(load_java_table(spark, target.name), snapshot_id=current.snapshot_id)
     names = declared_order(table) or target.order
     columns = [f"`{name}`" for name in names if name in table.schema().column_names]
-    how = Compaction(
-        tuple(dict.fromkeys((*partition_order(table), *columns))), keeper.target_bytes, _commit_log(keeper, target)
-    )
+    order = tuple(dict.fromkeys((*partition_order(table), *columns)))
     gave_way = 0
     for group in groups:
         if keeper.stop.is_set():
             break
         with keeper.turn():
+            how = Compaction(order, keeper.target_bytes, _before_commit(keeper, target, began=time.time()))
             gave_way += not compact_group(spark, target.name, group, planned, at=current, how=how)
     return gave_way
 
 
-def _commit_log(keeper: Keeper, target: Target) -> Callable[[Sequence[str]], None]:
-    """Gives back what names files before they are committed: a raw table has no file that its commit log does not know."""
-    stream = target.stream
-    if stream is None:
-        return lambda paths: None
+def _before_commit(keeper: Keeper, target: Target, *, began: float) -> Callable[[Sequence[str]], None]:
+    """Gives back what is done with new files before they are committed: they must not be too old, and a raw table has no file
+    that its commit log does not know."""
 
     def log(paths: Sequence[str]) -> None:
-        checkpoint = read_ledger(keeper.catalog.load_table(str(target.name))).checkpoint_id
-        log_files(
-            places_of(stream, keeper.settings).commit_log,
-            checkpoint_id=checkpoint,
-            subtask=0,
-            batch=str(uuid.uuid4()),
-            paths=paths,
-            now=datetime.now(timezone.utc),
-            storage=Storage.of(keeper.catalog.properties),
-        )
+        if target.stream is not None:
+            log_files(
+                places_of(target.stream, keeper.settings).commit_log,
+                checkpoint_id=read_ledger(keeper.catalog.load_table(str(target.name))).checkpoint_id,
+                subtask=0,
+                batch=str(uuid.uuid4()),
+                paths=paths,
+                now=datetime.now(timezone.utc),
+                storage=Storage.of(keeper.catalog.properties),
+            )
+        check_in_time(keeper.settings, began=began, where=str(target.name))
 
     return log
 
@@ -305,8 +324,14 @@ def _readers(keeper: Keeper, pipeline: Pipeline | None, target: Target) -> froze
     return snapshots_read(keeper.catalog, pipeline, target.name) if pipeline else frozenset()
 
 
+def _logged_elsewhere(keeper: Keeper, target: Target) -> frozenset[str]:
+    if target.stream is None:
+        return frozenset()
+    return logged_elsewhere(target.stream, keeper.catalog.load_table(str(target.name)), keeper.settings)
+
+
 def _named_files(keeper: Keeper, target: Target) -> frozenset[str]:
-    """Gives back the files of the quarantine that an entry of any table names: they may not have been appended yet."""
+    """Gives back the files of the quarantine that an entry of any table names: they may not have been put in it yet."""
     if target.name != QUARANTINE:
         return frozenset()
     found: set[str] = set()
@@ -316,4 +341,7 @@ def _named_files(keeper: Keeper, target: Target) -> frozenset[str]:
             found |= {*Ledger.from_json(properties[ledger.KEY]).quarantine_files}
         if build_ledger.KEY in properties:
             found |= {*BuildLedger.from_json(properties[build_ledger.KEY]).quarantine_files}
+        if replay_ledger.KEY in properties:
+            settlement = ReplayLedger.from_json(properties[replay_ledger.KEY]).settlement
+            found |= {*settlement.files} if settlement else set()
     return frozenset(found)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from headrace.errors import HeadraceError, RetryableError
 from headrace.services.embedded import Report
+from headrace.tables.away import away_if_broken
 
 T = TypeVar("T")
 _FOR_A_COMMAND_SECONDS = 300.0
@@ -62,6 +63,17 @@ class Patience:
                 continue
             self.goes_on()
             return found
+
+
+def patiently(attempt: Callable[[], T], patience: Patience | None, *, stop: Event | None = None) -> T:
+    """Gives back what `attempt` gives back, which is tried again while the catalog or the object store is away; without
+    `patience` that is an UnavailableError at once."""
+
+    def look() -> T:
+        with away_if_broken():
+            return attempt()
+
+    return look() if patience is None else patience.keep_trying(look, stop=stop or Event())
 
 
 def for_a_command(who: str, *, report: Report) -> Patience:

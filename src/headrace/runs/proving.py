@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from headrace.erasure.note import Note
 from headrace.erasure.search import Hit, Target, search_files
-from headrace.landing.places import places_of
+from headrace.landing.places import logged_elsewhere, places_of
 from headrace.layers.lake import Lake
 from headrace.layers.removed import forget_removed, removed_name
 from headrace.quality.results import QUALITY_RESULTS, forget_samples
@@ -38,13 +38,15 @@ def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = f
     touched = {each.table_name for each in note.tables} | {str(each.table) for each in made}
     touched |= {str(removed_name(each.table)) for each in made}
     total, every_shared = Purged(), shared_tables(lake.pipeline)
+    streams, storage = {each.table: each for each in lake.pipeline.streams}, Storage.of(lake.catalog.properties)
     for name, folders in folders_of(lake.settings, lake.pipeline).items():
         table = load_table(lake.catalog, name)
-        shared = every_shared.get(name)
-        if table is None or not (shared or str(name) in touched | also or stray_files(table, folders)):
+        shared, stream = every_shared.get(name), streams.get(name)
+        logged = logged_elsewhere(stream, table, lake.settings) if stream and table else frozenset()
+        if table is None or not (shared or str(name) in touched | also or stray_files(table, folders, logged=logged)):
             continue
-        is_ours = None if shared is None else _owner(*shared, storage=Storage.of(lake.catalog.properties))
-        one = purge_table(lake.catalog, name, folders=folders, before=since, is_ours=is_ours)
+        is_ours = None if shared is None else _owner(*shared, storage=storage)
+        one = purge_table(lake.catalog, name, folders=folders, before=since, logged=logged, is_ours=is_ours)
         refs = tuple(f"{name} {ref}" for ref in one.refs)
         total = Purged(total.snapshots + one.snapshots, total.refs + refs, total.files + one.files)
     return total

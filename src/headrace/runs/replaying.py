@@ -10,14 +10,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.errors import ErasureError
+from headrace.errors import ErasureError, OutdatedError
 from headrace.landing.commit_log import log_files
 from headrace.landing.replay.compare import Compared, Counts, LeftAlone, compare, find_held
 from headrace.landing.replay.decode_again import decode_again
@@ -37,7 +39,7 @@ from headrace.runs.claims import claim_tables
 from headrace.runs.landing import spark_session
 from headrace.runs.lock import maintain_lock, replay_lock
 from headrace.runs.mending import check_mended, meant
-from headrace.runs.patience import Patience
+from headrace.runs.patience import Patience, for_a_command, patiently
 from headrace.runs.replay_choice import Wanted, choose, dependents
 from headrace.services.embedded import Report
 from headrace.services.faults import reach
@@ -46,12 +48,12 @@ from headrace.services.kafka_client import KafkaServers
 from headrace.services.registry import find_registry
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
-from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.tables.build_ledger import read_build
 from headrace.tables.catalog import count_rows, load_table, table_location
 from headrace.tables.erasures import read_erased_offsets, read_redacted_offsets
 from headrace.tables.filters import column_is
+from headrace.tables.in_flight import check_in_time
 from headrace.tables.quarantine import QUARANTINE
 from headrace.tables.quarantine_replay import settle_replayed, write_refused
 from headrace.tables.replay_commit import FilesMovedError, commit_replay
@@ -93,8 +95,9 @@ class Replayed:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A stream that is ready to be committed."""
+    """A stream that is ready to be committed; it was begun when `began` says (seconds since 1970)."""
 
+    began: float
     target: Target
     read: Staged
     compared: Compared
@@ -127,7 +130,8 @@ def replaying_session(settings: Settings, pipeline: Pipeline, *, needs_kafka: bo
     with replay_lock(settings, pipeline.name), maintain_lock(settings, pipeline.name), ExitStack() as stack:
         servers = stack.enter_context(kafka(settings, report=report)) if needs_kafka else None
         spark = stack.enter_context(spark_session(settings, report=report))
-        yield Replaying(open_lake(settings, pipeline, spark), servers)
+        patience = for_a_command("replay", report=report)
+        yield Replaying(patiently(lambda: open_lake(settings, pipeline, spark), patience), servers)
 
 
 def replay(
@@ -140,25 +144,26 @@ def replay(
 ) -> Replayed:
     """Gives back what was replayed. Idempotent: what is right already is left as it is.
 
-    Rebuilds wait with `patience` for servers that are away.
+    Each step waits with `patience` for servers that are away.
     """
     lake = replaying.lake
     chosen = choose(lake.pipeline, wanted)
     check_mended(lake.pipeline, chosen, wanted)
     refresh = {each.table for each in chosen.tables}
     if wanted.quarantined:
-        refresh &= _refused_by_tables(lake, wanted)
+        refresh &= patiently(lambda: _refused_by_tables(lake, wanted), patience)
     anew = {*refresh, *(each.table for each in dependents(lake.pipeline, refresh))}
     with ExitStack() as scratch:
-        found = [_prepare(replaying, each, wanted, stage=not dry_run, scratch=scratch) for each in chosen.streams]
+        prepare = partial(_prepare, replaying, wanted=wanted, stage=not dry_run, scratch=scratch)
+        found = [patiently(partial(prepare, each), patience) for each in chosen.streams]
         prepared = [each for each in found if each is not None]
         below = dependents(lake.pipeline, {each.target.stream.table for each in prepared if each.compared.counts.changed})
         written = anew | {each.table for each in below}
-        rebuilds = tuple(each.table for each in lake.pipeline.tables if each.table in written and _was_built(lake, each))
+        rebuilds = patiently(lambda: _list_built(lake, written), patience)
         if dry_run:
             return Replayed(tuple(each.done for each in prepared), rebuilds, dry_run=True)
         with claim_tables(lake.settings, lake.pipeline.name, written) as claims:
-            done = tuple(_commit(replaying, each, wanted, scratch=scratch) for each in prepared)
+            done = tuple(_commit(lake, each, wanted, prepare=prepare, patience=patience) for each in prepared)
             for name in written.difference(rebuilds):
                 claims.release(name)
             reach("replay:landed")
@@ -169,13 +174,14 @@ def replay(
 
             outcomes: tuple[Outcome, ...] = ()
             if rebuilds:
-                outcomes = build(follow_inputs(lake), only=rebuilds, refresh=anew, done=finished, patience=patience)
+                followed = patiently(lambda: follow_inputs(lake), patience)
+                outcomes = build(followed, only=rebuilds, refresh=anew, done=finished, patience=patience)
     return Replayed(done, rebuilds, outcomes)
 
 
-def _prepare(replaying: Replaying, stream: Stream, wanted: Wanted, *, stage: bool, scratch: ExitStack) -> _Prepared | None:
+def _prepare(replaying: Replaying, stream: Stream, *, wanted: Wanted, stage: bool, scratch: ExitStack) -> _Prepared | None:
     """Steps 1 to 3. What is kept until the commit is deleted with `scratch`; None where nothing is to be read again."""
-    lake = replaying.lake
+    lake, began = replaying.lake, time.time()
     target = plan_target(lake.catalog, lake.settings, lake.pipeline, stream, window=wanted.window or Window())
     if target is None:
         return None
@@ -186,20 +192,34 @@ def _prepare(replaying: Replaying, stream: Stream, wanted: Wanted, *, stage: boo
         return None
     session = _session_for(lake, read.read)
     whole = wanted.window is not None
-    return _Prepared(target, read, compare(session, target, read, left_alone=left_alone, whole=whole, stage=stage))
+    return _Prepared(began, target, read, compare(session, target, read, left_alone=left_alone, whole=whole, stage=stage))
 
 
-def _commit(replaying: Replaying, prepared: _Prepared, wanted: Wanted, *, scratch: ExitStack) -> ReplayedStream:
-    """Steps 4 and 5; where the table's files were written anew meanwhile, after the first three again."""
-    for attempt in range(_TRIES):
+def _commit(
+    lake: Lake,
+    prepared: _Prepared,
+    wanted: Wanted,
+    *,
+    prepare: Callable[[Stream], _Prepared | None],
+    patience: Patience | None,
+) -> ReplayedStream:
+    """Steps 4 and 5; after the first three again where the table's files were written anew meanwhile or its own are too old."""
+
+    def put(one: _Prepared) -> FilesMovedError | OutdatedError | None:
         try:
-            _put_in_place(replaying.lake, prepared, same_bytes=wanted.mended is None)
+            _put_in_place(lake, one, same_bytes=wanted.mended is None)
+        except (FilesMovedError, OutdatedError) as error:  # no server that waiting helps with
+            return error
+        return None
+
+    for attempt in range(_TRIES):
+        in_the_way = patiently(partial(put, prepared), patience)
+        if in_the_way is None:
             break
-        except FilesMovedError:
-            again = _prepare(replaying, prepared.target.stream, wanted, stage=True, scratch=scratch)
-            if again is None or attempt == _TRIES - 1:
-                raise
-            prepared = again
+        again = patiently(partial(prepare, prepared.target.stream), patience)
+        if again is None or attempt == _TRIES - 1:
+            raise in_the_way
+        prepared = again
     return prepared.done
 
 
@@ -250,6 +270,7 @@ def _put_in_place(lake: Lake, prepared: _Prepared, *, same_bytes: bool) -> None:
         )
     reach(f"{name}:staged")
     use_session(lake.small)
+    check_in_time(lake.settings, began=prepared.began, where=str(name))
     entry = commit_replay(
         lake.small,
         lake.catalog,
@@ -296,5 +317,7 @@ def _session_for(lake: Lake, rows: int) -> SparkSession:
     return chosen
 
 
-def _was_built(lake: Lake, table: LayerTable) -> bool:
-    return read_build(load_table(lake.catalog, table.table)).build_id > 0
+def _list_built(lake: Lake, written: Collection[TableName]) -> tuple[TableName, ...]:
+    """Gives back those of the tables, in order, that were built before."""
+    names = (each.table for each in lake.pipeline.tables if each.table in written)
+    return tuple(name for name in names if read_build(load_table(lake.catalog, name)).build_id > 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -49,13 +49,15 @@ def purge_table(
     *,
     folders: tuple[str, ...],
     before: float,
+    logged: Collection[str] = (),
     is_ours: Callable[[StoredFile], bool] | None = None,
 ) -> Purged:
     """Gives back what went. Idempotent: a table that is purged already has nothing to lose.
 
-    `folders` are where the table's files are. Files that nothing refers to go if they are older than `before`, when the caller
-    began to keep writers away. A table that others may write to meanwhile has `is_ours`: then a data file that nothing refers
-    to goes only if that says so, and a metadata file only if it is too old to belong to a commit that is under way.
+    `folders` are where the table's files are. Files that nothing refers to go if they are the table's own (`is_own`) and older
+    than `before`, when the caller began to keep writers away. A table that others may write to meanwhile has `is_ours`: then a
+    data file that nothing refers to goes only if that says so, and a metadata file only if it is too old to belong to a commit
+    that is under way.
     """
     table = catalog.load_table(str(name))
     refs = tuple(ref for ref in table.metadata.refs if ref != MAIN_BRANCH)
@@ -71,7 +73,7 @@ def purge_table(
         if plain in kept or not (is_data(plain) or is_metadata(plain)):
             continue
         is_left = file.modified < limit if is_ours is None or not is_data(plain) else is_ours(file)
-        if plain in known or is_left:
+        if plain in known or (is_left and is_own(table, plain, logged=logged)):
             delete_file(file.uri, storage=storage)
             gone += 1
     return Purged(max(0, snapshots - 1), refs, gone)
@@ -93,10 +95,25 @@ def checked_file(uri: str) -> str:
     return f"{found['folder']}/{found['name']}" if found else uri
 
 
-def stray_files(table: Table, folders: tuple[str, ...]) -> tuple[StoredFile, ...]:
-    """Gives back the data files in a table's folders that no snapshot of it refers to."""
+def is_own(table: Table, plain: str, *, logged: Collection[str]) -> bool:
+    """Says whether a file that no snapshot refers to is surely the table's.
+
+    It is one in the table's folder. A stream may be told to put its files elsewhere, also where other tables have theirs, of
+    this catalog or of another: there a file is the table's only if its name has the table's UUID, or the commit log names it.
+    """
+    if plain.startswith(f"{plain_location(table.location()).rstrip('/')}/"):
+        return True
+    return str(table.metadata.table_uuid) in plain.rsplit("/", 1)[-1] or plain in logged
+
+
+def stray_files(table: Table, folders: tuple[str, ...], *, logged: Collection[str] = ()) -> tuple[StoredFile, ...]:
+    """Gives back the data files in a table's folders that are its own and that no snapshot of it refers to."""
     known, stored = referred_files(table, with_deleted=True), list_all(*folders, storage=Storage.of(table.io.properties))
-    return tuple(file for file in stored if is_data(file.uri) and checked_file(file.uri) not in known)
+    return tuple(
+        file
+        for file in stored
+        if is_data(file.uri) and (plain := checked_file(file.uri)) not in known and is_own(table, plain, logged=logged)
+    )
 
 
 def _commit(catalog: Catalog, name: TableName) -> Table:

@@ -47,9 +47,12 @@ def commit_replay(
     def commit() -> ReplayLedger:
         table = without_retries(load_java_table(spark, name))
         current = catalog.load_table(str(name))
+        before = read_replay(current)
+        if before.replay_id == new.replay_id:
+            return before
         held = plan_files(table, snapshot_id=int(table.currentSnapshot().snapshotId())).tasks if files.removed else {}
         gone = [str(file.location()) for file in files.removed if str(file.location()) not in held]
-        if gone or read_replay(current).replay_id != planned.replay_id or read_ledger(current).rollbacks != rollbacks:
+        if gone or before.replay_id != planned.replay_id or read_ledger(current).rollbacks != rollbacks:
             raise FilesMovedError(
                 "its files were written anew by another application while it was replayed",
                 where=str(name),

@@ -75,6 +75,7 @@ def _job(target: Target, kafka: Kafka) -> StreamJob:
     return StreamJob(
         stream=target.stream,
         label=target.label,
+        owner=str(target.table.metadata.table_uuid),
         checkpoint_id=target.ledger.checkpoint_id,
         schema_json=target.table.schema().model_dump_json(),
         spec_json=target.table.spec().model_dump_json(),

@@ -52,7 +52,8 @@ def compact_group(
 ) -> bool:
     """Says whether the group's files were written anew; not if others have moved them, and then nothing has changed.
 
-    `planned` are the scan tasks of the snapshot `at`. What is given up leaves no files behind.
+    `planned` are the scan tasks of the snapshot `at`. What is given up leaves its files behind, for orphans.py: a catalog may
+    carry out a commit long after its answer was lost, and nobody can tell here that it never will.
     """
     table = load_java_table(spark, name)
     files = planned.among([file.path for file in group.files])
@@ -60,11 +61,7 @@ def compact_group(
     attempt = str(uuid.uuid4())
     if staged.files:
         how.before_commit([str(file.location()) for file in staged.files])
-    if _commit(spark, name, files, staged, group=group, at=at, attempt=attempt):
-        return True
-    for file in staged.files:
-        table.io().deleteFile(file.location())
-    return False
+    return _commit(spark, name, files, staged, group=group, at=at, attempt=attempt)
 
 
 def partition_order(table: Table) -> tuple[str, ...]:
@@ -139,7 +136,7 @@ def _commit(
             return True
         except Py4JJavaError as error:
             if is_moved(error):
-                return False
+                break  # by others, or by a try of this very attempt whose answer was lost
             if not is_conflict(error) and number == _TRIES - 1:
                 raise
             time.sleep(_FIRST_WAIT_SECONDS * 2**number)

@@ -2,8 +2,9 @@
 
 Such a file is what an attempt left that died, what a snapshot needed that is no longer in the history, or what somebody is
 about to commit. They look alike, so each is noted when it is first seen, and goes when nothing has referred to it for the whole
-of a grace period. A file that was written within it stays in any case. Landing and builds don't commit files that are half as
-old (`in_flight.py`), so nothing is deleted that anybody may still commit; and who reads a snapshot has the grace period to end.
+of a grace period. A file that was written within it stays in any case. Landing, builds, replays, erasures and compaction don't
+commit files that are half as old (`in_flight.py`), so nothing is deleted that anybody may still commit; and who reads a
+snapshot has the grace period to end.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pyiceberg.catalog import Catalog
 
 from headrace.spec.pipeline import TableName
-from headrace.tables.purge import checked_file, is_data, is_metadata, plain_location, referred_files
+from headrace.tables.purge import checked_file, is_data, is_metadata, is_own, plain_location, referred_files
 from headrace.tables.storage import Storage, StoredFile, delete_file, exists, list_all, new_file, read_text
 
 _NOTE = "metadata/unreferenced.json"
@@ -41,11 +42,18 @@ class Grace:
 
 
 def find_orphans(
-    catalog: Catalog, name: TableName, *, folders: tuple[str, ...], named: Collection[str], grace: Grace
+    catalog: Catalog,
+    name: TableName,
+    *,
+    folders: tuple[str, ...],
+    named: Collection[str],
+    grace: Grace,
+    logged: Collection[str] = (),
 ) -> tuple[Orphans, Mapping[str, float]]:
-    """Gives back the files below the folders that nothing refers to, and since when each is known to be one.
+    """Gives back the table's own files below the folders that nothing refers to, and since when each is known to be one.
 
     `named` are files that an entry elsewhere names: they belong to a commit that is still to be finished, however old they are.
+    `logged` are those outside of the table's folder that its commit log names; what else is there is somebody else's.
     """
     storage = Storage.of(catalog.properties)
     stored = list_all(*folders, storage=storage)  # before the metadata: what is committed after this look was in flight
@@ -57,7 +65,9 @@ def find_orphans(
     seen = {
         file: seen_before.get(file.uri, grace.now)
         for file in stored
-        if (is_data(plain := checked_file(file.uri)) or is_metadata(plain)) and plain not in needed
+        if (is_data(plain := checked_file(file.uri)) or is_metadata(plain))
+        and plain not in needed
+        and is_own(table, plain, logged=logged)
     }
     gone = {file.uri for file, since in seen.items() if grace.is_over(file, since)}
     waiting = {file.uri: since for file, since in seen.items() if file.uri not in gone}
@@ -65,10 +75,16 @@ def find_orphans(
 
 
 def remove_orphans(
-    catalog: Catalog, name: TableName, *, folders: tuple[str, ...], named: Collection[str], grace: Grace
+    catalog: Catalog,
+    name: TableName,
+    *,
+    folders: tuple[str, ...],
+    named: Collection[str],
+    grace: Grace,
+    logged: Collection[str] = (),
 ) -> Orphans:
     """Gives back what went and what waits, which is noted. Idempotent: what is gone is not found again."""
-    found, waiting = find_orphans(catalog, name, folders=folders, named=named, grace=grace)
+    found, waiting = find_orphans(catalog, name, folders=folders, named=named, grace=grace, logged=logged)
     storage = Storage.of(catalog.properties)
     for uri in found.gone:
         delete_file(uri, storage=storage)

@@ -1,0 +1,79 @@
+"""`headrace maintain` while the catalog or the object store is away: it waits, and goes on with the table that it was at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import UnavailableError
+from headrace.runs import maintaining
+from headrace.runs import patience as patience_module
+from headrace.runs.maintaining import Target, Work, list_made, list_work, maintain_all
+from headrace.runs.patience import Patience
+from headrace.settings import Settings, load_settings
+from headrace.tables.catalog import find_catalog
+
+AWAY = OSError("When reading: AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 7, Couldn't connect to server")
+
+
+class Weather:
+    """Servers that are away when each table in `storms` is reached, once."""
+
+    def __init__(self, *storms: str) -> None:
+        self.storms = [*storms]
+        self.done: list[str] = []
+
+    def maintain_table(self, keeper: object, session: object, owner: object, target: Target) -> None:
+        if str(target.name) in self.storms:
+            self.storms.remove(str(target.name))
+            raise AWAY
+        self.done.append(str(target.name))
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr(patience_module, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(maintaining, "open_spark_catalog", lambda spark, settings: spark)
+    return load_settings(flags={}, environ={}, folder=tmp_path)
+
+
+def maintain(settings: Settings, work: tuple[Work, ...], *, patience: Patience | None) -> None:
+    spark: Any = None
+    maintain_all(settings, spark, work, patience=patience)
+
+
+def test_each_table_is_maintained_once_servers_are_back(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, said = list_work(settings, []), list[str]()
+    names = [str(target.name) for _, target in work]
+    weather = Weather(names[1], names[1], names[3])
+    monkeypatch.setattr(maintaining, "maintain_table", weather.maintain_table)
+    maintain(settings, work, patience=Patience("maintenance", report=said.append))
+    assert weather.done == names
+    told = [sentence.split(": ")[1].split(" ")[0] for sentence in said]
+    assert told == ["the", "going", "the", "going"], said
+    assert "object store" in said[0]
+
+
+def test_without_patience_it_is_an_error_at_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = list_work(settings, [])
+    monkeypatch.setattr(maintaining, "maintain_table", Weather(str(work[0][1].name)).maintain_table)
+    with pytest.raises(UnavailableError, match="object store"):
+        maintain(settings, work, patience=None)
+
+
+def test_a_catalog_that_is_away_is_waited_for(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures, said = iter([UnavailableError("the catalog does not answer: refused")]), list[str]()
+
+    def find(settings: Settings) -> object:
+        for failure in failures:
+            raise failure
+        return find_catalog(settings)
+
+    monkeypatch.setattr(maintaining, "find_catalog", find)
+    assert list_made(settings, list_work(settings, []), patience=Patience("maintenance", report=said.append)) == ()
+    assert [sentence.split(";")[0] for sentence in said] == [
+        "maintenance: the catalog does not answer: refused",
+        "maintenance: going on after 0 s",
+    ]
