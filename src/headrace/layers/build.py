@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.errors import BuildError
 from headrace.layers.analysis import stored_columns
 from headrace.layers.carry import has_unknown
+from headrace.layers.entities.arrived import rows_of_all, rows_that_came
 from headrace.layers.entities.build import change_entities, refresh_entities
 from headrace.layers.entities.index import Stored
 from headrace.layers.entities.records import rules_of
@@ -269,25 +270,18 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     """Resolves records, all or those that came, with the entities that they touch."""
     lake, table = inputs.lake, inputs.table
     rules = rules_of(table, score=splink_score(table, spark=lake.spark))
-    work = None if inputs.plan.action == "refresh" else work_of(inputs)
-    measured = whole_work(inputs) if work is None else work.measured
-    observation = Observation()
-    observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics()))
-    rows = pl.DataFrame(observed.good.toArrow())
-    results, processed = measured.read_metrics(observation.get), rows_in(observation.get)
-    check_results(table, results)
+    is_anew = inputs.plan.action == "refresh"
+    arrived = rows_of_all(inputs) if is_anew else rows_that_came(inputs)
     found = lake.catalog.load_table(str(table.table))
     current = _current(java_table)
     files = plan_files(java_table, snapshot_id=current)
     stored = Stored(found, tuple(arrow_file(path, task) for path, task in files.tasks.items()), lake.read_files)
-    if work is None:
-        change = refresh_entities(table, rows=rows, stored=stored, rules=rules, build_id=build_id)
+    if is_anew:
+        change = refresh_entities(table, rows=arrived.rows, stored=stored, rules=rules, build_id=build_id)
     else:
-        touched = None
-        if work.touched is not None:
-            touched = pl.DataFrame(work.touched.toArrow())
-            work.touched.unpersist()
-        change = change_entities(table, rows=rows, touched=touched, stored=stored, rules=rules, build_id=build_id)
+        change = change_entities(
+            table, rows=arrived.rows, touched=arrived.touched, stored=stored, rules=rules, build_id=build_id
+        )
     staged = stage_arrow(lake.spark, java_table, found, change.parts)
     deletes = stage_deletes(lake.spark, java_table, found, files.tasks, folder=data_folder(found), positions=change.deleted)
     changes = FileChanges(
@@ -298,11 +292,11 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     )
     merged = Merged(staged, changes, written=change.written, gone=change.before.height, read_bytes=files.bytes)
     removed = False
-    if work is not None:
+    if not is_anew:
         before = change.before.with_columns(pl.lit(False).alias(DELETED))
         removed = keep_before(inputs, merged, before.to_arrow(compat_level=pl.CompatLevel.oldest()), build_id)
-    refused = _refuse(inputs, measured, results, build_id)
-    return replace(_merged_result(merged, processed, results, refused), removed=removed)
+    refused = _refuse(inputs, arrived.measured, arrived.results, build_id) if arrived.measured else ()
+    return replace(_merged_result(merged, arrived.processed, arrived.results, refused), removed=removed)
 
 
 def _merged_result(
