@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.layers.entities.alike import PAIRS, block_columns
 from headrace.layers.entities.clusters import connected_components
-from headrace.layers.entities.index import FILE_NUMBER, PLACE, ROW_NUMBER, RecordIndex
+from headrace.layers.entities.index import FILE_NUMBER, PLACE, ROW_NUMBER, RecordIndex, hashed
 from headrace.layers.entities.names import NODE
 from headrace.layers.entities.normalise import normalise, phone_number
 from headrace.layers.entities.resolve import Rules, resolve, shared_too_widely
@@ -66,7 +66,7 @@ class Index:
     def index(self) -> RecordIndex:
         """Gives back the records, and those that went and still lie in the files."""
         every = pl.concat([self.rows, self.gone]).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW_NUMBER))
-        return RecordIndex(every, every.tail(self.gone.height).select(PLACE))
+        return RecordIndex(hashed(every, self.rules), every.tail(self.gone.height).select(PLACE))
 
     def apply(self, change: dict[Key, Values | None]) -> Resolved:
         touched = pl.DataFrame(list(change), schema=KEYS, orient="row")
