@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.errors import BuildError
 from headrace.layers.analysis import stored_columns
 from headrace.layers.carry import has_unknown
-from headrace.layers.entities.arrived import rows_of_all, rows_that_came
+from headrace.layers.entities.arrived import rows_to_resolve
 from headrace.layers.entities.build import change_entities, refresh_entities
 from headrace.layers.entities.index import Stored
 from headrace.layers.entities.records import rules_of
@@ -271,7 +271,7 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     lake, table = inputs.lake, inputs.table
     rules = rules_of(table, score=splink_score(table, spark=lake.spark))
     is_anew = inputs.plan.action == "refresh"
-    arrived = rows_of_all(inputs) if is_anew else rows_that_came(inputs)
+    arrived = rows_to_resolve(inputs)
     found = lake.catalog.load_table(str(table.table))
     current = _current(java_table)
     files = plan_files(java_table, snapshot_id=current)

@@ -10,7 +10,7 @@ import polars as pl
 from pyiceberg.catalog import Catalog
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.layers.changes import Changes, read_changes, read_new_rows
+from headrace.layers.changes import Changes, read_changes, read_frame
 from headrace.layers.entities.read_files import ReadFiles
 from headrace.layers.inputs import position_column, read_input
 from headrace.layers.plan import TablePlan
@@ -85,16 +85,16 @@ class PlannedInputs:
             columns=self.lake.columns[name],
         )
 
-    def new_rows(self, name: TableName, names: Collection[str]) -> pl.DataFrame | None:
-        """Gives back these columns of the rows that came to an input since the last build, without Spark.
+    def frame(self, name: TableName, names: Collection[str]) -> pl.DataFrame | None:
+        """Gives back these columns of the rows that the build reads of an input: all, or those that came since the last one.
 
         None where it takes Spark to read them.
         """
-        return read_new_rows(
+        return read_frame(
             self.lake.catalog,
             self.lake.pipeline,
             name,
-            since=self.plan.since[name],
+            since=None if self.plan.action == "refresh" else self.plan.since[name],
             until=self.plan.until[name],
             columns=[each for each in self.lake.columns[name] if each.name in names],
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.layers.changes import read_new_rows
+from headrace.layers.changes import read_frame
 from headrace.layers.entities import arrived
 from headrace.layers.inputs import state_of
 from headrace.layers.lake import PlannedInputs
@@ -75,11 +75,13 @@ def test_new_rows_are_those_between_two_points(spark: SparkSession, tmp_path: Pa
         states.append(state_of(people.catalog.load_table(str(EVENTS)), raw=True))
     columns = [each for each in people.lake.columns[EVENTS] if each.name in ("source_id", "n")]
 
-    def ids(since: InputState, until: InputState) -> list[str] | None:
-        rows = read_new_rows(people.catalog, people.pipeline, EVENTS, since=since, until=until, columns=columns)
+    def ids(since: InputState | None, until: InputState) -> list[str] | None:
+        rows = read_frame(people.catalog, people.pipeline, EVENTS, since=since, until=until, columns=columns)
         return None if rows is None else sorted(rows["source_id"])
 
     assert ids(states[0], states[2]) == ["0", "1"]
     assert ids(states[1], states[2]) == ["1"]
     assert ids(states[1], states[3]) == ["1", "2"]
     assert ids(states[3], states[3]) == []
+    assert ids(None, states[2]) == ["0", "1"]
+    assert ids(None, InputState()) == []

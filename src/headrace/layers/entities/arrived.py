@@ -1,6 +1,6 @@
 """The rows of its query that a build of entities resolves, and what is expected of them.
 
-Few new rows of a query that only picks columns are read and picked as Arrow; everything else is computed by Spark.
+Rows of a query that only picks columns are read and picked as Arrow; everything else is computed by Spark.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ class Arrived:
     measured: Measured | None = None
 
 
-def rows_of_all(inputs: PlannedInputs) -> Arrived:
-    """Gives back all rows that the query makes of its inputs as they are."""
-    return _computed(inputs, whole_work(inputs))
+def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
+    """Gives back what the query makes of its inputs: of all their rows, or of those that changed.
 
-
-def rows_that_came(inputs: PlannedInputs) -> Arrived:
-    """Gives back what the query makes of that which changed. Rows that fail an expectation are a QualityError where they must
-    not be."""
-    picked = _picked(inputs) if inputs.plan.is_small else None
+    Rows that fail an expectation are a QualityError where none may.
+    """
+    picked = _picked(inputs)
     if picked is not None:
         return picked
+    if inputs.plan.action == "refresh":
+        return _computed(inputs, whole_work(inputs))
     work = work_of(inputs)
     found = _computed(inputs, work.measured)
     if work.touched is None:
@@ -63,7 +62,7 @@ def _computed(inputs: PlannedInputs, measured: Measured) -> Arrived:
 
 
 def _picked(inputs: PlannedInputs) -> Arrived | None:
-    """Gives back the new rows without Spark, or None where it has to compute them.
+    """Gives back the query's rows without Spark, or None where it has to compute them.
 
     It also has to where a row fails an expectation: results show one such row, in Spark's words.
     """
@@ -76,10 +75,10 @@ def _picked(inputs: PlannedInputs) -> Arrived | None:
         return None
     drivers = {}
     for name in table.drivers:
-        new = inputs.new_rows(name, query.reads(name))
-        if new is None:
+        rows = inputs.frame(name, query.reads(name))
+        if rows is None:
             return None
-        drivers[name] = new
+        drivers[name] = rows
     rows = query.run(drivers)
     if any(not rows.select(each.fill_null(False).all()).item() for each in conditions):
         return None
