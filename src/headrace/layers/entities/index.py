@@ -25,18 +25,31 @@ _HASH = "__hash_{}"
 
 @dataclass(frozen=True)
 class RecordIndex:
-    """Records with their places; those whose place is among the deleted ones are no longer there.
+    """Records, a frame for each file; those whose place is among the deleted ones are no longer there.
 
     Beside the columns that are looked up stand hashes of their values.
     """
 
-    rows: pl.DataFrame
+    frames: tuple[pl.DataFrame, ...]
     deleted: pl.DataFrame
 
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        return pl.concat(self.frames)
+
     def where(self, condition: pl.Series) -> pl.DataFrame:
-        """Gives back the records that are there and meet a condition, which few do: all others are left where they are."""
-        found = self.rows[condition.arg_true()].join(self.deleted, on=PLACE, how="anti")
-        return found.drop(each for each in found.columns if each.startswith(_HASH.format("")))
+        """Gives back the records that are there and meet a condition, with their places.
+
+        Few do: all others are left where they are. To take rows out of a frame of many files would copy its lists.
+        """
+        found, first = [], 0
+        for number, frame in enumerate(self.frames):
+            here = condition.slice(first, frame.height).arg_true()
+            first += frame.height
+            if len(here) or not number:
+                found.append(_placed(frame[here], number, here))
+        there = pl.concat(found).join(self.deleted, on=PLACE, how="anti")
+        return there.drop(each for each in there.columns if each.startswith(_HASH.format("")))
 
     def having(self, name: str, values: pl.Series) -> pl.DataFrame:
         """Gives back the records that are there and have one of these values, null among them, in a column that is looked up.
@@ -73,8 +86,7 @@ class Stored:
         for path, found in zip(unread, read_arrow(self.table, unread, columns=names), strict=True):
             known[path] = hashed(pl.DataFrame(found), rules).rechunk()  # to look up a row in one chunk takes half as long
             self.read_files.put(path, known[path])
-        frames = [_placed(known[file.path], number) for number, file in enumerate(self.files)]
-        return RecordIndex(pl.concat([_placed(empty, 0), *frames]), self._deleted_places)
+        return RecordIndex(tuple(known[file.path] for file in self.files) or (empty,), self._deleted_places)
 
     def ids(self, rules: Rules) -> pl.DataFrame:
         """Gives back the keys of all records and the ids of their entities, which is what outlives a change of the settings."""
@@ -136,17 +148,17 @@ class Stored:
     def _read(self, numbers: Sequence[int], *, columns: Sequence[str]) -> pl.DataFrame:
         """Gives back the rows of files, also those that were deleted, each with its place."""
         found = read_arrow(self.table, [self.files[number].path for number in numbers], columns=columns)
-        placed = [_placed(pl.DataFrame(each), number) for number, each in zip(numbers, found, strict=True)]
-        return pl.concat([_placed(self._empty(columns), 0), *placed])
+        frames = zip(numbers, map(pl.DataFrame, found), strict=True)
+        placed = [_placed(each, number, pl.int_range(each.height, eager=True)) for number, each in frames]
+        return pl.concat([_placed(self._empty(columns), 0, pl.int_range(0, eager=True)), *placed])
 
     def _empty(self, columns: Sequence[str]) -> pl.DataFrame:
         return pl.DataFrame(self.table.schema().as_arrow().empty_table().select(list(columns)))
 
 
-def _placed(rows: pl.DataFrame, number: int) -> pl.DataFrame:
-    return rows.with_columns(
-        pl.lit(number, pl.UInt32).alias(FILE_NUMBER), pl.int_range(rows.height, dtype=pl.Int64).alias(ROW_NUMBER)
-    )
+def _placed(rows: pl.DataFrame, number: int, places: pl.Series) -> pl.DataFrame:
+    file = pl.Series(FILE_NUMBER, [number], dtype=pl.UInt32).new_from_index(0, rows.height)
+    return rows.hstack([file, places.cast(pl.Int64).alias(ROW_NUMBER)])
 
 
 def _not_in(rows: pl.Series, parts: Mapping[int, pl.DataFrame]) -> pl.Series:
