@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.errors import BuildError
 from headrace.layers.analysis import stored_columns
 from headrace.layers.carry import has_unknown
+from headrace.layers.entities.arrived import rows_to_resolve
 from headrace.layers.entities.build import change_entities, refresh_entities
 from headrace.layers.entities.index import Stored
 from headrace.layers.entities.records import rules_of
@@ -35,14 +37,14 @@ from headrace.quality.expectations import Measured, check_results, measure, rows
 from headrace.quality.refused import settle_refused, stage_refused
 from headrace.services.faults import reach
 from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
-from headrace.tables.arrow_files import arrow_file, data_folder, stage_arrow
+from headrace.tables.arrow_files import ArrowFile, arrow_file, data_folder, stage_arrow
 from headrace.tables.build_commit import FileChanges, commit_build
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation
 from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.deleted_rows import stage_deletes
 from headrace.tables.in_flight import check_in_time
 from headrace.tables.spark_columns import named
-from headrace.tables.spark_files import JavaObject, StagedFiles, load_java_table, plan_files, stage_files
+from headrace.tables.spark_files import JavaObject, ScanFiles, StagedFiles, load_java_table, plan_files, stage_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -269,27 +271,25 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     """Resolves records, all or those that came, with the entities that they touch."""
     lake, table = inputs.lake, inputs.table
     rules = rules_of(table, score=splink_score(table, spark=lake.spark))
-    work = None if inputs.plan.action == "refresh" else work_of(inputs)
-    measured = whole_work(inputs) if work is None else work.measured
-    observation = Observation()
-    observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics()))
-    rows = pl.DataFrame(observed.good.toArrow())
-    results, processed = measured.read_metrics(observation.get), rows_in(observation.get)
-    check_results(table, results)
-    found = lake.catalog.load_table(str(table.table))
+    is_anew = inputs.plan.action == "refresh"
     current = _current(java_table)
-    files = plan_files(java_table, snapshot_id=current)
-    stored = Stored(found, tuple(arrow_file(path, task) for path, task in files.tasks.items()), lake.read_files)
-    if work is None:
-        change = refresh_entities(table, rows=rows, stored=stored, rules=rules, build_id=build_id)
+    with ThreadPoolExecutor(1) as beside:  # Java plans while Python reads
+        planning = beside.submit(_plan_arrow, java_table, snapshot_id=current)
+        arrived = rows_to_resolve(inputs)
+        files, arrow_files = planning.result()
+    found = lake.catalog.load_table(str(table.table))
+    stored = Stored(found, arrow_files, lake.read_files)
+    if is_anew:
+        change = refresh_entities(table, rows=arrived.rows, stored=stored, rules=rules, build_id=build_id)
     else:
-        touched = None
-        if work.touched is not None:
-            touched = pl.DataFrame(work.touched.toArrow())
-            work.touched.unpersist()
-        change = change_entities(table, rows=rows, touched=touched, stored=stored, rules=rules, build_id=build_id)
-    staged = stage_arrow(lake.spark, java_table, found, change.parts)
-    deletes = stage_deletes(lake.spark, java_table, found, files.tasks, folder=data_folder(found), positions=change.deleted)
+        change = change_entities(
+            table, rows=arrived.rows, touched=arrived.touched, stored=stored, rules=rules, build_id=build_id
+        )
+    with ThreadPoolExecutor(1) as beside:
+        folder, gone = data_folder(found), change.deleted
+        deleting = beside.submit(stage_deletes, lake.spark, java_table, found, files.tasks, folder=folder, positions=gone)
+        staged = stage_arrow(lake.spark, java_table, found, change.parts)
+        deletes = deleting.result()
     changes = FileChanges(
         staged.files,
         tuple(files.tasks[path] for path in change.replaced),
@@ -298,11 +298,17 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
     )
     merged = Merged(staged, changes, written=change.written, gone=change.before.height, read_bytes=files.bytes)
     removed = False
-    if work is not None:
+    if not is_anew:
         before = change.before.with_columns(pl.lit(False).alias(DELETED))
         removed = keep_before(inputs, merged, before.to_arrow(compat_level=pl.CompatLevel.oldest()), build_id)
-    refused = _refuse(inputs, measured, results, build_id)
-    return replace(_merged_result(merged, processed, results, refused), removed=removed)
+    refused = _refuse(inputs, arrived.measured, arrived.results, build_id) if arrived.measured else ()
+    return replace(_merged_result(merged, arrived.processed, arrived.results, refused), removed=removed)
+
+
+def _plan_arrow(java_table: JavaObject, *, snapshot_id: int | None) -> tuple[ScanFiles, tuple[ArrowFile, ...]]:
+    """Gives back the files of a snapshot, as Java scans them and as they are read here."""
+    files = plan_files(java_table, snapshot_id=snapshot_id)
+    return files, tuple(arrow_file(path, task) for path, task in files.tasks.items())
 
 
 def _merged_result(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import polars as pl
 from pyiceberg.catalog import Catalog
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.layers.changes import Changes, read_changes
+from headrace.layers.changes import Changes, read_changes, read_frame
 from headrace.layers.entities.read_files import ReadFiles
 from headrace.layers.inputs import is_raw, position_column, read_input
 from headrace.layers.plan import TablePlan
@@ -94,6 +95,20 @@ class PlannedInputs:
             since=self.plan.since[name],
             until=self.plan.until[name],
             columns=self.lake.columns[name],
+        )
+
+    def frame(self, name: TableName, names: Collection[str]) -> pl.DataFrame | None:
+        """Gives back these columns of the rows that the build reads of an input: all, or those that came since the last one.
+
+        None where it takes Spark to read them.
+        """
+        return read_frame(
+            self.lake.catalog,
+            self.lake.pipeline,
+            name,
+            since=None if self.plan.action == "refresh" else self.plan.since[name],
+            until=self.plan.until[name],
+            columns=[each for each in self.lake.columns[name] if each.name in names],
         )
 
     def moved(self, name: TableName) -> bool:

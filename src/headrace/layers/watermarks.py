@@ -40,11 +40,13 @@ def mirror_watermarks(
     `last_sync_timestamp` is when the newest snapshot that was read was committed.
     """
     short = [each.table.name for each in pipeline.tables]
+    built = {name: entry for name, entry in entries.items() if entry.build_id}
+    read = {source for entry in built.values() for source in entry.reads}
+    sources = {source: load_table(catalog, TableName.parse(source)) for source in read}
     rows = [
         row
-        for name, entry in entries.items()
-        if entry.build_id
-        for row in _rows(catalog, f"{pipeline.name}.{name.name if short.count(name.name) < 2 else name}", entry)
+        for name, entry in built.items()
+        for row in _rows(sources, f"{pipeline.name}.{name.name if short.count(name.name) < 2 else name}", entry)
     ]
 
     def commit() -> Table:
@@ -59,10 +61,10 @@ def mirror_watermarks(
         commit_once(commit, find=lambda: None, where=str(WATERMARKS))
 
 
-def _rows(catalog: Catalog, name: str, entry: BuildLedger) -> Sequence[dict[str, object]]:
+def _rows(sources: Mapping[str, Table | None], name: str, entry: BuildLedger) -> Sequence[dict[str, object]]:
     found = []
     for source, state in entry.reads.items():
-        table = load_table(catalog, TableName.parse(source))
+        table = sources[source]
         snapshot = table.snapshot_by_id(state.snapshot_id) if table and state.snapshot_id else None
         read_at = snapshot.timestamp_ms * 1000 if snapshot else entry.built_at_us
         found.append(

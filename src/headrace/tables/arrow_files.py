@@ -49,25 +49,24 @@ def read_arrow(table: Table, paths: Sequence[str], *, columns: Sequence[str]) ->
         return list(pool.map(read, paths))
 
 
-def read_rows(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequence[str]) -> list[pa.Table]:
-    """Gives back these columns of some rows of each data file: those at the given positions, which are in order."""
+def read_row_groups(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequence[str]) -> dict[str, dict[int, pa.Table]]:
+    """Gives back these columns of the row groups that hold given rows of each data file, by the number of their first row."""
 
-    def read(wanted: tuple[str, pa.Array]) -> pa.Table:
+    def read(wanted: tuple[str, pa.Array]) -> dict[int, pa.Table]:
         path, positions = wanted
-        found, first = [], 0
+        found, first = {}, 0
         with table.io.new_input(path).open() as stream:
             file = pq.ParquetFile(stream)
             for group in range(file.metadata.num_row_groups):
                 end = first + file.metadata.row_group(group).num_rows
-                here = positions.filter(pc.and_(pc.greater_equal(positions, first), pc.less(positions, end)))
-                if len(here):
+                if pc.any(pc.and_(pc.greater_equal(positions, first), pc.less(positions, end))).as_py():
                     held = file.read_row_group(group, columns=list(columns), use_threads=False)
-                    found.append(held.take(pc.subtract(here, first)).select(list(columns)))
+                    found[first] = held.select(list(columns))
                 first = end
-        return pa.concat_tables(found)
+        return found
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(read, rows.items()))
+        return dict(zip(rows, pool.map(read, rows.items()), strict=True))
 
 
 def stage_arrow(spark: SparkSession, java_table: JavaObject, table: Table, rows: Sequence[pa.Table]) -> StagedFiles:

@@ -119,9 +119,8 @@ def _change_rows(spark: SparkSession, transaction: JavaObject, *, files: FileCha
             update.removeRows(task.file())
         for _, deletes in files.deleted:
             update.addDeletes(deletes)
-        for task in (*files.removed, *(task for task, _ in files.deleted)):
-            for outdated in deletes_of_one_file(spark, task):
-                update.removeDeletes(outdated)
+        for outdated in deletes_of_one_file(spark, (*files.removed, *(task for task, _ in files.deleted))):
+            update.removeDeletes(outdated)
         for file in files.added:
             update.addRows(file)
         update.validateFromSnapshot(files.snapshot_id)

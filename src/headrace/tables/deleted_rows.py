@@ -5,8 +5,11 @@ So what a data file still has is its rows less the positions in that file. Every
 
 from __future__ import annotations
 
+import json
+import struct
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,14 +23,16 @@ from headrace.tables.storage import Storage, new_file
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_AT_ONCE = 2
 MOST_DELETED = 0.1
 """Which part of a file's rows may be deleted in it before the others are written anew."""
 
+_PATH_ID, _POSITION_ID = 2147483546, 2147483545
 _ID = "PARQUET:field_id"
 _SCHEMA = pa.schema(
     [
-        pa.field("file_path", pa.string(), nullable=False, metadata={_ID: "2147483546"}),
-        pa.field("pos", pa.int64(), nullable=False, metadata={_ID: "2147483545"}),
+        pa.field("file_path", pa.string(), nullable=False, metadata={_ID: str(_PATH_ID)}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={_ID: str(_POSITION_ID)}),
     ]
 )
 """The fields and ids that Iceberg's specification gives a file of position deletes."""
@@ -39,10 +44,10 @@ def deletes_of(task: JavaObject) -> list[JavaObject]:
     return [found.get(index) for index in range(found.size())]
 
 
-def deletes_of_one_file(spark: SparkSession, task: JavaObject) -> list[JavaObject]:
-    """Gives back the delete files that are of no use without the task's data file: no other file's rows are in them."""
+def deletes_of_one_file(spark: SparkSession, tasks: Sequence[JavaObject]) -> list[JavaObject]:
+    """Gives back the delete files that are of no use without the data file of one of the tasks: no other's rows are in them."""
     content = spark._jvm.org.apache.iceberg.util.ContentFileUtil  # type: ignore[union-attr]
-    return [each for each in deletes_of(task) if content.isFileScoped(each)]
+    return [each for task in tasks for each in deletes_of(task) if content.isFileScoped(each)]
 
 
 def read_positions(table: Table, path: str, deletes: Sequence[str]) -> pa.Array:
@@ -69,24 +74,50 @@ def stage_deletes(
 
     `tasks` are scan tasks by their file's path.
     """
-    name, storage, staged = uuid.uuid4().hex, Storage.of(table.io.properties), {}
-    for number, (path, each) in enumerate(positions.items()):
+    if not positions:
+        return {}
+    name, storage = uuid.uuid4().hex, Storage.of(table.io.properties)
+
+    def write(numbered: tuple[int, tuple[str, pa.Array]]) -> tuple[str, int]:
+        number, (path, each) = numbered
         uri = f"{folder}/part-{name}-{number}-deletes.parquet"
         rows = pa.Table.from_arrays([pa.repeat(path, len(each)), each], schema=_SCHEMA)
         with new_file(uri, storage=storage) as stream:
             pq.write_table(rows, stream, compression="zstd", compression_level=1, store_schema=False)
-        staged[path] = _as_java(spark, java_table, uri, tasks[path])
+            return uri, stream.tell()
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        written = dict(zip(positions, pool.map(write, enumerate(positions.items())), strict=True))
+    iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
+    parser, reader = iceberg.ContentFileParser, iceberg.util.JsonUtil.mapper()
+    staged = {}
+    for path, (uri, size) in written.items():
+        file, spec = tasks[path].file(), tasks[path].spec()
+        made = _described(json.loads(parser.toJson(file, spec)), uri=uri, size=size, positions=positions[path])
+        staged[path] = parser.fromJson(reader.readTree(json.dumps(made)), spec)
     return staged
 
 
-def _as_java(spark: SparkSession, java_table: JavaObject, uri: str, task: JavaObject) -> JavaObject:
-    """Gives back the delete file of one data file as Iceberg's Java library has it."""
-    path = str(task.file().location())
-    iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
-    file = java_table.io().newInputFile(uri)
-    # Readers find a file's deletes by the bounds of the path, so these must be whole.
-    metrics = iceberg.parquet.ParquetUtil.fileMetrics(file, iceberg.MetricsConfig.forPositionDelete())
-    builder = iceberg.FileMetadata.deleteFileBuilder(task.spec()).ofPositionDeletes()
-    if task.spec().isPartitioned():
-        builder = builder.withPartition(task.file().partition())
-    return builder.withInputFile(file).withFormat("parquet").withMetrics(metrics).withReferencedDataFile(path).build()
+def _described(data_file: Mapping[str, object], *, uri: str, size: int, positions: pa.Array) -> dict[str, object]:
+    """Gives back the delete file of one data file as Iceberg writes both in JSON, in the data file's partition.
+
+    All of it is known, and Java would take many calls and open the file again to find it.
+    """
+    path, count, ids = str(data_file["file-path"]), len(positions), [_PATH_ID, _POSITION_ID]
+
+    def bounds(position: int) -> dict[str, object]:
+        # Readers find a file's deletes by the bounds of the path, so these must be whole.
+        return {"keys": ids, "values": [path.encode().hex().upper(), struct.pack("<q", position).hex().upper()]}
+
+    return {
+        **{key: data_file[key] for key in ("spec-id", "partition", "file-format") if key in data_file},
+        "content": "position-deletes",
+        "file-path": uri,
+        "record-count": count,
+        "file-size-in-bytes": size,
+        "value-counts": {"keys": ids, "values": [count, count]},
+        "null-value-counts": {"keys": ids, "values": [0, 0]},
+        "lower-bounds": bounds(positions[0].as_py()),
+        "upper-bounds": bounds(positions[-1].as_py()),
+        "referenced-data-file": path,
+    }

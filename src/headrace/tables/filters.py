@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan, LessThanOrEqual, Reference
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan, LessThanOrEqual, Reference
 from pyiceberg.expressions.literals import literal
 
 
@@ -26,3 +26,9 @@ def column_is_from(name: str, moment: datetime) -> BooleanExpression:
 def column_is_before(name: str, moment: datetime) -> BooleanExpression:
     """Gives back the condition that a time is earlier than this one."""
     return LessThan(term=Reference(name), value=literal(moment))
+
+
+def column_between(name: str, least: int, most: int) -> BooleanExpression:
+    """Gives back the condition that a column has a number of a range, both ends included."""
+    from_least = GreaterThanOrEqual(term=Reference(name), value=literal(least))
+    return And(from_least, column_is_at_most(name, most))

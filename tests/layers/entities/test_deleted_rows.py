@@ -109,3 +109,17 @@ def test_what_was_read_is_kept_within_its_bounds() -> None:
     kept.keep_only({"lake/a/2"}, under="lake/a/")
     assert kept.get("lake/a/1", ["key"]) is None
     assert kept.get("lake/b/3", ["key"]) is not None
+
+
+def test_parts_of_files_are_kept_where_there_is_room() -> None:
+    frame = pl.DataFrame({"key": range(1_000), "value": range(1_000)})
+    kept = ReadFiles(most_bytes=40_000)
+    kept.put("lake/a/1", frame)
+    kept.put_parts("lake/a/1", {0: frame.head(500), 500: frame.tail(500)})
+    assert sorted(kept.parts("lake/a/1", ["value"])) == [0, 500]
+    assert kept.parts("lake/a/1", ["other"]) == {}
+    kept.put_parts("lake/a/2", {0: frame})
+    assert [*kept.parts("lake/a/1", ["key"])] == [500], "the first was not asked for longest"
+    kept.put("lake/a/2", frame)
+    assert kept.parts("lake/a/2", ["key"]) == {}, "parts go before frames"
+    assert kept.get("lake/a/1", ["key"]) is not None

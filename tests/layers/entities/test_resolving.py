@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.layers.entities.alike import PAIRS, block_columns
 from headrace.layers.entities.clusters import connected_components
-from headrace.layers.entities.index import FILE_NUMBER, PLACE, ROW_NUMBER, RecordIndex
+from headrace.layers.entities.index import FILE_NUMBER, ROW_NUMBER, RecordIndex, hashed
 from headrace.layers.entities.names import NODE
 from headrace.layers.entities.normalise import normalise, phone_number
 from headrace.layers.entities.resolve import Rules, resolve, shared_too_widely
@@ -35,8 +35,6 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     PREVIOUS: pl.List(pl.String),
     UNUSED: pl.List(pl.String),
     CONFIDENCE: pl.Decimal(5, 2),
-    FILE_NUMBER: pl.UInt32,
-    ROW_NUMBER: pl.Int64,
 }
 KEYS = list(RULES.keys)
 ADDED = [ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
@@ -65,8 +63,13 @@ class Index:
 
     def index(self) -> RecordIndex:
         """Gives back the records, and those that went and still lie in the files."""
-        every = pl.concat([self.rows, self.gone]).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW_NUMBER))
-        return RecordIndex(every, every.tail(self.gone.height).select(PLACE))
+        half = self.rows.height // 2
+        files = (self.rows.head(half), self.rows.slice(half), self.gone)
+        deleted = pl.select(
+            pl.repeat(len(files) - 1, self.gone.height, dtype=pl.UInt32).alias(FILE_NUMBER),
+            pl.int_range(self.gone.height, dtype=pl.Int64).alias(ROW_NUMBER),
+        )
+        return RecordIndex(tuple(hashed(each, self.rules) for each in files), deleted)
 
     def apply(self, change: dict[Key, Values | None]) -> Resolved:
         touched = pl.DataFrame(list(change), schema=KEYS, orient="row")
@@ -86,7 +89,7 @@ class Index:
 
 
 def _frame(records: dict[Key, Values]) -> pl.DataFrame:
-    rows = [(*key, *(*value, None, None)[:5], None, None, None, None, 0, 0) for key, value in records.items()]
+    rows = [(*key, *(*value, None, None)[:5], None, None, None, None) for key, value in records.items()]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

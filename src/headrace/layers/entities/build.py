@@ -1,4 +1,4 @@
-"""A table of entities, built in full or where it changed: Spark runs the query, the records are resolved as Arrow.
+"""A table of entities, built in full or where it changed: the rows of its query are resolved as Arrow.
 
 What a build holds in memory is the query's rows and, of the records that are there, keys, values and entities; besides them
 the whole rows that change, and those of files that have to be written anew.

@@ -37,12 +37,12 @@ def resolve_change(index: RecordIndex, new: pl.DataFrame, replaced: pl.DataFrame
     if rules.fuzzy:
         entities.append(_others(index.where(share_block(index.rows, new, rules.fuzzy)), replaced)[ENTITY_ID])
     touched = pl.concat(entities).unique()
-    affected = _others(index.where(pl.col(ENTITY_ID).is_in(touched.implode())), replaced)
+    affected = _others(index.having(ENTITY_ID, touched), replaced)
     known = replaced.select(*keys, ENTITY_ID, PREVIOUS)
     came = new.select(*keys, *rules.columns).join(known, on=keys, how="left", nulls_equal=True)
 
     def taken(ids: pl.Series) -> pl.Series:
-        found = index.where(pl.col(ENTITY_ID).is_in(ids.implode()))[ENTITY_ID]
+        found = index.having(ENTITY_ID, ids)[ENTITY_ID]
         return found.filter(~found.is_in(touched.implode()))
 
     resolved = resolve(
@@ -60,7 +60,7 @@ def resolve_change(index: RecordIndex, new: pl.DataFrame, replaced: pl.DataFrame
 def rows_with_keys(index: RecordIndex, keys: pl.DataFrame) -> pl.DataFrame:
     """Gives back the rows of the index that have one of these keys."""
     telling = max(keys.columns, key=lambda name: keys[name].n_unique())
-    near = index.where(pl.col(telling).is_in(keys[telling].unique().implode(), nulls_equal=True))
+    near = index.having(telling, keys[telling].unique())
     return near.join(keys, on=keys.columns, how="semi", nulls_equal=True)
 
 
@@ -75,7 +75,7 @@ class _Sharing:
         self._match = match
         name = match.column
         self._values = pl.concat([replaced[name], new[name]]).drop_nulls().unique()
-        self._sharing = _others(index.where(pl.col(name).is_in(self._values.implode())), replaced)
+        self._sharing = _others(index.having(name, self._values), replaced)
         there = self._sharing.group_by(name).len("there")
         counts = pl.DataFrame({name: self._values}).join(there, on=name, how="left")
         for column, frame in (("was", replaced), ("now", new)):

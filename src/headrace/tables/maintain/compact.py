@@ -126,7 +126,7 @@ def _commit(
         for file in group.files:
             task = files.tasks[file.path]
             update.deleteFile(task.file())
-            for outdated in deletes_of_one_file(spark, task) if file.deleted else ():
+            for outdated in deletes_of_one_file(spark, [task]) if file.deleted else ():
                 update.deleteFile(outdated)
         for new in staged.files:
             update.addFile(new)

@@ -1,0 +1,233 @@
+"""Queries that only pick columns of their drivers: they are run on frames, without Spark, and give what Spark gives.
+
+What is known for certain to mean the same in both is written down here: columns, aliases, literals, CAST(NULL AS …), coalesce,
+UNION ALL, and conditions of IS NULL, =, <>, NOT, AND and OR over values of one type. Everything else is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import polars as pl
+import sqlglot
+from sqlglot import exp
+
+from headrace.spec.pipeline import TableName
+from headrace.spec.queries import DIALECT, table_of
+from headrace.spec.types import Column, ColumnType, Decimal, Primitive
+
+_POLARS: dict[str, pl.DataType] = {
+    "boolean": pl.Boolean(),
+    "int": pl.Int32(),
+    "long": pl.Int64(),
+    "float": pl.Float32(),
+    "double": pl.Float64(),
+    "date": pl.Date(),
+    "timestamp": pl.Datetime("us", "UTC"),
+    "timestamp_ntz": pl.Datetime("us"),
+    "string": pl.String(),
+    "binary": pl.Binary(),
+}
+_BOOLEAN, _INT, _STRING = Primitive("boolean"), Primitive("int"), Primitive("string")
+_COMPARED = (_BOOLEAN, _INT, Primitive("long"), Primitive("date"), Primitive("timestamp"), _STRING)
+_CASTS = {
+    exp.DataType.Type.TEXT: _STRING,
+    exp.DataType.Type.INT: _INT,
+    exp.DataType.Type.BIGINT: Primitive("long"),
+    exp.DataType.Type.BOOLEAN: _BOOLEAN,
+    exp.DataType.Type.DATE: Primitive("date"),
+    exp.DataType.Type.TIMESTAMPTZ: Primitive("timestamp"),
+}
+_LARGEST_INT = 2**31 - 1
+
+
+class NotPlainError(Exception):
+    """What stands in a query may mean something else without Spark."""
+
+
+@dataclass(frozen=True)
+class PlainBranch:
+    """A SELECT over one driver: the columns of it that are read, the rows that stay, and what is made of them."""
+
+    driver: TableName
+    columns: tuple[str, ...]
+    where: pl.Expr
+    picks: tuple[pl.Expr, ...]
+
+    def run(self, rows: pl.DataFrame) -> pl.DataFrame:
+        # A literal alone would be one row however many there are.
+        kept = rows.filter(self.where)
+        return kept.with_columns(self.picks).select(each.meta.output_name() for each in self.picks)
+
+
+@dataclass(frozen=True)
+class PlainQuery:
+    """The branches of a query, and its columns."""
+
+    branches: tuple[PlainBranch, ...]
+    columns: tuple[Column, ...]
+
+    def reads(self, driver: TableName) -> tuple[str, ...]:
+        """Gives back the columns of a driver that the query reads, each once."""
+        return tuple(dict.fromkeys(name for each in self.branches if each.driver == driver for name in each.columns))
+
+    def run(self, drivers: Mapping[TableName, pl.DataFrame]) -> pl.DataFrame:
+        """Gives back the query's rows; `drivers` have the columns that it reads, in their types."""
+        return pl.concat([each.run(drivers[each.driver]) for each in self.branches])
+
+
+def plain_query(text: str, inputs: Mapping[TableName, Sequence[Column]]) -> PlainQuery:
+    """Gives back a query over inputs with these columns; a NotPlainError for one that Spark has to run."""
+    branches, columns = [], None
+    for select in _selects(_parse(text)):
+        branch, found = _branch(select, inputs, names=None if columns is None else [each.name for each in columns])
+        if columns is not None and [each.type for each in found] != [each.type for each in columns]:
+            raise NotPlainError("a column of two types")
+        branches.append(branch)
+        columns = found
+    assert columns is not None
+    return PlainQuery(tuple(branches), columns)
+
+
+def plain_condition(text: str, columns: Sequence[Column]) -> pl.Expr:
+    """Gives back a condition over rows with these columns; a NotPlainError for one that Spark has to compute."""
+    tree = _parse(f"SELECT {text}")
+    if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
+        raise NotPlainError("no condition")
+    _only(tree, "expressions")
+    return _Scope(columns, alias=None).condition(tree.expressions[0])
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> exp.Expr:
+    """Gives back a text's tree; kept, because every build asks for it."""
+    if "\\" in text:
+        raise NotPlainError("an escape in a literal")
+    try:
+        return sqlglot.parse_one(text, dialect=DIALECT)
+    except sqlglot.errors.SqlglotError as error:
+        raise NotPlainError(str(error)) from error
+
+
+def _selects(tree: exp.Expr) -> list[exp.Select]:
+    if type(tree) is exp.Union:
+        _only(tree, "this", "expression")  # neither DISTINCT nor BY NAME
+        return [*_selects(tree.this), *_selects(tree.expression)]
+    if type(tree) is not exp.Select:
+        raise NotPlainError(type(tree).__name__)
+    return [tree]
+
+
+def _branch(
+    select: exp.Select, inputs: Mapping[TableName, Sequence[Column]], *, names: Sequence[str] | None
+) -> tuple[PlainBranch, tuple[Column, ...]]:
+    """Gives back a branch and its columns, which are called as those of the first one."""
+    _only(select, "expressions", "from_", "where")
+    from_, where = select.args.get("from_"), select.args.get("where")
+    source = from_.this if from_ else None
+    if not isinstance(source, exp.Table) or (names is not None and len(names) != len(select.expressions)):
+        raise NotPlainError("not from one table")
+    _only(source, "this", "db", "catalog", "alias")
+    alias = source.args.get("alias")
+    if alias:
+        _only(alias, "this")
+    driver = table_of(source)
+    if driver not in inputs:
+        raise NotPlainError("not from an input")
+    scope = _Scope(inputs[driver], alias=source.alias or None)
+    picks, columns = [], []
+    for place, projection in enumerate(select.expressions):
+        if names is None and type(projection) not in (exp.Alias, exp.Column):
+            raise NotPlainError("a column that Spark names")
+        expression, kind = scope.value(projection.unalias())
+        columns.append(Column(projection.alias_or_name if names is None else names[place], kind))
+        picks.append(expression.alias(columns[-1].name))
+    if len({each.name for each in columns}) < len(columns):
+        raise NotPlainError("two columns of one name")
+    condition = scope.condition(where.this) if where else pl.lit(True)
+    if not scope.read:
+        raise NotPlainError("no column is read, so rows can't be counted by one")
+    return PlainBranch(driver, tuple(scope.read), condition, tuple(picks)), tuple(columns)
+
+
+class _Scope:
+    """The columns that a SELECT may name, in any case, and those that it does."""
+
+    def __init__(self, columns: Sequence[Column], *, alias: str | None) -> None:
+        self._columns = {each.name.lower(): each for each in columns}
+        self._alias = alias.lower() if alias else None
+        self.read: dict[str, None] = {}
+
+    def value(self, node: exp.Expr) -> tuple[pl.Expr, ColumnType]:
+        """Gives back a value and its type."""
+        if type(node) is exp.Column:
+            return self._column(node)
+        if type(node) is exp.Boolean:
+            return pl.lit(bool(node.this)), _BOOLEAN
+        if type(node) is exp.Literal:
+            return _literal(node)
+        if isinstance(node, exp.Cast) and type(node.this) is exp.Null:
+            _only(node, "this", "to")
+            kind = _CASTS.get(node.to.this)
+            if kind is None or node.to.expressions:
+                raise NotPlainError(node.to.sql())
+            return pl.lit(None, _POLARS[kind.name]), kind
+        if type(node) is exp.Coalesce:
+            _only(node, "this", "expressions")
+            values = [self.value(each) for each in (node.this, *node.expressions)]
+            return pl.coalesce(value for value, _ in values), _same_type([kind for _, kind in values])
+        raise NotPlainError(type(node).__name__)
+
+    def condition(self, node: exp.Expr) -> pl.Expr:
+        """Gives back what is true, false or, where that is not known, null."""
+        if type(node) is exp.Paren:
+            return self.condition(node.this)
+        if type(node) is exp.Not:
+            return ~self.condition(node.this)
+        if type(node) in (exp.And, exp.Or):
+            left, right = self.condition(node.this), self.condition(node.args["expression"])
+            return left & right if type(node) is exp.And else left | right
+        if type(node) is exp.Is and type(node.args["expression"]) is exp.Null:
+            return self.value(node.this)[0].is_null()
+        if type(node) in (exp.EQ, exp.NEQ):
+            (left, one), (right, other) = self.value(node.this), self.value(node.args["expression"])
+            if _same_type([one, other]) not in _COMPARED:
+                raise NotPlainError(f"{one} compared")
+            return left == right if type(node) is exp.EQ else left != right
+        found, kind = self.value(node)
+        if kind != _BOOLEAN:
+            raise NotPlainError(f"{kind} as a condition")
+        return found
+
+    def _column(self, node: exp.Column) -> tuple[pl.Expr, ColumnType]:
+        _only(node, "this", "table")
+        found = self._columns.get(node.name.lower())
+        if found is None or not isinstance(found.type, Primitive | Decimal) or type(node.this) is not exp.Identifier:
+            raise NotPlainError(node.name)
+        if node.table and node.table.lower() != self._alias:
+            raise NotPlainError(node.table)
+        self.read[found.name] = None
+        return pl.col(found.name), found.type
+
+
+def _literal(node: exp.Literal) -> tuple[pl.Expr, ColumnType]:
+    if node.is_string:
+        return pl.lit(node.this, pl.String), _STRING
+    if not str(node.this).isascii() or not str(node.this).isdigit() or int(node.this) > _LARGEST_INT:
+        raise NotPlainError("a number that is no int")
+    return pl.lit(int(node.this), pl.Int32), _INT
+
+
+def _same_type(kinds: Sequence[ColumnType]) -> ColumnType:
+    if any(each != kinds[0] for each in kinds):
+        raise NotPlainError("values of two types")
+    return kinds[0]
+
+
+def _only(node: exp.Expr, *names: str) -> None:
+    """Raises where anything but these parts stands in a node."""
+    others = [name for name, value in node.args.items() if value and name not in names]
+    if others:
+        raise NotPlainError(", ".join(others))
