@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _MOST_FILES = 500
 """How many files of an input may be looked through in Python; Java looks through more in less time."""
 
+_MOST_ROWS = 5_000_000
+"""How many rows of an input may be read into this process; a query may leave most of them out."""
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -74,9 +77,11 @@ def read_frame(
     """Gives back these columns of the rows that came to an input between two points of its life, read without Spark.
 
     Without `since` they are all rows. None where that can't be told: rows that were there went or changed, a column was
-    another one then, or the files are many.
+    another one then, or files or rows are many.
     """
     if since and not is_raw(name, pipeline) and (until.removed_in is None or until.removed_in > since.position):
+        return None
+    if until.rows - (since.rows if since else 0) > _MOST_ROWS:
         return None
     if until.snapshot_id is None or (since and since.is_at(until)):
         return pl.DataFrame(iceberg_schema(tuple(columns)).as_arrow().empty_table())
