@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import sys
 import zipfile
@@ -41,15 +42,15 @@ UPLOADS = '"spark.kubernetes.file.upload.path" = "s3a://lake/uploads"'
 
 
 def plan(
-    folder: Path, master: str, *, name: str = "payments", conf: str = IMAGE, in_image: bool = False
+    folder: Path, master: str, *, name: str = "payments", conf: str = IMAGE, in_image: bool = False, **secrets: str
 ) -> tuple[Submission, str]:
     """Gives back how a pipeline would be submitted, and what a dry run shows."""
     (folder / "headrace.toml").write_text(FILE.format(master=master, conf=conf))
-    environ = {**SECRETS, "HEADRACE_PROFILE": "kube"}
+    environ = {**SECRETS, **secrets, "HEADRACE_PROFILE": "kube"}
     settings = load_settings(flags={}, environ=environ, folder=folder)
     pipeline = load_pipeline(name, environ=environ, folder=folder)
     planned = plan_submission(settings, pipeline, what="build", in_image=in_image, environ=environ, report=lambda said: None)
-    return planned, "\n".join(describe(settings, planned, environ))
+    return planned, "\n".join(describe(settings, planned))
 
 
 def secret_parts() -> list[str]:
@@ -107,6 +108,60 @@ def test_on_yarn_code_settings_and_packages_go_along_and_secrets_only_into_the_f
         assert planned.properties[f"spark.yarn.appMasterEnv.{name}"] == value
     assert not [part for part in secret_parts() if part in " ".join(planned.arguments) or part in shown]
     assert "***" in shown
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "host=db.example.com dbname=analytics user=u password=hunter2",
+        "host=db.example.com password = 'hunter2'",
+        "postgresql://db.example.com/analytics?user=u&password=hunter2",
+        "postgresql://db.example.com/analytics?user=u&pass%77ord=hunter2",
+        "postgresql://u:hunter2?@db.example.com/analytics",
+        "postgresql://u@db.example.com/analytics?sslpassword=hunter2",
+        "host=db.example.com password='hunter2",  # nobody can say which part of it is the password
+    ],
+)
+def test_a_password_is_found_wherever_libpq_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    planned, shown = plan(tmp_path, "k8s://https://kube.example.com", HEADRACE_POSTGRES_URL=address)
+    assert planned.properties["spark.kubernetes.driver.secretKeyRef.HEADRACE_POSTGRES_URL"] == "headrace:HEADRACE_POSTGRES_URL"
+    assert "hunter2" not in properties_text(planned.properties) + shown
+    planned, shown = plan(tmp_path, "yarn", conf="", HEADRACE_POSTGRES_URL=address)
+    assert planned.properties["spark.yarn.appMasterEnv.HEADRACE_POSTGRES_URL"] == address
+    assert "hunter2" not in shown
+
+
+def test_a_dry_run_hides_a_secret_that_is_written_otherwise_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    _, shown = plan(
+        tmp_path, "yarn", conf="", PGPASSWORD="hunter\\2", AWS_SECRET_ACCESS_KEY="hünter2", HEADRACE_KAFKA_PASSWORD="h2"
+    )
+    hidden = [line for line in shown.splitlines() if line.endswith("=***")]
+    assert {"spark.yarn.appMasterEnv.PGPASSWORD=***", "spark.yarn.appMasterEnv.HEADRACE_KAFKA_PASSWORD=***"} <= {*hidden}
+    assert "hunter" not in shown
+    assert "nter2" not in shown
+
+
+def test_spark_hides_every_variable_that_may_carry_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Spark does: the value of a name or of a value in which the pattern is found is not shown."""
+    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    planned, _ = plan(
+        tmp_path,
+        "yarn",
+        conf="",
+        HEADRACE_KAFKA_USERNAME="somename",
+        HEADRACE_KAFKA_PASSWORD="pw2",
+        HEADRACE_REGISTRY_URL="http://u:hunter2@registry",
+    )
+    hides = re.compile(planned.properties["spark.redaction.regex"])
+    seen = {name: value for name, value in planned.properties.items() if not hides.search(name) and not hides.search(value)}
+    assert not [part for part in (*secret_parts(), "somename", "hunter2") if part in properties_text(seen)]
+    assert {"spark.executor.memory", "spark.yarn.appMasterEnv.HEADRACE_WAREHOUSE"} <= {*seen}
+    assert hides.search("jdbc:postgresql://u:hunter2@host/db")
+    assert not hides.search("spark://host:7077")
 
 
 def test_a_standalone_cluster_takes_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

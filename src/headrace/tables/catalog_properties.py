@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlunsplit
 
 from headrace.errors import SettingsError
 from headrace.settings import SENSITIVE, Settings
@@ -103,11 +103,10 @@ def _database(settings: Settings) -> str:
         return f"{settings.catalog_uri}?timeout=30"
     if not settings.is_catalog_in_postgres:
         return settings.catalog_uri
-    parts = urlsplit(settings.catalog_uri)
     user, password = settings.catalog_login
-    host = parts.netloc.rpartition("@")[2]
+    host, path, query = settings.catalog_address
     login = f"{quote(user, safe='')}{':' + quote(password, safe='') if password else ''}@" if user else ""
-    return urlunsplit(("postgresql+psycopg", login + host, parts.path, parts.query, ""))
+    return urlunsplit(("postgresql+psycopg", login + host, path, query, ""))
 
 
 def _jdbc(settings: Settings) -> dict[str, str]:
