@@ -6,12 +6,13 @@ import re
 import stat
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import SettingsError
-from headrace.runs.submitting import describe, plan_submission
+from headrace.runs.submitting import describe, plan_submission, submit
 from headrace.services import spark_submit
 from headrace.services.spark_submit import Submission, properties_text, run_submission
 from headrace.settings import load_settings
@@ -193,6 +194,20 @@ def test_the_file_of_settings_is_for_its_owner_and_gone_afterwards(tmp_path: Pat
     assert lines[0] == "--properties-file"
     assert not Path(lines[1]).exists()
     assert lines[2:] == ["--master", "yarn", "main.py", "700", "spark.secret=verysecret"]
+
+
+def test_a_cluster_s_own_settings_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stack's secret is in a file there: without it the master lets nobody in."""
+    told, program = tmp_path / "told", tmp_path / "spark-submit"
+    program.write_text(f'#!/bin/bash\nprintf "%s" "$SPARK_CONF_DIR" > {told}\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(spark_submit, "find_spark_submit", lambda: program)
+    monkeypatch.setattr("headrace.runs.submitting.find_java_home", lambda environ, cache: tmp_path)
+    monkeypatch.setenv("SPARK_CONF_DIR", "/somebody's")
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    for conf_dir, wanted in ((None, "/somebody's"), (tmp_path / "conf", str(tmp_path / "conf"))):
+        assert submit(replace(settings, spark_conf_dir=conf_dir), Submission(("main.py",), {})) == 0
+        assert told.read_text() == wanted
 
 
 def test_properties_are_read_as_they_were_written() -> None:

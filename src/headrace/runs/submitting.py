@@ -86,4 +86,4 @@ def describe(settings: Settings, submitted: Submission) -> list[str]:
 def submit(settings: Settings, submitted: Submission) -> int:
     """Gives back how the submission ended: when the cluster has taken it, or with a driver here, when that has ended."""
     java = find_java_home(os.environ, cache=settings.home / "java")
-    return run_submission(submitted, java_home=java, folder=settings.folder)
+    return run_submission(submitted, java_home=java, folder=settings.folder, conf_dir=settings.spark_conf_dir)

@@ -83,12 +83,13 @@ def submission(
     return Submission((*begin, "--deploy-mode", "client", "--jars", listed, str(MAIN), *command), {**shared, **where})
 
 
-def run_submission(submitted: Submission, *, java_home: Path, folder: Path) -> int:
-    """Gives back how spark-submit ended; its properties are gone when it has."""
+def run_submission(submitted: Submission, *, java_home: Path, folder: Path, conf_dir: Path | None = None) -> int:
+    """Gives back how spark-submit ended; its properties are gone when it has. `conf_dir` has what a cluster lets it in by."""
     with tempfile.TemporaryDirectory(prefix="headrace-") as own:  # which only its owner can open
         path = Path(own) / "spark.properties"
         path.write_text(properties_text(submitted.properties), encoding="utf-8")
         environ = {**os.environ, "JAVA_HOME": str(java_home), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        environ |= {"SPARK_CONF_DIR": str(conf_dir)} if conf_dir else {}
         done = subprocess.run(command_line(submitted, properties=path), cwd=folder, env=environ, check=False)
         return done.returncode
 
