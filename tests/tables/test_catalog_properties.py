@@ -63,7 +63,7 @@ JDBC = {"type": "jdbc", "uri": f"jdbc:postgresql://{DATABASE}", "jdbc.schema-ver
         (
             REST | S3,
             PYTHON_S3 | OAUTH | {"header.X-Iceberg-Access-Delegation": ""},
-            SPARK_S3 | OAUTH | {"type": "rest"},
+            SPARK_S3 | OAUTH | {"type": "rest", "token-exchange-enabled": "false"},
         ),
         (
             POSTGRES | {"HEADRACE_CATALOG_CREDENTIAL": "owner:p@ss/word"} | S3,
