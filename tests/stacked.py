@@ -57,11 +57,11 @@ class StackLake(Lake):
 
 
 @contextmanager
-def running_stack(folder: Path) -> Iterator[StackLake]:
-    """Gives a lake on the servers that pipelines need of a stack; they end with the block."""
+def running_stack(folder: Path, *, servers: Sequence[Embedded] = SERVERS) -> Iterator[StackLake]:
+    """Gives a lake on the servers that pipelines need of a stack, or on a part of them; they end with the block."""
     settings = load_settings(flags={"profile": STACK, "home": str(folder / ".headrace")}, environ={}, folder=folder)
     with ExitStack() as stack:
-        for server in SERVERS:
+        for server in servers:
             stack.callback(embedded.stop, server, settings, report=print)
             embedded.start(server, settings, detached=True, report=print)
         broker = kafka.running_kafka(settings)

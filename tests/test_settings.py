@@ -11,7 +11,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from headrace.errors import SettingsError
-from headrace.settings import HANDED_ON, KNOWN, SECRETS, Settings, load_settings
+from headrace.settings import HANDED_ON, KNOWN, SECRETS, Settings, load_settings, passwords_in, without_passwords
 from headrace.settings.known import known_of
 
 PRODUCTION = """
@@ -74,6 +74,7 @@ def test_the_stack_needs_no_file(tmp_path: Path) -> None:
     [
         ('[p]\ncatalog.uri = "postgresql://me:hidden@host/lake"', "HEADRACE_CATALOG_CREDENTIAL"),
         ('[p]\npostgres.url = "postgresql://me:hidden@host/lake"', "PGPASSWORD"),
+        ('[p]\npostgres.url = "postgresql://host/lake?sslpassword=hidden"', "PGPASSWORD"),
         ('[p]\nspark.conf."spark.hadoop.fs.s3a.secret.key" = "hidden"', "AWS_SECRET_ACCESS_KEY"),
         ('[p]\ncatalog.properties.credential = "hidden"', "HEADRACE_CATALOG_CREDENTIAL"),
         ('[p]\ncatalog.type = "nessie"', "sql, rest, hive, glue"),
@@ -102,6 +103,27 @@ def test_secrets_are_never_printed(tmp_path: Path) -> None:
     assert all(getattr(found, name) == environ[variable] for name, variable in SECRETS.items())
     said = found.without_secrets("no login with hidden-2, hidden-4 or hidden-uri")
     assert said == "no login with ***, *** or ***"
+
+
+def test_an_address_is_shown_without_the_passwords_in_it() -> None:
+    shown = {
+        "postgresql://me:hidden@host/lake": "postgresql://me:***@host/lake",
+        "postgresql://me:hid@den@host/lake": "postgresql://me:***@host/lake",
+        "postgresql://host/lake?user=me&password=hidden&sslmode=require": (
+            "postgresql://host/lake?user=me&password=***&sslmode=require"
+        ),
+        "https://host/api?token=hidden#there": "https://host/api?token=***#there",
+        "host=db password=hidden": "an address that can't be read",
+        "postgresql://me:hidden@host:port:port/lake": "postgresql://me:***@host:port:port/lake",
+        "postgresql://[host/lake?hidden": "an address that can't be read",
+        "http://host:8081/path": "http://host:8081/path",
+        "thrift://one:9083,thrift://two:9083": "thrift://one:9083,thrift://two:9083",
+        "sqlite:///folder/catalog.db": "sqlite:///folder/catalog.db",
+        "store:9000": "store:9000",
+    }
+    assert {address: without_passwords(address) for address in shown} == shown
+    assert passwords_in("postgresql://me:a%2Fb@host/lake") == ("a%2Fb", "a/b")
+    assert not any(passwords_in(plain) for plain in ("store:9000", "thrift://one:9083,thrift://two:9083", "sqlite:///a.db"))
 
 
 def test_every_value_has_the_type_of_its_field(tmp_path: Path) -> None:

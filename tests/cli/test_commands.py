@@ -282,8 +282,9 @@ def test_doctor(tmp_path: Path) -> None:
     assert {one["state"] for one in found["findings"]} <= {"ok", "attention"}
 
 
-def test_doctor_finds_a_catalog_that_does_not_answer_and_keeps_its_password(tmp_path: Path) -> None:
-    environ = {"HEADRACE_CATALOG_URI": "postgresql+nothing://me:secret@nowhere/db"}
+@pytest.mark.parametrize("address", ["postgresql+nothing://me:secret@nowhere/db", "postgresql+no://nowhere/db?password=secret"])
+def test_doctor_finds_a_catalog_that_does_not_answer_and_keeps_its_password(tmp_path: Path, address: str) -> None:
+    environ = {"HEADRACE_CATALOG_URI": address}
     for arguments in (["doctor"], ["doctor", "--json"]):
         code, said = headrace(tmp_path, *arguments, **environ)
         assert code == 1

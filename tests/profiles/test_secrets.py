@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
-import urllib.request
-from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from headrace.services import ports
-from headrace.spec.folders import BUILT_IN
 from tests.application import start_headrace
+from tests.profiles.secret_search import command_lines, files_in, found_in, make_pipeline, pages_of
 from tests.profiles.secured_broker import KEY_PASSWORD, PASSWORD, SecuredBroker
 
 pytestmark = [pytest.mark.long, pytest.mark.services, pytest.mark.spark]
@@ -32,50 +28,8 @@ conf."spark.eventLog.enabled" = true
 conf."spark.eventLog.compress" = false
 conf."spark.eventLog.dir" = "file://{events}"
 """
-LATEST = """/*
-keys: [uuid]
-sequence_by: kafka_timestamp
-*/
-SELECT uuid, event_time, kafka_timestamp FROM secured.events
-"""
 EVENTS = 500
 UNUSED = {"AWS_SECRET_ACCESS_KEY": "s3-secret-key", "HEADRACE_CATALOG_TOKEN": "c4talog-token"}
-
-
-def make_pipeline(folder: Path) -> None:
-    shutil.copytree(BUILT_IN / "lineage", folder)
-    text = (folder / "pipeline.yml").read_text(encoding="utf-8")
-    (folder / "pipeline.yml").write_text(
-        text.replace("name: lineage", "name: secured").replace("lineage.events", "secured.events"), encoding="utf-8"
-    )
-    shutil.rmtree(folder / "sample")
-    shutil.rmtree(folder / "expected")
-    (folder / "staging").mkdir()
-    (folder / "staging" / "latest_events.sql").write_text(LATEST, encoding="utf-8")
-
-
-def pages_of(port: int) -> dict[str, str]:
-    """Gives back what Spark's own pages and its API say."""
-    root = f"http://127.0.0.1:{port}"
-
-    def read(path: str) -> str:
-        with urllib.request.urlopen(f"{root}{path}", timeout=30) as answer:
-            return str(answer.read().decode("utf-8"))
-
-    (application,) = json.loads(read("/api/v1/applications"))
-    api = f"/api/v1/applications/{application['id']}"
-    paths = ("/environment/", "/jobs/", "/SQL/", f"{api}/environment", f"{api}/sql?details=true&length=1000", f"{api}/jobs")
-    return {path: read(path) for path in paths}
-
-
-def found_in(texts: Mapping[str, str], secrets: list[str]) -> list[str]:
-    """Gives back where a secret is, with what stands around it."""
-    return [
-        f"{name}: …{text[max(0, text.index(secret) - 300) : text.index(secret)]}"
-        for name, text in texts.items()
-        for secret in secrets
-        if secret in text
-    ]
 
 
 def test_it_lands_and_builds_and_shows_no_secret(secured: SecuredBroker, database: str, tmp_path: Path) -> None:
@@ -103,7 +57,7 @@ def test_it_lands_and_builds_and_shows_no_secret(secured: SecuredBroker, databas
     running = start_headrace("run", "secured", environ=environ, folder=folder)
     try:
         running.wait_to_say("latest_events", seconds=180)
-        processes = {f"process {one.pid}": " ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])}
+        processes = command_lines()
         shown = pages_of(ui)
         running.signal(signal.SIGINT)
         assert running.wait(seconds=60) == 0, running.said()
@@ -123,12 +77,7 @@ def test_it_lands_and_builds_and_shows_no_secret(secured: SecuredBroker, databas
         (tables,) = connection.execute("SELECT count(*) FROM iceberg_tables").fetchone() or (0,)
     assert tables >= 2
 
-    written = {
-        str(path): path.read_bytes().decode("utf-8", "replace")
-        for top in (folder, tmp_path / "events")
-        for path in top.rglob("*")
-        if path.is_file()
-    }
+    written = dict(files_in(folder, tmp_path / "events"))
     logged = "".join(text for name, text in written.items() if name.startswith(str(tmp_path / "events")))
     assert "spark.sql.catalog.headrace.jdbc.password" in logged  # it was told, and hidden
     assert found_in({**processes, **shown, **written}, secrets) == []

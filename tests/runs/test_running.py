@@ -1,12 +1,14 @@
-"""Whether a pipeline runs is told without touching its lock."""
+"""Whether a pipeline runs is told by its lock, and who looks keeps nobody out."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Thread
 
 from headrace.runs.lock import is_running, pipeline_lock
 from headrace.settings import load_settings
@@ -14,6 +16,7 @@ from headrace.settings import load_settings
 HOLD = """
 import sys
 from pathlib import Path
+from threading import Event, Thread
 from headrace.runs.lock import pipeline_lock
 from headrace.settings import load_settings
 with pipeline_lock(load_settings(flags={}, environ={}, folder=Path(sys.argv[1])), "mine", take_over=False):
@@ -44,10 +47,40 @@ def test_not_when_its_holder_was_killed(tmp_path: Path) -> None:
         assert not is_running(settings, "mine")
 
 
-def test_not_when_its_number_is_another_process_now(tmp_path: Path) -> None:
+def test_whatever_process_the_file_names(tmp_path: Path) -> None:
+    """Containers that share a home have processes of the same numbers, and don't see those of one another."""
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     lock = settings.home / "locks" / "mine.lock"
-    lock.parent.mkdir(parents=True)
+    with pipeline_lock(settings, "mine", take_over=False):
+        assert lock.read_text() == f"{os.getpid()} on {socket.gethostname()}\n"
+        lock.write_text("999999999\n")
+        assert is_running(settings, "mine")
     lock.write_text(f"{os.getpid()}\n")
-    os.utime(lock, (1, 1))
-    assert not is_running(settings, "mine"), "the file is older than the process of that number"
+    assert not is_running(settings, "mine")
+
+
+def test_a_look_makes_no_file(tmp_path: Path) -> None:
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    assert not is_running(settings, "mine")
+    assert not settings.home.exists()
+
+
+def test_who_looks_keeps_nobody_out(tmp_path: Path) -> None:
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    ended = Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            is_running(settings, "mine")
+
+    lookers = [Thread(target=look) for _ in range(4)]
+    for each in lookers:
+        each.start()
+    try:
+        for _ in range(100):
+            with pipeline_lock(settings, "mine", take_over=False):
+                assert is_running(settings, "mine")
+    finally:
+        ended.set()
+        for each in lookers:
+            each.join()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import SettingsError
-from headrace.runs.submitting import describe, plan_submission
+from headrace.runs.submitting import describe, plan_submission, submit
 from headrace.services import spark_submit
 from headrace.services.spark_submit import Submission, properties_text, run_submission
 from headrace.settings import load_settings
@@ -41,15 +43,15 @@ UPLOADS = '"spark.kubernetes.file.upload.path" = "s3a://lake/uploads"'
 
 
 def plan(
-    folder: Path, master: str, *, name: str = "payments", conf: str = IMAGE, in_image: bool = False
+    folder: Path, master: str, *, name: str = "payments", conf: str = IMAGE, in_image: bool = False, **secrets: str
 ) -> tuple[Submission, str]:
     """Gives back how a pipeline would be submitted, and what a dry run shows."""
     (folder / "headrace.toml").write_text(FILE.format(master=master, conf=conf))
-    environ = {**SECRETS, "HEADRACE_PROFILE": "kube"}
+    environ = {**SECRETS, **secrets, "HEADRACE_PROFILE": "kube"}
     settings = load_settings(flags={}, environ=environ, folder=folder)
     pipeline = load_pipeline(name, environ=environ, folder=folder)
     planned = plan_submission(settings, pipeline, what="build", in_image=in_image, environ=environ, report=lambda said: None)
-    return planned, "\n".join(describe(settings, planned, environ))
+    return planned, "\n".join(describe(settings, planned))
 
 
 def secret_parts() -> list[str]:
@@ -109,6 +111,60 @@ def test_on_yarn_code_settings_and_packages_go_along_and_secrets_only_into_the_f
     assert "***" in shown
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "host=db.example.com dbname=analytics user=u password=hunter2",
+        "host=db.example.com password = 'hunter2'",
+        "postgresql://db.example.com/analytics?user=u&password=hunter2",
+        "postgresql://db.example.com/analytics?user=u&pass%77ord=hunter2",
+        "postgresql://u:hunter2?@db.example.com/analytics",
+        "postgresql://u@db.example.com/analytics?sslpassword=hunter2",
+        "host=db.example.com password='hunter2",  # nobody can say which part of it is the password
+    ],
+)
+def test_a_password_is_found_wherever_libpq_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    planned, shown = plan(tmp_path, "k8s://https://kube.example.com", HEADRACE_POSTGRES_URL=address)
+    assert planned.properties["spark.kubernetes.driver.secretKeyRef.HEADRACE_POSTGRES_URL"] == "headrace:HEADRACE_POSTGRES_URL"
+    assert "hunter2" not in properties_text(planned.properties) + shown
+    planned, shown = plan(tmp_path, "yarn", conf="", HEADRACE_POSTGRES_URL=address)
+    assert planned.properties["spark.yarn.appMasterEnv.HEADRACE_POSTGRES_URL"] == address
+    assert "hunter2" not in shown
+
+
+def test_a_dry_run_hides_a_secret_that_is_written_otherwise_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    _, shown = plan(
+        tmp_path, "yarn", conf="", PGPASSWORD="hunter\\2", AWS_SECRET_ACCESS_KEY="hünter2", HEADRACE_KAFKA_PASSWORD="h2"
+    )
+    hidden = [line for line in shown.splitlines() if line.endswith("=***")]
+    assert {"spark.yarn.appMasterEnv.PGPASSWORD=***", "spark.yarn.appMasterEnv.HEADRACE_KAFKA_PASSWORD=***"} <= {*hidden}
+    assert "hunter" not in shown
+    assert "nter2" not in shown
+
+
+def test_spark_hides_every_variable_that_may_carry_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Spark does: the value of a name or of a value in which the pattern is found is not shown."""
+    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    planned, _ = plan(
+        tmp_path,
+        "yarn",
+        conf="",
+        HEADRACE_KAFKA_USERNAME="somename",
+        HEADRACE_KAFKA_PASSWORD="pw2",
+        HEADRACE_REGISTRY_URL="http://u:hunter2@registry",
+    )
+    hides = re.compile(planned.properties["spark.redaction.regex"])
+    seen = {name: value for name, value in planned.properties.items() if not hides.search(name) and not hides.search(value)}
+    assert not [part for part in (*secret_parts(), "somename", "hunter2") if part in properties_text(seen)]
+    assert {"spark.executor.memory", "spark.yarn.appMasterEnv.HEADRACE_WAREHOUSE"} <= {*seen}
+    assert hides.search("jdbc:postgresql://u:hunter2@host/db")
+    assert not hides.search("spark://host:7077")
+
+
 def test_a_standalone_cluster_takes_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
     planned, shown = plan(tmp_path, "spark://spark.example.com:7077", conf="")
@@ -138,6 +194,20 @@ def test_the_file_of_settings_is_for_its_owner_and_gone_afterwards(tmp_path: Pat
     assert lines[0] == "--properties-file"
     assert not Path(lines[1]).exists()
     assert lines[2:] == ["--master", "yarn", "main.py", "700", "spark.secret=verysecret"]
+
+
+def test_a_cluster_s_own_settings_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stack's secret is in a file there: without it the master lets nobody in."""
+    told, program = tmp_path / "told", tmp_path / "spark-submit"
+    program.write_text(f'#!/bin/bash\nprintf "%s" "$SPARK_CONF_DIR" > {told}\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(spark_submit, "find_spark_submit", lambda: program)
+    monkeypatch.setattr("headrace.runs.submitting.find_java_home", lambda environ, cache: tmp_path)
+    monkeypatch.setenv("SPARK_CONF_DIR", "/somebody's")
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    for conf_dir, wanted in ((None, "/somebody's"), (tmp_path / "conf", str(tmp_path / "conf"))):
+        assert submit(replace(settings, spark_conf_dir=conf_dir), Submission(("main.py",), {})) == 0
+        assert told.read_text() == wanted
 
 
 def test_properties_are_read_as_they_were_written() -> None:

@@ -13,7 +13,6 @@ from pyarrow import fs
 from headrace.errors import UnavailableError
 from headrace.services import embedded, object_store, postgres, rest_catalog, spark_cluster, stack
 from headrace.services.process import ServiceState, find_process
-from headrace.services.secret_files import keep_secret
 from headrace.services.web import ask
 from headrace.settings import Settings, load_settings
 from headrace.tables.catalog import open_catalog
@@ -26,12 +25,6 @@ def settings(tmp_path: Path) -> Settings:
 
 def quiet(sentence: str) -> None:
     pass
-
-
-def test_a_secret_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "secret"
-    assert keep_secret(path) == keep_secret(path) != keep_secret(tmp_path / "other")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_stack_that_does_not_run_is_told_with_what_starts_it(settings: Settings) -> None:

@@ -63,7 +63,7 @@ JDBC = {"type": "jdbc", "uri": f"jdbc:postgresql://{DATABASE}", "jdbc.schema-ver
         (
             REST | S3,
             PYTHON_S3 | OAUTH | {"header.X-Iceberg-Access-Delegation": ""},
-            SPARK_S3 | OAUTH | {"type": "rest"},
+            SPARK_S3 | OAUTH | {"type": "rest", "token-exchange-enabled": "false"},
         ),
         (
             POSTGRES | {"HEADRACE_CATALOG_CREDENTIAL": "owner:p@ss/word"} | S3,
@@ -72,6 +72,11 @@ JDBC = {"type": "jdbc", "uri": f"jdbc:postgresql://{DATABASE}", "jdbc.schema-ver
         ),
         (
             {"HEADRACE_CATALOG_URI": f"postgresql://me:p%40ss@{DATABASE}"} | S3,
+            PYTHON_S3 | {"uri": f"postgresql+psycopg://me:p%40ss@{DATABASE}"},
+            SPARK_S3 | JDBC | {"jdbc.user": "me", "jdbc.password": "p@ss"},
+        ),
+        (
+            {"HEADRACE_CATALOG_URI": f"postgresql://{DATABASE}&user=me&password=p%40ss"} | S3,
             PYTHON_S3 | {"uri": f"postgresql+psycopg://me:p%40ss@{DATABASE}"},
             SPARK_S3 | JDBC | {"jdbc.user": "me", "jdbc.password": "p@ss"},
         ),
@@ -97,7 +102,7 @@ JDBC = {"type": "jdbc", "uri": f"jdbc:postgresql://{DATABASE}", "jdbc.schema-ver
             },
         ),
     ],
-    ids=["rest", "postgres", "postgres-url", "hive", "glue"],
+    ids=["rest", "postgres", "postgres-url", "postgres-query", "hive", "glue"],
 )
 def test_both_are_told_the_same_catalog(tmp_path: Path, environ: Environ, python: Environ, spark: Environ) -> None:
     settings = load_settings(flags={}, environ=environ, folder=tmp_path)

@@ -35,7 +35,7 @@ def submit(
     settings, loaded = settings_here(), load(pipeline)
     planned = plan_submission(settings, loaded, what=what.value, in_image=in_image, environ=os.environ, report=say_aside)
     if dry_run:
-        for line in describe(settings, planned, os.environ):
+        for line in describe(settings, planned):
             say(line)
         return
     code = submit_plan(settings, planned)

@@ -20,7 +20,7 @@ from headrace.services.registry import running_registry
 from headrace.services.spark import spark_groups
 from headrace.services.trino import running_trino
 from headrace.services.web import without_secrets
-from headrace.settings import FILE, HANDED_ON, KNOWN, SECRETS, Settings
+from headrace.settings import FILE, HANDED_ON, KNOWN, SECRETS, Settings, without_passwords
 from headrace.settings.known import Kind, Known
 from headrace.tables.catalog import catalog_exists, list_namespaces, open_catalog
 from headrace.words import count_of
@@ -148,16 +148,10 @@ def _own(url: str | None) -> str | None:
     return without_secrets(url) if url else None
 
 
-def _without_password(uri: str) -> str:
-    scheme, separator, rest = uri.partition("://")
-    credentials, at, host = rest.rpartition("@")
-    return f"{scheme}{separator}{credentials.partition(':')[0]}:***@{host}" if at else uri
-
-
 _SHOWN: dict[Kind, Callable[..., str]] = {
     "bool": lambda value: str(value).lower(),
     "web": without_secrets,
     "postgres": without_password,
-    "database": _without_password,
+    "database": without_passwords,
 }
 """How values are shown that are not shown as they are."""

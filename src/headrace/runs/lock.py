@@ -1,20 +1,26 @@
-"""One application at a time runs a pipeline of a home."""
+"""One application at a time runs a pipeline of a home.
+
+The kernel holds the locks, for all containers of a machine that share the home. Their files say who took them, for people
+alone: a process's number means nothing in another container.
+"""
 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
 from headrace.errors import LockedError
-from headrace.services.locks import try_lock, unlock, wait_for_lock
+from headrace.services.locks import is_locked, unlock, wait_for_lock
 from headrace.settings import Settings
 
 SHARED = "metadata.shared"
 """What stands for the tables that all pipelines share, where maintenance is locked."""
+
+_LOOKERS_SECONDS = 0.5
+"""For how long a lock is tried for: who looks whether it is held holds it for a moment."""
 
 
 @contextmanager
@@ -38,12 +44,12 @@ def replay_lock(settings: Settings, pipeline: str) -> Iterator[None]:
 
 def is_running(settings: Settings, pipeline: str) -> bool:
     """Says whether an application lands this pipeline now."""
-    return _is_held(_path(settings, f"{pipeline}.lock"))
+    return is_locked(_path(settings, f"{pipeline}.lock"))
 
 
 def is_replaying(settings: Settings, pipeline: str) -> bool:
     """Says whether an application replays this pipeline now."""
-    return _is_held(_path(settings, f"{pipeline}.replay.lock"))
+    return is_locked(_path(settings, f"{pipeline}.replay.lock"))
 
 
 @contextmanager
@@ -52,20 +58,6 @@ def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
     next_step = "Its tables are built there. Wait for it, or stop it first."
     with _lock(settings, pipeline, f"{pipeline}.build.lock", does="builds", take_over=False, next_step=next_step):
         yield
-
-
-def _is_held(path: Path) -> bool:
-    """Says whether the process lives that took a lock.
-
-    The lock is not tried, which would keep an application out that starts at this moment: its file names the process that took
-    it, which is that one only if it began before it wrote the file.
-    """
-    try:
-        holder, taken_at = int(path.read_text(encoding="utf-8")), path.stat().st_mtime
-        process = psutil.Process(holder)
-        return process.create_time() <= taken_at + 1 and process.status() != psutil.STATUS_ZOMBIE
-    except (OSError, ValueError, psutil.Error):
-        return False
 
 
 @contextmanager
@@ -82,10 +74,17 @@ def maintain_lock(settings: Settings, pipeline: str, *, patience: float = 60.0) 
 
 @contextmanager
 def _lock(
-    settings: Settings, pipeline: str, file: str, *, does: str, take_over: bool, next_step: str, patience: float = 0.0
+    settings: Settings,
+    pipeline: str,
+    file: str,
+    *,
+    does: str,
+    take_over: bool,
+    next_step: str,
+    patience: float = _LOOKERS_SECONDS,
 ) -> Iterator[None]:
     path = _path(settings, file)
-    held = wait_for_lock(path, timeout=patience) if patience else try_lock(path)
+    held = wait_for_lock(path, timeout=patience)
     if held is None and not take_over:
         holder = path.read_text(encoding="utf-8").strip()
         raise LockedError(
@@ -96,7 +95,7 @@ def _lock(
     try:
         if held is not None:
             os.ftruncate(held, 0)
-            os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(held, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
         if held is not None:

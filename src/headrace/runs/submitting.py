@@ -20,7 +20,7 @@ from headrace.services.spark_submit import (
     run_submission,
     submission,
 )
-from headrace.settings import SECRETS, Settings
+from headrace.settings import Settings
 from headrace.spec.folders import BUILT_IN
 from headrace.spec.pipeline import Pipeline
 
@@ -73,16 +73,17 @@ def _check_kubernetes(settings: Settings, own: Path | None, *, uploads: bool) ->
         )
 
 
-def describe(settings: Settings, submitted: Submission, environ: Mapping[str, str]) -> list[str]:
+def describe(settings: Settings, submitted: Submission) -> list[str]:
     """Gives back the command and its properties as they may be shown: without a secret."""
-    hidden = [environ[name] for name in (*SECRETS.values(), "PGPASSWORD") if environ.get(name)]
-    text = settings.without_secrets(properties_text(submitted.properties))
-    for secret in sorted(hidden, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return [shlex.join(command_line(submitted, properties=PROPERTIES)), "", f"# {PROPERTIES}", *text.splitlines()]
+    shown = {
+        name: "***" if name in submitted.secrets else settings.without_secrets(value)
+        for name, value in submitted.properties.items()
+    }
+    command = shlex.join(command_line(submitted, properties=PROPERTIES))
+    return [command, "", f"# {PROPERTIES}", *properties_text(shown).splitlines()]
 
 
 def submit(settings: Settings, submitted: Submission) -> int:
     """Gives back how the submission ended: when the cluster has taken it, or with a driver here, when that has ended."""
     java = find_java_home(os.environ, cache=settings.home / "java")
-    return run_submission(submitted, java_home=java, folder=settings.folder)
+    return run_submission(submitted, java_home=java, folder=settings.folder, conf_dir=settings.spark_conf_dir)

@@ -14,7 +14,7 @@ from headrace.errors import ServiceError
 from headrace.services.embedded import Report
 from headrace.services.jars import resolve_jars
 from headrace.services.spark_master import on_a_cluster, on_this_machine, with_retries
-from headrace.settings import SENSITIVE, Settings
+from headrace.settings import REDACTED, SENSITIVE, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def start_spark(
         **({"spark.jars": ",".join(str(jar) for jar in jars)} if jars else {}),
         "spark.local.dir": str(settings.home / "spark"),
         "spark.locality.wait": "0",
-        "spark.redaction.regex": SENSITIVE,
+        "spark.redaction.regex": REDACTED,
         "spark.sql.redaction.options.regex": f"{SENSITIVE}|url|uri",
         "spark.scheduler.mode": "FAIR",
         "spark.python.daemon.module": "headrace.services.worker_daemon",

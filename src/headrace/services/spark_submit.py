@@ -18,7 +18,7 @@ from pathlib import Path
 
 from headrace.errors import ServiceError
 from headrace.services.spark_master import on_a_cluster, on_this_machine, pack_code, with_retries
-from headrace.settings import FILE, KNOWN, LOCAL, SECRETS, SENSITIVE, Settings, read_profile
+from headrace.settings import ADDRESSED, FILE, KNOWN, LOCAL, REDACTED, SECRETS, Settings, passwords_in, read_profile
 
 MAIN = Path(__file__).resolve().parent.parent / "submitted" / "main.py"
 IN_IMAGE = "local:///opt/headrace/lib/python3.12/site-packages/headrace/submitted/main.py"
@@ -35,10 +35,12 @@ _BEGINNING = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Submission:
-    """`arguments` may be seen by anyone; `properties`, which go into the file of `--properties-file`, may have secrets."""
+    """`arguments` may be seen by anyone; `properties`, which go into the file of `--properties-file`, may have secrets: under
+    the names of `secrets`."""
 
     arguments: tuple[str, ...]
     properties: Mapping[str, str] = field(repr=False)
+    secrets: frozenset[str] = frozenset()
 
 
 def submission(
@@ -54,7 +56,7 @@ def submission(
 
     On Kubernetes Headrace and the jars are those of the image.
     """
-    shared = {**_resources(settings), "spark.redaction.regex": SENSITIVE, **settings.spark_conf}
+    shared = {**_resources(settings), "spark.redaction.regex": REDACTED, **settings.spark_conf}
     begin = ["--master", with_retries(settings.spark_master), "--name", f"headrace-{name}", "--load-spark-defaults"]
     listed = ",".join(str(jar) for jar in jars)
     archives = [f"{folder}#{_PIPELINE}"] if folder else []
@@ -75,17 +77,19 @@ def submission(
         along = ["--py-files", str(pack_code(settings.home / "spark")), "--jars", listed]
         along += ["--archives", ",".join(archives)] if archives else []
         arguments = (*begin, "--deploy-mode", "cluster", *along, str(MAIN), *command)
-        return Submission(arguments, {**shared, **sent, "spark.pyspark.python": python})
+        hidden = frozenset(f"spark.yarn.appMasterEnv.{name}" for name in secret)
+        return Submission(arguments, {**shared, **sent, "spark.pyspark.python": python}, hidden)
     where = {"spark.pyspark.python": sys.executable, **on_this_machine()} if settings.is_local else on_a_cluster(settings)
     return Submission((*begin, "--deploy-mode", "client", "--jars", listed, str(MAIN), *command), {**shared, **where})
 
 
-def run_submission(submitted: Submission, *, java_home: Path, folder: Path) -> int:
-    """Gives back how spark-submit ended; its properties are gone when it has."""
+def run_submission(submitted: Submission, *, java_home: Path, folder: Path, conf_dir: Path | None = None) -> int:
+    """Gives back how spark-submit ended; its properties are gone when it has. `conf_dir` has what a cluster lets it in by."""
     with tempfile.TemporaryDirectory(prefix="headrace-") as own:  # which only its owner can open
         path = Path(own) / "spark.properties"
         path.write_text(properties_text(submitted.properties), encoding="utf-8")
         environ = {**os.environ, "JAVA_HOME": str(java_home), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        environ |= {"SPARK_CONF_DIR": str(conf_dir)} if conf_dir else {}
         done = subprocess.run(command_line(submitted, properties=path), cwd=folder, env=environ, check=False)
         return done.returncode
 
@@ -146,6 +150,7 @@ def _driver_environment(
     values["HEADRACE_PROFILE"] = settings.profile if has_file and settings.profile != LOCAL else ""
     secret = {name: environ.get(name, "") for name in (*SECRETS.values(), *_BESIDE_SETTINGS)}
     secret |= {name: value for name, value in values.items() if settings.without_secrets(value) != value}
+    secret |= {name: values[name] for name in ADDRESSED if passwords_in(values.get(name, ""))}
     plain = {name: value for name, value in values.items() if name not in secret}
     return {name: value for name, value in plain.items() if value}, {name: value for name, value in secret.items() if value}
 

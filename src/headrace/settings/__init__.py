@@ -4,19 +4,25 @@ A value comes from a flag, else from the environment, else from `headrace.toml`,
 once, at the start of a command, and passed down. `values.py` is the one list of them.
 """
 
+from headrace.settings.addresses import passwords_in, without_passwords
+from headrace.settings.known import SENSITIVE
 from headrace.settings.load import load_settings
 from headrace.settings.profile import FILE, LOCAL, STACK, read_profile
-from headrace.settings.values import HANDED_ON, KNOWN, SECRETS, SENSITIVE, Settings
+from headrace.settings.values import ADDRESSED, HANDED_ON, KNOWN, REDACTED, SECRETS, Settings
 
 __all__ = [
+    "ADDRESSED",
     "FILE",
     "HANDED_ON",
     "KNOWN",
     "LOCAL",
+    "REDACTED",
     "SECRETS",
     "SENSITIVE",
     "STACK",
     "Settings",
     "load_settings",
+    "passwords_in",
     "read_profile",
+    "without_passwords",
 ]

@@ -9,6 +9,9 @@ Kind = Literal["text", "number", "bool", "file", "folder", "web", "postgres", "d
 """`web`, `postgres` and `database` are addresses, which may have a password in them. A `secret` comes from the environment
 alone. `handed on` is a section whose names are another program's."""
 
+SENSITIVE = "(?i)secret|password|passwd|credential|token|access[._-]?key|jaas"
+"""What the name of a property that holds a secret has in it, as Spark too understands it."""
+
 ADDRESSES: tuple[Kind, ...] = ("web", "postgres", "database")
 
 

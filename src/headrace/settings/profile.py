@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.errors import SettingsError
-from headrace.settings.values import HANDED_ON, KNOWN, SECRETS, SENSITIVE
+from headrace.settings.known import SENSITIVE
+from headrace.settings.values import HANDED_ON, KNOWN, SECRETS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,7 +20,7 @@ FILE = "headrace.toml"
 LOCAL, STACK = "local", "stack"
 """The profiles that need no section in the file: this machine alone, and the servers of `headrace up --profile stack`."""
 
-_PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|\bpassword\s*=", re.IGNORECASE)
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|password\s*=", re.IGNORECASE)
 """A connection string that has a password in it."""
 
 _OPEN = tuple(f"{each.name}." for each in HANDED_ON)

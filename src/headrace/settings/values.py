@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from headrace.settings.known import ADDRESSES, Known, known_of
-
-SENSITIVE = "(?i)secret|password|passwd|credential|token|access[._-]?key|jaas"
-"""What the name of a property that holds a secret has in it, as Spark too understands it."""
+from headrace.settings.addresses import LOGIN, passwords_in
+from headrace.settings.known import ADDRESSES, SENSITIVE, Known, known_of
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -181,8 +179,7 @@ class Settings:
         """Gives back what somebody said, without any secret of these settings that may be in it."""
         secrets = [getattr(self, name) for name in SECRETS]
         secrets += [part for each in secrets if each for part in each.split(":", 1)]
-        passwords = [urlsplit(url).password for url in (getattr(self, name) for name in _ADDRESSES) if url]
-        secrets += [each for password in passwords if password for each in (password, unquote(password))]
+        secrets += [each for name in _ADDRESSES for each in passwords_in(getattr(self, name) or "")]
         for secret in sorted({each for each in secrets if each and len(each) > 3}, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
@@ -208,13 +205,20 @@ class Settings:
             user, _, password = self.catalog_credential.partition(":")
             return user, password
         parts = urlsplit(self.catalog_uri)
-        return unquote(parts.username or ""), unquote(parts.password or "")
+        said = dict(parse_qsl(parts.query))
+        return unquote(parts.username or "") or said.get("user", ""), unquote(parts.password or "") or said.get("password", "")
+
+    @property
+    def catalog_address(self) -> tuple[str, str, str]:
+        """Host, path and query of a catalog in Postgres: nobody's name and no password are in them."""
+        parts = urlsplit(self.catalog_uri)
+        kept = [each for each in parse_qsl(parts.query, keep_blank_values=True) if each[0] not in ("user", "password")]
+        return parts.netloc.rpartition("@")[2], parts.path, urlencode(kept, quote_via=quote)
 
     @property
     def catalog_jdbc_uri(self) -> str:
-        """The address of a catalog in Postgres as Java has it: nobody's name and no password are in it."""
-        parts = urlsplit(self.catalog_uri)
-        return urlunsplit(("jdbc:postgresql", parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
+        """The address of a catalog in Postgres as Java has it, without a login."""
+        return urlunsplit(("jdbc:postgresql", *self.catalog_address, ""))
 
 
 _ALL = known_of(Settings)
@@ -228,4 +232,10 @@ HANDED_ON = tuple(each for each in _ALL if each.kind == "handed on")
 SECRETS = {each.field: each.environ for each in _ALL if each.kind == "secret"}
 """The fields of Settings that come from the environment alone, each with its variable."""
 
-_ADDRESSES = tuple(each.field for each in KNOWN if each.kind in ADDRESSES)
+ADDRESSED = {each.environ: each.field for each in KNOWN if each.kind in ADDRESSES}
+"""The variables that may have a password in their address, each with its field."""
+
+_ADDRESSES = tuple(ADDRESSED.values())
+
+REDACTED = "|".join((SENSITIVE, LOGIN, *sorted({*SECRETS.values(), *ADDRESSED})))
+"""What Spark hides wherever it shows its settings: under these names, and values with a login in them."""

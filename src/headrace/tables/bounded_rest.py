@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import AuthManager
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 from requests import PreparedRequest, Response, Session
@@ -22,7 +23,16 @@ class BoundedRestCatalog(RestCatalog):
     knows too."""
 
     def _create_session(self) -> Session:
-        session = super()._create_session()
+        return self._bounded(super()._create_session())
+
+    def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
+        """Gives back who asks for tokens, with a session of its own: on the catalog's it would show the token that has ended
+        beside its secret, which OAuth2 forbids (RFC 6749, 2.3) and servers refuse."""
+        asking = self._bounded(Session())
+        asking.headers, asking.verify, asking.cert = session.headers, session.verify, session.cert
+        return super()._create_legacy_oauth2_auth_manager(asking)
+
+    def _bounded(self, session: Session) -> Session:
         for scheme in ("http://", "https://"):
             session.mount(scheme, _Bounded(*(int(self.properties[name]) / 1_000 for name in (REST_CONNECT_MS, REST_ANSWER_MS))))
         return session

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlunsplit
 
 from headrace.errors import SettingsError
 from headrace.settings import SENSITIVE, Settings
@@ -17,6 +17,9 @@ CATALOG_NAME = "headrace"
 REST_CONNECT_MS, REST_ANSWER_MS = "rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms"
 _REST_BOUNDS = {REST_CONNECT_MS: "5000", REST_ANSWER_MS: "20000"}
 """For how long a REST catalog is waited for: one that hangs, as Iceberg's own does while its object store is away, is away."""
+_BY_CREDENTIAL = {"token-exchange-enabled": "false"}
+"""Iceberg's Java library would offer its token for the next one, which most who give tokens refuse: then builds could go on
+until the first one ends. With the credential it asks as it asked for the first."""
 _SQLITE = "sqlite:///"
 _PREFIX = f"spark.sql.catalog.{CATALOG_NAME}"
 
@@ -53,7 +56,7 @@ def catalog_conf(settings: Settings) -> dict[str, str]:
     if settings.catalog_type == "sql":
         found |= _jdbc(settings)
     elif settings.catalog_type == "rest":
-        found |= _rest(settings)
+        found |= _rest(settings) | (_BY_CREDENTIAL if settings.catalog_credential else {})
     elif settings.catalog_type == "hive":
         found["uri"] = settings.catalog_uri
     if settings.is_on_s3 or settings.catalog_type == "glue":
@@ -70,7 +73,8 @@ def secret_names(settings: Settings) -> dict[str, str]:
 
     Spark's event log hides what a session sets only under names that the application was started with.
     """
-    return {name: "" for name in catalog_conf(settings) if re.search(SENSITIVE, name)}
+    told = catalog_conf(settings).items()
+    return {name: "" for name, value in told if re.search(SENSITIVE, name) and value not in ("true", "false")}
 
 
 def _rest(settings: Settings) -> dict[str, str]:
@@ -103,11 +107,10 @@ def _database(settings: Settings) -> str:
         return f"{settings.catalog_uri}?timeout=30"
     if not settings.is_catalog_in_postgres:
         return settings.catalog_uri
-    parts = urlsplit(settings.catalog_uri)
     user, password = settings.catalog_login
-    host = parts.netloc.rpartition("@")[2]
+    host, path, query = settings.catalog_address
     login = f"{quote(user, safe='')}{':' + quote(password, safe='') if password else ''}@" if user else ""
-    return urlunsplit(("postgresql+psycopg", login + host, parts.path, parts.query, ""))
+    return urlunsplit(("postgresql+psycopg", login + host, path, query, ""))
 
 
 def _jdbc(settings: Settings) -> dict[str, str]:

@@ -1,0 +1,69 @@
+"""Files with secrets: each is its owner's alone, and whole for every command that comes to it at the same time."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Barrier
+
+from headrace.services.secret_files import keep_secret, write_privately
+
+AT_ONCE, ROUNDS = 8, 40
+
+
+def do_at_once(action: Callable[[], str]) -> list[str]:
+    """Gives back what several threads got that began at the same moment."""
+    ready = Barrier(AT_ONCE)
+
+    def act(_: int) -> str:
+        ready.wait()
+        return action()
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return list(threads.map(act, range(AT_ONCE)))
+
+
+def test_a_secret_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "secret"
+    assert keep_secret(path) == keep_secret(path) != keep_secret(tmp_path / "other")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_all_who_come_first_get_the_same_secret(tmp_path: Path) -> None:
+    for number in range(ROUNDS):
+        path = tmp_path / f"secret-{number}"
+        assert set(do_at_once(partial(keep_secret, path))) == {path.read_text().strip()}
+    assert len(list(tmp_path.iterdir())) == ROUNDS
+
+
+def test_a_file_is_whole_for_all_who_write_and_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "spark-defaults.conf"
+    texts = [f"{letter * 100_000}\n" for letter in "ab"]
+    write_privately(path, texts[0])
+
+    def write_and_read() -> str:
+        found = ""
+        for text in texts * (ROUNDS // 4):
+            write_privately(path, text)
+            found = path.read_text()
+            assert found in texts
+        return found
+
+    do_at_once(write_and_read)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_what_is_so_already_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "private"
+    write_privately(path, "one")
+    os.utime(path, (1, 1))
+    write_privately(path, "one")
+    assert path.stat().st_mtime == 1
+    path.chmod(0o644)
+    write_privately(path, "one")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
