@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MOST_FILES = 500
-"""How many files of an input may be looked through in Python; Java looks through more in less time."""
+"""How many files of an input are looked through in Python; more are left to Java."""
 
 _MOST_ROWS = 5_000_000
 """How many rows of an input may be read into this process; a query may leave most of them out."""
