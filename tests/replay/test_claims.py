@@ -29,10 +29,24 @@ def test_claimed_tables_are_given_back_one_by_one(tmp_path: Path) -> None:
     assert read_claims(settings, "shelf") == frozenset()
 
 
+DYING = """
+import os, sys
+from pathlib import Path
+from headrace.runs.claims import claim_tables
+from headrace.runs.lock import replay_lock
+from headrace.settings import load_settings
+from headrace.spec.pipeline import TableName
+
+settings = load_settings(flags={}, environ={}, folder=Path(sys.argv[1]))
+with replay_lock(settings, "shelf"), claim_tables(settings, "shelf", [TableName("marts", "one")]):
+    os._exit(9)
+"""
+
+
 def test_a_replay_that_died_claims_nothing(tmp_path: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", DYING, str(tmp_path)], check=False).returncode == 9
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
-    with replay_lock(settings, "shelf"), claim_tables(settings, "shelf", [ONE]):
-        dead = subprocess.Popen([sys.executable, "-c", ""])
-        dead.wait()
-        (settings.home / "locks" / "shelf.replay.lock").write_text(str(dead.pid))
-        assert read_claims(settings, "shelf") == frozenset()
+    assert [path.name for path in (settings.home / "locks").iterdir() if "shelf" in path.name], "it had claimed"
+    assert read_claims(settings, "shelf") == frozenset()
+    with replay_lock(settings, "shelf"):
+        pass
