@@ -17,7 +17,7 @@ from tests.topics import make_topic, produce
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.services, pytest.mark.spark]
+pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.long]
 
 ANN, BOB = "ann@example.com", "bob@example.com"
 
