@@ -28,6 +28,16 @@ def test_a_wrong_argument(here: Here, arguments: list[str], says: str) -> None:
     assert here(*arguments) == (2, says)
 
 
+@pytest.mark.parametrize("kind", ["dbt", "airflow", "dagster"])
+def test_an_export_into_a_file(here: Here, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "taken").write_text("mine", encoding="utf-8")
+    for into in ("taken", "taken/below"):
+        assert here("export", kind, "weather", "--into", into) == (
+            2,
+            "--into: taken is a file, and no folder\nName a folder: --into FOLDER\n",
+        )
+
+
 @pytest.mark.parametrize(
     ("command", "usage"),
     [

@@ -83,9 +83,9 @@ def replay(
 
 def _check(since: datetime | None, until: datetime | None, *, from_raw: bool, quarantined: bool, narrowed: bool) -> None:
     if [since is not None, from_raw, quarantined].count(True) != 1:
-        raise typer.BadParameter("say what: --from TIME, --from-raw or --quarantined")
+        raise typer.BadParameter("say what, and one of them alone: --from TIME, --from-raw or --quarantined")
     if until is not None and (since is None or _utc(until) <= _utc(since)):
-        raise typer.BadParameter("--to needs a --from before it")
+        raise typer.BadParameter("--to is the end of a time that --from begins: give both, --to the later one")
     if narrowed and not quarantined:
         raise typer.BadParameter("--reason, --export and --from-file are for --quarantined")
 

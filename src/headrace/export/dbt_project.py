@@ -14,6 +14,7 @@ import yaml
 from headrace.errors import SettingsError, SpecError
 from headrace.export.dbt_models import Dialect, condition_sql, differences, escape_jinja, model_sql, quote
 from headrace.export.dbt_profile import DATABASE, PACKAGES, PLUGIN, profile_of, readme_of
+from headrace.export.written import check_folder
 from headrace.settings import Settings
 from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable, Query
 from headrace.spec.lineage import Lineage, trace_lineage
@@ -118,6 +119,7 @@ def write_project(project: DbtProject, folder: Path) -> None:
 
     Idempotent. A folder that holds anything else than an exported project is a SpecError, and stays as it is.
     """
+    check_folder(folder)
     marker = folder / "dbt_project.yml"
     if folder.exists() and any(folder.iterdir()) and not _is_ours(marker):
         raise SpecError(

@@ -39,12 +39,20 @@ def folder_from(into: Path, settings: Settings) -> str:
     return Path(os.path.relpath(settings.folder, into.resolve())).as_posix()
 
 
+def check_folder(folder: Path) -> None:
+    """Raises a SettingsError where a folder can't be made or used, because a file is in its place or above it."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise SettingsError(f"{there} is a file, and no folder", where="--into", next_step="Name a folder: --into FOLDER")
+
+
 def write(text: str, path: Path, *, by: str, other_name: str) -> None:
     """Writes a file that this export may have written before. Idempotent.
 
     `by` is the command. A file that it has not written is a SpecError, and stays as it is; `other_name` is the option that
     gives the file another name.
     """
+    check_folder(path.parent)
     if path.exists() and f"Written by {by}" not in path.read_text(encoding="utf-8").split("\n", 1)[0]:
         raise SpecError(
             f"the file was not written by {by}",

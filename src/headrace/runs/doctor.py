@@ -122,7 +122,7 @@ def _look_at_disk(settings: Settings) -> Finding:
 
 def _look_at_server(title: str, own: str | None, service: RunningService | None) -> Finding:
     if own:
-        return Finding(title, "ok", f"your own: {own}")
+        return Finding(title, "ok", f"your own, which is not asked: {own}")
     if service:
         return Finding(title, "ok", f"runs on {HOST}:{service.port} (pid {service.pid})")
     return Finding(title, "ok", "does not run; commands that need it start it")
