@@ -168,3 +168,12 @@ WINDOW w AS (PARTITION BY e.op ORDER BY e.at RANGE BETWEEN INTERVAL 1 HOUR PRECE
     (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
     assert error.what == "a table of kind features can't rebuild single rows"
     assert "Leave out rebuild_on" in error.next_step
+
+
+def test_a_query_over_a_table_with_a_mistake_is_not_told_to_be_wrong(tmp_path: Path) -> None:
+    asked = FILES["pipeline.yml"] + "queries:\n  How many?: SELECT count(*) FROM shape.rows\n"
+    files = {**FILES, "pipeline.yml": asked, "shape/rows.sql": TABLE.replace("keys:", "key:")}
+    write_files(tmp_path / "pipelines" / "mine", files)
+    errors = check_pipeline("mine", environ={}, folder=tmp_path).errors
+    assert errors
+    assert all("rows.sql" in str(error) for error in errors), errors

@@ -70,7 +70,9 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     others = [*(stream.table for stream in streams), *(table.table for table in staged)]
     built = read_tables(files, namespace=namespace, others=others, argument=name_or_path, environ=environ, problems=problems)
     tables = (*staged, *built)
-    ordered = () if problems.errors else order_tables(tables, streams=streams, problems=problems)
+    if problems.errors:  # who names a table that could not be read would be told that there is none
+        return None
+    ordered = order_tables(tables, streams=streams, problems=problems)
     names = [*(stream.table for stream in streams), *(table.table for table in tables)]
     queries = read_queries(section, tables=names, problems=problems)
     if problems.errors:
