@@ -75,7 +75,7 @@ def test_it_is_submitted_and_run_and_shows_no_secret(lake: StackLake, tmp_path: 
     for path in KEPT_IN:
         assert stat.S_IMODE((home / path).stat().st_mode) == 0o600, path
     written = dict(files_in(tmp_path, but=[home / path for path in KEPT_IN]))
-    executors = [name for name in written if "/work/app-" in name and name.endswith(("/stdout", "/stderr"))]
+    executors = [name for name in written if "work/app-" in name and name.endswith(("/stdout", "/stderr"))]
     assert any("Spark Executor Command" in written[name] for name in executors)
     logged = "".join(text for name, text in written.items() if name.startswith(str(events)))
     for name in (
