@@ -287,7 +287,7 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
         )
     with ThreadPoolExecutor(1) as beside:
         folder, gone = data_folder(found), change.deleted
-        deleting = beside.submit(stage_deletes, lake.spark, java_table, found, files.tasks, folder=folder, positions=gone)
+        deleting = beside.submit(stage_deletes, lake.spark, found, files.tasks, folder=folder, positions=gone)
         staged = stage_arrow(lake.spark, java_table, found, change.parts)
         deletes = deleting.result()
     changes = FileChanges(

@@ -94,7 +94,7 @@ def place_few(target: Target, verdicts: DataFrame) -> tuple[Merged, pa.Table]:
         staged = _stage_few(target, found, new, schema, target.candidates.among(anew), places)
         kept = {path: each for path, each in gone.items() if path not in anew}
         tasks = target.candidates.tasks
-        deletes = stage_deletes(target.lake.spark, target.java_table, found, tasks, folder=data_folder(found), positions=kept)
+        deletes = stage_deletes(target.lake.spark, found, tasks, folder=data_folder(found), positions=kept)
         changes = FileChanges(
             staged.files,
             tuple(tasks[path] for path in anew),

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 
@@ -47,7 +47,6 @@ from headrace.tables.widening import can_widen
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-T = TypeVar("T")
 _AT_ONCE = 2
 _TRIES = 3
 _TRIES_BESIDE_MAINTENANCE = 20

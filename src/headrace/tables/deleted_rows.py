@@ -63,7 +63,6 @@ def read_positions(table: Table, path: str, deletes: Sequence[str]) -> pa.Array:
 
 def stage_deletes(
     spark: SparkSession,
-    java_table: JavaObject,
     table: Table,
     tasks: Mapping[str, JavaObject],
     *,
