@@ -13,6 +13,13 @@ from headrace.spec.types import Array, Column, Decimal, Map, Primitive, Struct
 PLACE = Place("schemas/x.avsc", "mine")
 
 
+BY_POSITION = "plain Avro finds fields by position, so it can't be landed with this field"
+OTHER_FORM = (
+    "Have producers write it in another form; or leave the field out here, if messages carry a registry's schema id"
+    " (framing: confluent) or are JSON"
+)
+
+
 def read(text: str) -> tuple[tuple[Column, ...], list[str]]:
     problems = Problems()
     columns = problems.attempt(parse_avro, text, place=PLACE, problems=problems)
@@ -51,6 +58,13 @@ def field(kind: object, name: str = "x") -> str:
             Column("x", Primitive("timestamp_ntz"), required=True),
         ),
         ({"type": "string", "logicalType": "uuid"}, Column("x", Primitive("string"), required=True)),
+        ({"type": "int", "logicalType": "time-millis"}, Column("x", Primitive("int"), required=True)),
+        ({"type": "long", "logicalType": "time-micros"}, Column("x", Primitive("long"), required=True)),
+        ({"type": "long", "logicalType": "timestamp-nanos"}, Column("x", Primitive("long"), required=True)),
+        (
+            {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"},
+            Column("x", Primitive("binary"), required=True),
+        ),
         ({"type": "string", "logicalType": "colour"}, Column("x", Primitive("string"), required=True)),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
@@ -100,25 +114,24 @@ def test_named_types_are_found_by_their_full_name() -> None:
 @pytest.mark.parametrize(
     ("kind", "what", "fix"),
     [
-        (["int", "string"], '"x" is a union of 2 types, and a column has one', 'Write ["null", type] or one type'),
-        (["null"], '"x" is a union of 0 types, and a column has one', 'Write ["null", type] or one type'),
-        ("null", '"x" can only be null', 'Write ["null", type], or leave the field out'),
+        (["int", "string"], f'"x" is a union of 2 types, and a column has one; {BY_POSITION}', OTHER_FORM),
+        (
+            {"type": "array", "items": "null"},
+            f'"x" can only be null, and a column has a type; {BY_POSITION}',
+            OTHER_FORM,
+        ),
+        ({"type": "fixed", "name": "F", "size": 0}, 'fixed "a.b.F" has no bytes', 'Write a "size" of 1 or more'),
         ("strin", 'unknown type "strin"', 'Did you mean "string"? Fix the type'),
         (5, '"x" has no type that Avro knows', 'Write "type": "string" or another type'),
         (
             "E",
-            '"x" holds its own record "a.b.E" again, and a table has no recursive types',
-            "Leave the field out of the schema",
-        ),
-        (
-            {"type": "int", "logicalType": "time-millis"},
-            '"x" is a time-millis on int, for which there is no column type',
-            'Remove "logicalType" to land the plain int',
+            f'"x" holds its own record "a.b.E" again, and a table has no recursive types; {BY_POSITION}',
+            OTHER_FORM,
         ),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 2},
             '"x" is not a decimal type that a table can hold',
-            "Write a precision up to 38 and a scale up to the precision",
+            'Write a precision up to 38 and a scale up to the precision, or remove "logicalType" to land the bytes',
         ),
         ({"type": "array"}, 'array "x" has no "items"', 'Add "items": type'),
         ({"type": "fixed", "name": "F"}, 'fixed "a.b.F" has no "size"', 'Add "size": …'),
@@ -139,6 +152,49 @@ def test_a_type_without_a_column_is_refused(kind: object, what: str, fix: str) -
     columns, errors = read(record(field("int", "a"), field(kind)))
     assert errors == [f"schemas/x.avsc:3: {what}\n{fix}, then run: headrace check mine"]
     assert [column.name for column in columns] == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["null", ["null"], {"type": "null"}])
+def test_a_field_that_is_always_null_is_no_column(kind: object) -> None:
+    """It takes no bytes, so a schema without the column still reads the message."""
+    columns, errors = read(record(field(kind), field("int", "a")))
+    assert ([column.name for column in columns], errors) == (["a"], [])
+
+
+def test_a_record_of_nulls_only_is_refused() -> None:
+    assert 'all fields of record "a.b.E" are null' in read(record(field("null")))[1][0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("int", 5),
+        ("double", 5),
+        ("bytes", "\u00ff"),
+        (["null", "int"], None),
+        (["null", "int"], 5),
+        ({"type": "array", "items": "int"}, []),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 0),
+    ],
+)
+def test_a_default_of_the_fields_type_is_accepted(kind: object, default: object) -> None:
+    text = record(json.dumps({"name": "x", "type": kind, "default": default}))
+    assert read(text)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"), [("int", "5"), ("int", True), ("string", None), ("boolean", 0), (["null", "int"], "a")]
+)
+def test_a_default_of_another_type_is_refused(kind: object, default: object) -> None:
+    """Avro's readers refuse such a schema, so every message would be refused."""
+    text = record(field("int", "a"), json.dumps({"name": "x", "type": kind, "default": default}))
+    (error,) = read(text)[1]
+    assert error.startswith(f'schemas/x.avsc:3: the default of "x" is {json.dumps(default)}, not a value of its type\n')
+
+
+def test_a_reserved_name_is_renamed_not_left_out() -> None:
+    (error,) = read(record(field("int", "kafka_offset")))[1]
+    assert 'Rename it here, with "aliases": ["kafka_offset"]' in error
 
 
 @pytest.mark.parametrize(

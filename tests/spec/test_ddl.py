@@ -138,11 +138,7 @@ MISTAKES = {
     "a ARRAY<INT": (1, '">" is expected here, not "the end of the file"', "Fix the line"),
     "a DECIMAL(x)": (1, 'a number is expected here, not "x"', "Write a whole number"),
     "a INT COMMENT hey": (1, 'COMMENT is followed by "hey"', "Put the comment in quotes"),
-    "a INT\nb INT": (
-        2,
-        '"b" after the list of columns',
-        "Remove it (partitions and where the events come from stand in pipeline.yml)",
-    ),
+    "a INT\nb INT": (2, '"," is expected here, not "b"', "Fix the line"),
     "CREATE TABLE x": (1, '"(" is expected here, not "the end of the file"', "Fix the line"),
     "CREATE VIEW x (a INT)": (1, '"TABLE" is expected here, not "VIEW"', "Fix the line"),
     "CREATE TABLE x (a INT)\nWITH ('topic' = 'x')": (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.layers.plan import definition_of
 from headrace.spec import check_pipeline, load_pipeline
 from headrace.spec import layers as layers_module
 from headrace.spec.fuzzy import Block, Comparison, Fuzzy
@@ -149,7 +150,15 @@ FUZZY_MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         '"id" can\'t be "exactly"',
         'Did you mean "exact"? Fix the value',
     ),
-    "an unknown key": ("at_least: 6.5", "at_least: 6.5\n  train: true", 15, 'unknown key "train"', "Fix the key"),
+    "an unknown key": ("at_least: 6.5", "at_least: 6.5\n  trian: true", 15, 'unknown key "trian"', 'Did you mean "train"?'),
+    "training in words": (
+        "at_least: 6.5",
+        "train: always",
+        14,
+        '"train" must be true or false, not the text "always"',
+        "Write train: true, or train: false",
+    ),
+    "training without a seed": ("at_least: 6.5", "train: {}", 14, '"train" has no "seed"', "Add a line such as seed: 7"),
     "nothing to compare": (
         "{email: email, phone_normalized: phone, id: exact}",
         "{}",
@@ -172,7 +181,6 @@ FUZZY_MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "Name columns: block_on: [[last_name]]",
     ),
     "an empty block": ("[phone, source]", "[]", 12, "a block has no columns", "Name at least one column"),
-    "no threshold": ("  at_least: 6.5\n", "", 9, '"fuzzy" has no "at_least"', "Add a line such as at_least: 6"),
     "a threshold in words": (
         "at_least: 6.5",
         "at_least: high",
@@ -203,12 +211,42 @@ def test_a_mistake_in_fuzzy_is_named_with_its_line_and_what_to_do(
     assert fix in error.next_step
 
 
-def test_fuzzy_does_nothing_in_another_kind(tmp_path: Path) -> None:
-    fuzzy = "fuzzy: {compare: {email: email}, block_on: [phone], at_least: 6}"
-    table = f"/*\nkeys: [id]\n{fuzzy}\n*/\nSELECT id, email, phone FROM raw.people"
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        ("", (10.0, False, 1)),
+        ("  train: false\n", (10.0, False, 1)),
+        ("  train: true\n", (6.0, True, 1)),
+        ("  train: {seed: 7}\n  at_least: 4\n", (4.0, True, 7)),
+    ],
+)
+def test_the_default_threshold_depends_on_the_weights(written: str, wanted: tuple[float, bool, int], tmp_path: Path) -> None:
+    table = FUZZY.replace("  at_least: 6.5\n", written)
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": table})
+    fuzzy = load_pipeline("mine", environ={}, folder=tmp_path).tables[0].fuzzy
+    assert fuzzy is not None
+    assert (fuzzy.at_least, fuzzy.train, fuzzy.seed) == wanted
+
+
+def test_only_training_changes_the_definition_of_a_fuzzy_table(tmp_path: Path) -> None:
+    definitions = []
+    for number, more in enumerate(("", "largest_entity: 7\n", "  train: true\n", "  train: {seed: 2}\n")):
+        table = FUZZY.replace("  at_least: 6.5\n", f"  at_least: 6.5\n{more}")
+        write_files(tmp_path / str(number) / "pipelines" / "mine", {**FILES, "semantic/index.sql": table})
+        (index,) = load_pipeline("mine", environ={}, folder=tmp_path / str(number)).tables
+        definitions.append((definition_of(index), repr(index.fuzzy), index.largest_entity))
+    assert [each[2] for each in definitions] == [100, 7, 100, 100]
+    assert definitions[0][:2] == definitions[1][:2]
+    assert len({each[0] for each in definitions}) == 3
+    assert definitions[0][1].endswith("at_least=6.5)"), "as it was before weights could be trained: no table is rebuilt for it"
+
+
+@pytest.mark.parametrize("written", ["fuzzy: {compare: {email: email}, block_on: [phone]}", "largest_entity: 5"])
+def test_entity_settings_do_nothing_in_another_kind(written: str, tmp_path: Path) -> None:
+    table = f"/*\nkeys: [id]\n{written}\n*/\nSELECT id, email, phone FROM raw.people"
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": table})
     (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
-    assert error.what == "fuzzy does nothing in a table of kind aggregate"
+    assert error.what == f"{written.split(':')[0]} does nothing in a table of kind aggregate"
 
 
 def test_without_splink_a_check_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,17 @@ def test_avro_keeps_the_text_of_its_schema(check: Checker, pipeline: Path) -> No
     found = check("    partition_by: [days(created), country]\n", "").pipeline
     assert found
     assert found.streams[0].avro_schema == (pipeline / "schemas/charge.avsc").read_text()
+    assert found.streams[0].framing == "auto"
+    refused = check("format: avro\n", "format: avro\n    framing: confluent\n")
+    assert [error.what for error in refused.errors] == ["generators write plain Avro, and framing: confluent refuses it"]
+    check("    framing: confluent\n", "")
+    check("    generator: generators/charges.py\n", "")
+    for framing in ("confluent", "none", "auto"):
+        found = check("format: avro\n", f"format: avro\n    framing: {framing}\n").pipeline
+        assert found
+        assert found.streams[0].framing == framing
+        check(f"    framing: {framing}\n", "")
+    assert "framing" in str(check("format: avro\n", "format: avro\n    framing: glue\n").errors[0])
 
 
 @pytest.mark.parametrize("argument", ["mine", "pipelines/mine", "./pipelines/mine/", "pipelines/mine/pipeline.yml"])

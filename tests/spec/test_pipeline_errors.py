@@ -11,7 +11,7 @@ from headrace.spec import Check, check_pipeline
 
 Checker = Callable[..., Check]
 KEYS = (
-    "topic, partitions, format, schema, table, event_time, partition_by, output, commit_log, epoch_unit, "
+    "topic, partitions, format, framing, schema, table, event_time, partition_by, output, commit_log, epoch_unit, "
     "max_record_bytes, generator"
 )
 
@@ -25,6 +25,13 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         'Did you mean "topic"? Fix the key',
     ),
     "unknown key, far": ("topic: ", "xyz: 1\n    topic: ", 6, 'unknown key "xyz"', f"Keys are: {KEYS}. Fix the key"),
+    "framing of another format": (
+        "format: json",
+        "format: json\n    framing: confluent",
+        9,
+        "framing is for format avro, and this stream's is json",
+        "Leave framing out",
+    ),
     "unknown key on top": ("trigger:", "triger:", 3, 'unknown key "triger"', 'Did you mean "trigger"? Fix the key'),
     "query of an unknown table": (
         "streams:",

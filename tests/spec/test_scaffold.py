@@ -49,6 +49,14 @@ def test_a_copy_of_weather_publishes_to_a_table_of_its_own(tmp_path: Path) -> No
     assert "FROM mine_default.weather\n" in (copy / "windows/weather_by_minute.sql").read_text()
 
 
+def test_a_copy_of_storefront_looks_for_the_manual_change_in_its_own_table(tmp_path: Path) -> None:
+    copy_pipeline("storefront", target_name="mine", folder=tmp_path)
+    capture = load_pipeline("mine", environ={}, folder=tmp_path).capture
+    assert capture is not None
+    assert capture.by_hand is not None
+    assert "FROM serve.mine.product_performance" in capture.by_hand.see
+
+
 def test_copies_that_take_events_have_ports_of_their_own(tmp_path: Path) -> None:
     found = {}
     for name in ("mine", "yours"):

@@ -30,10 +30,20 @@ LOGICAL: dict[tuple[str, str], PrimitiveName] = {
     ("long", "local-timestamp-micros"): "timestamp_ntz",
     ("string", "uuid"): "string",
 }
-KNOWN_LOGICAL = frozenset(name for _, name in LOGICAL) | frozenset(
-    ("time-millis", "time-micros", "timestamp-nanos", "local-timestamp-nanos", "duration")
+"""Logical types, decimals aside, that are column types; every other one is landed as the type that it is stored as."""
+
+_BY_POSITION = "plain Avro finds fields by position, so it can't be landed with this field"
+_OTHER_FORM = (
+    "Have producers write it in another form; or leave the field out here, if messages carry a registry's schema id"
+    " (framing: confluent) or are JSON"
 )
-"""The logical types of Avro's specification but decimal; it has every other one ignored."""
+_DEFAULTS: dict[PrimitiveName, type | tuple[type, ...]] = {
+    "boolean": bool,
+    "float": (int, float),
+    "double": (int, float),
+    "string": str,
+    "binary": str,
+}
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Path = tuple[str | int, ...]
@@ -49,9 +59,18 @@ def parse_avro(text: str, *, place: Place, problems: Problems) -> tuple[Column, 
         schema = json.loads(text)
     except json.JSONDecodeError as error:
         raise place.error(f"not valid JSON: {error.msg}", line=error.lineno, fix="Fix the line") from None
+    except RecursionError:
+        raise _too_deep(place) from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise place.error("the schema is not a record", line=1, fix='Write {"type": "record", "name": …, "fields": […]}')
-    return _Reader(text, place=place, problems=problems).record(schema, namespace="", path=()).columns
+    try:
+        return _Reader(text, place=place, problems=problems).record(schema, namespace="", path=()).columns
+    except RecursionError:
+        raise _too_deep(place) from None
+
+
+def _too_deep(place: Place) -> SpecError:
+    return place.error("the schema is nested too deeply", line=1, fix="Write it with fewer levels")
 
 
 @dataclass
@@ -81,11 +100,14 @@ class _Reader:
             )
             if column is not None:
                 columns.append(column)
+        if not columns and not self.problems.errors:
+            raise self.error(f'all fields of record "{name}" are null', path, fix="Add a field that has values")
         self.unfinished.pop()
         self.named[name] = Struct(tuple(columns))
         return Struct(tuple(columns))
 
-    def column(self, each: object, *, taken: list[str], namespace: str, path: Path) -> Column:
+    def column(self, each: object, *, taken: list[str], namespace: str, path: Path) -> Column | None:
+        """Return a field's column, or None for a field that is always null: it takes no bytes and has no values."""
         if not isinstance(each, dict) or not isinstance(each.get("name"), str) or "type" not in each:
             raise self.error("a field needs a name and a type", path, fix='Write {"name": …, "type": …}')
         name = each["name"]
@@ -95,8 +117,17 @@ class _Reader:
             )
         problem = name_problem(name, taken=taken, nested=len(path) > 2)
         if problem:
-            raise self.error(problem[0], path, fix=problem[1])
+            fix = f'Rename it here, with "aliases": ["{name}"] for messages with a registry\'s schema id; for JSON leave it out'
+            raise self.error(problem[0], path, fix=problem[1] if name in taken else fix)
+        if each["type"] in ("null", ["null"], {"type": "null"}):
+            return None
         kind, optional = self.optional(each["type"], name=name, namespace=namespace, path=(*path, "type"))
+        if "default" in each and not _fits(kind, each["default"], optional=optional):
+            raise self.error(
+                f'the default of "{name}" is {json.dumps(each["default"])}, not a value of its type',
+                path,
+                fix="Write a default of the field's type, or none",
+            )
         return Column(name, kind, required=not optional, doc=meaning_of(each["type"]))
 
     def optional(self, schema: object, *, name: str, namespace: str, path: Path) -> tuple[ColumnType, bool]:
@@ -106,9 +137,9 @@ class _Reader:
         branches = [(position, branch) for position, branch in enumerate(schema) if branch not in ("null", {"type": "null"})]
         if len(branches) != 1:
             raise self.error(
-                f'"{name}" is a union of {len(branches)} types, and a column has one',
+                f'"{name}" is a union of {len(branches)} types, and a column has one; {_BY_POSITION}',
                 path,
-                fix='Write ["null", type] or one type',
+                fix=_OTHER_FORM,
             )
         position, branch = branches[0]
         return self.type(branch, name=name, namespace=namespace, path=(*path, position)), len(schema) > 1
@@ -132,6 +163,8 @@ class _Reader:
             part, wanted = ("symbols", list) if kind == "enum" else ("size", int)
             if not isinstance(schema.get(part), wanted):
                 raise self.error(f'{kind} "{full_name}" has no "{part}"', path, fix=f'Add "{part}": …')
+            if schema[part] == 0:
+                raise self.error(f'fixed "{full_name}" has no bytes', path, fix='Write a "size" of 1 or more')
             plain: ColumnType = Primitive("string" if kind == "enum" else "binary")
             self.named[full_name] = self.logical(schema, kind, plain, name=name, path=path)
             return self.named[full_name]
@@ -148,12 +181,12 @@ class _Reader:
             return self.named[full_name]
         if full_name in self.unfinished:
             raise self.error(
-                f'"{name}" holds its own record "{full_name}" again, and a table has no recursive types',
+                f'"{name}" holds its own record "{full_name}" again, and a table has no recursive types; {_BY_POSITION}',
                 path,
-                fix="Leave the field out of the schema",
+                fix=_OTHER_FORM,
             )
         if word == "null":
-            raise self.error(f'"{name}" can only be null', path, fix='Write ["null", type], or leave the field out')
+            raise self.error(f'"{name}" can only be null, and a column has a type; {_BY_POSITION}', path, fix=_OTHER_FORM)
         known = [*PRIMITIVES, "record", "enum", "array", "map", "fixed", *self.named]
         raise self.error(f'unknown type "{word}"', path, fix=f"{suggest(word, known, plural='Types')} Fix the type")
 
@@ -166,18 +199,11 @@ class _Reader:
                 raise self.error(
                     f'"{name}" is not a decimal type that a table can hold',
                     path,
-                    fix=f"Write a precision up to {MAX_PRECISION} and a scale up to the precision",
+                    fix=f"Write a precision up to {MAX_PRECISION} and a scale up to the precision, or remove"
+                    ' "logicalType" to land the bytes',
                 )
             return Decimal(precision, scale)
-        if not isinstance(logical, str) or logical not in KNOWN_LOGICAL:
-            return plain
-        if (kind, logical) not in LOGICAL:
-            raise self.error(
-                f'"{name}" is a {logical} on {kind}, for which there is no column type',
-                path,
-                fix=f'Remove "logicalType" to land the plain {kind}',
-            )
-        return Primitive(LOGICAL[kind, logical])
+        return Primitive(LOGICAL[kind, logical]) if isinstance(logical, str) and (kind, logical) in LOGICAL else plain
 
     def full_name(self, schema: dict[str, object], *, namespace: str, path: Path) -> str:
         name, own = schema.get("name"), schema.get("namespace", namespace)
@@ -190,6 +216,20 @@ class _Reader:
 
     def error(self, what: str, path: Path, *, fix: str) -> SpecError:
         return self.place.error(what, line=find_line(self.text, path), fix=fix)
+
+
+def _fits(kind: ColumnType, default: object, *, optional: bool) -> bool:
+    """Say whether a field's default, as JSON has it, is a value of its type."""
+    if default is None:
+        return optional
+    if isinstance(kind, (Struct, Map)):
+        return isinstance(default, dict)
+    if isinstance(kind, Array):
+        return isinstance(default, list)
+    if isinstance(kind, Decimal):
+        return isinstance(default, str)
+    wanted = _DEFAULTS.get(kind.name, int)
+    return isinstance(default, wanted) and (wanted is bool or not isinstance(default, bool))
 
 
 def meaning_of(schema: object) -> str | None:
@@ -212,7 +252,7 @@ def find_line(text: str, path: Path) -> int:
     """
     try:
         node = yaml.compose(text.replace("\t", " "), Loader=yaml.SafeLoader)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         return 1
     for step in path:
         if isinstance(node, yaml.SequenceNode) and isinstance(step, int):

@@ -10,6 +10,7 @@ from typing import get_args
 
 import yaml
 
+from headrace.errors import SpecError
 from headrace.spec.document import Section, Value, read_text
 from headrace.spec.files import Files
 from headrace.spec.http import read_port
@@ -110,6 +111,8 @@ def read_template(path: Path, *, place: Place, environ: Mapping[str, str]) -> Ma
         document = json.loads(text)
     except json.JSONDecodeError as error:
         raise place.error(f"not valid JSON: {error.msg}", line=error.lineno, fix="Fix the line") from None
+    except RecursionError:
+        raise place.error("the file is nested too deeply", line=1, fix="Write it with fewer levels") from None
     name = document.get("name") if isinstance(document, dict) else None
     config = document.get("config") if isinstance(document, dict) else None
     if not isinstance(name, str) or not isinstance(config, dict):
@@ -143,6 +146,14 @@ def _read_seeder(section: Section, *, files: Files, problems: Problems) -> Seede
 def _find_stage(section: Section, *, files: Files) -> Path | None:
     value = section.find("stage")
     return None if value is None else files.find(value)
+
+
+def peek_stage(value: Value | None, *, files: Files) -> Path | None:
+    """Return the file that `stage` names, whatever else is wrong with the section; None where it names none that exists."""
+    try:
+        return None if value is None else files.find(value.at("stage"))
+    except (KeyError, SpecError):
+        return None
 
 
 def _read_by_hand(section: Section, *, problems: Problems) -> ByHand | None:

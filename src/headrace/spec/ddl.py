@@ -7,8 +7,10 @@ TIME ZONE` becomes a moment) is refused, and a check does not wait for an import
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.errors import SpecError
 from headrace.spec.columns import name_problem
 from headrace.spec.problems import Place, Problems
 from headrace.spec.tokens import Token, Tokens, tokenize
@@ -49,7 +51,10 @@ def parse_ddl(text: str, *, place: Place, problems: Problems) -> tuple[Column, .
 
     A text that can't be read on raises a SpecError; a name or type that can't be is kept as a problem.
     """
-    return _Reader(tokenize(text, place=place), problems).table()
+    try:
+        return _Reader(tokenize(text, place=place), problems).table()
+    except RecursionError:
+        raise place.error("the schema is nested too deeply", line=1, fix="Write it with fewer levels") from None
 
 
 @dataclass
@@ -86,20 +91,34 @@ class _Reader:
     def columns(self, *, nested: bool = False) -> tuple[Column, ...]:
         columns: list[Column] = []
         while True:
-            for words in NOT_COLUMNS:
-                if not nested and self.tokens.skip(*words):
-                    self.tokens.fail(f"{' '.join(words)} has no meaning in a schema", fix="Remove it")
-            token = self.tokens.next
-            name = self.name()
-            if nested:
-                self.tokens.skip(":")
-            column = Column(name, self.type(), self.constraints())
-            problem = name_problem(name, taken=[each.name for each in columns], nested=nested)
-            if problem:
-                self.keep(problem[0], at=token, fix=problem[1])
-            columns.append(column)
+            start = self.tokens.position
+            try:
+                columns.append(self.column(columns, nested=nested))
+            except SpecError as error:
+                if nested:
+                    raise
+                self.problems.errors.append(error)
+                self.tokens.position = start
+                self.tokens.skip_item()
             if not self.tokens.skip(","):
                 return tuple(columns)
+
+    def column(self, before: Sequence[Column], *, nested: bool) -> Column:
+        """Return the next column; `before` are those of the same list."""
+        for words in NOT_COLUMNS:
+            if not nested and self.tokens.skip(*words):
+                self.tokens.fail(f"{' '.join(words)} has no meaning in a schema", fix="Remove it")
+        token = self.tokens.next
+        name = self.name()
+        if nested:
+            self.tokens.skip(":")
+        column = Column(name, self.type(), self.constraints())
+        problem = name_problem(name, taken=[each.name for each in before], nested=nested)
+        if problem:
+            self.keep(problem[0], at=token, fix=problem[1])
+        if not nested and self.tokens.next.kind != "end" and self.tokens.next.keyword not in (",", ")", ";"):
+            self.tokens.fail(f'"," is expected here, not "{self.tokens.next.text}"', fix="Fix the line")
+        return column
 
     def constraints(self) -> bool:
         """Gives back whether NOT NULL comes next; comments are for people and are passed over."""

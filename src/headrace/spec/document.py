@@ -49,6 +49,10 @@ class Value:
         """Gives back whether one value stands here, rather than a list or keys with values."""
         return isinstance(self.node, yaml.ScalarNode)
 
+    def is_section(self) -> bool:
+        """Return whether keys with values stand here."""
+        return isinstance(self.node, yaml.MappingNode)
+
     def is_list(self) -> bool:
         """Gives back whether a list stands here."""
         return isinstance(self.node, yaml.SequenceNode)
@@ -180,6 +184,8 @@ def parse_document(text: str, *, place: Place, environ: Mapping[str, str]) -> Va
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise place.error(f"not valid YAML: {error.reason}", line=line, fix="Remove the character") from None
+    except RecursionError:
+        raise place.error("the file is nested too deeply", line=1, fix="Write it with fewer levels") from None
     if node is None:
         raise place.error("the file is empty", line=1, fix="Write the pipeline's name, about and streams")
     return Value("", 1, node, place, environ)

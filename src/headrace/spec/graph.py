@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.spec.columns import landed_columns
@@ -16,29 +16,28 @@ if TYPE_CHECKING:
     from headrace.errors import SpecError
 
 
-def order_tables(tables: Sequence[LayerTable], *, streams: Sequence[Stream], problems: Problems) -> tuple[LayerTable, ...]:
-    """Gives back the tables, each after those that it reads; unknown inputs, cycles and wrong columns are kept as problems."""
+def order_tables(
+    tables: Sequence[LayerTable], *, streams: Sequence[Stream], problems: Problems, broken: Collection[TableName] = ()
+) -> tuple[LayerTable, ...]:
+    """Return the tables, each after those that it reads; unknown inputs, cycles and wrong columns are kept as problems.
+
+    `broken` are tables that could not be read: nothing is said of whoever reads them.
+    """
     raw = {stream.table: stream for stream in streams}
     by_name = {each.table: each for each in tables}
-    before = len(problems.errors)
     for table in tables:
         problems.attempt(_check_owner, table, raw=raw, tables=tables)
-        for problem in _unknown_inputs(table, known=[*raw, *by_name]):
-            problems.errors.append(problem)
-    if len(problems.errors) > before:
-        return ()
-    ordered = problems.attempt(_sort, by_name)
-    if ordered is None:
-        return ()
+        problems.errors += _unknown_inputs(table, known=[*raw, *by_name, *broken])
+    ordered = _sort(by_name, problems=problems)
     columns: dict[TableName, tuple[str, ...]] = {
         each: tuple(column.name for column in landed_columns(stream)) for each, stream in raw.items()
     }
     for table in ordered:
-        problems.attempt(_check_reading, table, by_name=by_name)
+        problems.errors += _check_reading(table, by_name=by_name)
         problems.attempt(_check_watermark, table, known=columns)
-        found = problems.attempt(_columns, table, known=columns)
+        found = problems.attempt(_columns, table, known=columns, problems=problems)
         if found is not None:
-            problems.attempt(_check_settings, table, found)
+            problems.errors += _check_settings(table, found)
             columns[table.table] = readable_columns(table, found)
         for expectation in table.expectations:
             problems.attempt(_check_condition, table, f"expect: {expectation.sentence}", expectation.that, expectation.line)
@@ -97,15 +96,21 @@ def _unknown_inputs(table: LayerTable, *, known: Sequence[TableName]) -> list[Sp
     return errors
 
 
-def _sort(tables: Mapping[TableName, LayerTable]) -> tuple[LayerTable, ...]:
+def _sort(tables: Mapping[TableName, LayerTable], *, problems: Problems) -> tuple[LayerTable, ...]:
     ordered: dict[TableName, LayerTable] = {}
+    in_circles: set[TableName] = set()
 
     def visit(table: LayerTable, path: tuple[TableName, ...]) -> None:
         if table.table in ordered:
             return
         if table.table in path:
-            circle = " → ".join(str(each) for each in (*path[path.index(table.table) :], table.table))
-            raise table.error(f"the tables read one another in a circle: {circle}", at="", fix="Take one of the inputs out")
+            around = path[path.index(table.table) :]
+            circle = " → ".join(str(each) for each in (*around, table.table))
+            if not in_circles.intersection(around):
+                what = f"the tables read one another in a circle: {circle}"
+                problems.errors.append(table.error(what, at="", fix="Take one of the inputs out"))
+            in_circles.update(around)
+            return
         for name in table.inputs:
             if name in tables:
                 visit(tables[name], (*path, table.table))
@@ -116,19 +121,19 @@ def _sort(tables: Mapping[TableName, LayerTable]) -> tuple[LayerTable, ...]:
     return tuple(ordered.values())
 
 
-def _check_reading(table: LayerTable, *, by_name: Mapping[TableName, LayerTable]) -> None:
-    """Checks that the table's kind can follow what its inputs do."""
+def _check_reading(table: LayerTable, *, by_name: Mapping[TableName, LayerTable]) -> Iterator[SpecError]:
+    """Checks that the table's kind can follow what its inputs do, and gives back what is wrong."""
     for name in table.drivers:
         driver = by_name.get(name)
         if table.kind == "append" and driver is not None and driver.kind != "append":
-            raise table.error(
+            yield table.error(
                 f"{name} is of kind {driver.kind}: its rows change, and appended rows can't follow",
                 at="",
                 fix="Add keys, or write kind: full",
             )
     for name in table.rebuild_on:
         if name not in table.lookups:
-            raise table.error(f"rebuild_on names {name}, which is not joined here", at="rebuild_on", fix="Take it out")
+            yield table.error(f"rebuild_on names {name}, which is not joined here", at="rebuild_on", fix="Take it out")
 
 
 def _check_watermark(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> None:
@@ -142,28 +147,31 @@ def _check_watermark(table: LayerTable, *, known: Mapping[TableName, Sequence[st
         raise table.error(what, at="watermark", fix=f"{hint} Fix the name")
 
 
-def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> tuple[str, ...] | None:
+def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]], problems: Problems) -> tuple[str, ...] | None:
     if not isinstance(table.source, Query):
         return None
     parsed = parse_query(table.source.text, place=table.place)
     having = parsed.tree.args.get("having")
     if table.kind == "aggregate" and having is not None:
-        raise table.error(
+        error = table.error(
             "HAVING hides keys from a build, which looks for them in the changed rows alone",
             at="keys",
             fix="Filter in the table that reads this one, or write kind: full",
         )
+        problems.errors.append(error)
     inputs = {name: columns for name, columns in known.items() if name in table.inputs}
-    return check_columns(parsed, place=table.place, known=inputs)
+    return check_columns(parsed, place=table.place, known=inputs, problems=problems)
 
 
-def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> None:
-    """Checks that the settings name columns that the query gives back."""
-    check_names(table, columns)
+def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> Iterator[SpecError]:
+    """Checks that the settings name columns that the query gives back, and gives back what is wrong."""
+    yield from find_wrong_names(table, columns)
     for expectation in table.expectations:
-        _check_condition_names(table, f'expect "{expectation.sentence}":', expectation.that, columns, line=expectation.line)
+        yield from _check_condition_names(
+            table, f'expect "{expectation.sentence}":', expectation.that, columns, line=expectation.line
+        )
     for key, condition in event_conditions(table).items():
-        _check_condition_names(table, f"{key}:", condition, columns, line=key)
+        yield from _check_condition_names(table, f"{key}:", condition, columns, line=key)
     own: tuple[str, ...] = (BUILD_ID, CARRIED) if table.unchanged else (BUILD_ID,)
     if table.kind == "history":
         own += HISTORY_COLUMNS
@@ -171,28 +179,34 @@ def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> None:
         own += (*ENTITY_COLUMNS, *(each.column for each in table.matches))
     for name in columns:
         if name.lower() in own:
-            raise table.error(f'the query names a column "{name}", which Headrace adds itself', at="", fix="Leave it out")
+            yield table.error(f'the query names a column "{name}", which Headrace adds itself', at="", fix="Leave it out")
 
 
 def check_names(table: LayerTable, columns: Sequence[str]) -> None:
     """Raises a SpecError where a setting names what is no column of the query."""
+    for error in find_wrong_names(table, columns):
+        raise error
+
+
+def find_wrong_names(table: LayerTable, columns: Sequence[str]) -> Iterator[SpecError]:
+    """Return an error for each column that a setting names and the query lacks."""
     for match in table.matches:
         for name in match.reads:
             if name not in columns:
-                raise _missing_column(table, f"match {match.column}", name, columns, line=match.line)
+                yield _missing_column(table, f"match {match.column}", name, columns, line=match.line)
     if table.fuzzy:
         known = (*columns, *(each.column for each in table.matches))
         for comparison in table.fuzzy.compare:
             if comparison.column not in known:
-                raise _missing_column(table, "fuzzy compare", comparison.column, known, line=comparison.line)
+                yield _missing_column(table, "fuzzy compare", comparison.column, known, line=comparison.line)
         for block in table.fuzzy.block_on:
             for name in block.columns:
                 if name not in known:
-                    raise _missing_column(table, "fuzzy block_on", name, known, line=block.line)
+                    yield _missing_column(table, "fuzzy block_on", name, known, line=block.line)
     for key, names in _named_columns(table).items():
         for name in names:
             if name not in columns:
-                raise _missing_column(table, key, name, columns, line=key)
+                yield _missing_column(table, key, name, columns, line=key)
 
 
 def _named_columns(table: LayerTable) -> dict[str, tuple[str, ...]]:
@@ -216,7 +230,9 @@ def _missing_column(table: LayerTable, key: str, name: str, columns: Sequence[st
     return table.error(f'{key} "{name}" is not a column of this table', at=line, fix=f"{hint} Fix the name")
 
 
-def _check_condition_names(table: LayerTable, what: str, condition: str, columns: Sequence[str], *, line: str | int) -> None:
+def _check_condition_names(
+    table: LayerTable, what: str, condition: str, columns: Sequence[str], *, line: str | int
+) -> Iterator[SpecError]:
     """Checks that a condition names columns of the query; whether it is SQL at all is told elsewhere."""
     from headrace.errors import SpecError
 
@@ -227,7 +243,7 @@ def _check_condition_names(table: LayerTable, what: str, condition: str, columns
     known = {name.lower() for name in columns}
     for name in names:
         if name.lower() not in known:
-            raise _missing_column(table, what, name, columns, line=line)
+            yield _missing_column(table, what, name, columns, line=line)
 
 
 def _check_condition(table: LayerTable, what: str, condition: str, line: int) -> None:

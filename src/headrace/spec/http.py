@@ -33,11 +33,12 @@ def read_http(http: Value | None, *, files: Files, streams: Sequence[Stream], pr
         return None
     path = problems.attempt(lambda: files.find(inner.need("file", example="sources/log.py")))
     port = problems.attempt(read_port, inner, example="9998")
-    if path is None or port is None:
+    if path is None:
         return None
     place = files.place(path, argument=inner.value.place.argument)
-    functions = problems.attempt(_read_functions, path, place=place, streams=streams)
-    if functions is None:
+    before = len(problems.errors)
+    functions = problems.attempt(_read_functions, path, place=place, streams=streams, problems=problems)
+    if functions is None or port is None or len(problems.errors) > before:
         return None
     receivers = tuple(each for each in functions if isinstance(each, Receiver))
     webhooks = tuple(each for each in functions if isinstance(each, Webhook))
@@ -69,8 +70,11 @@ def read_port(section: Section, *, example: str) -> int:
     return section.need("port", example=example).whole_number(at_least=1, at_most=MAX_PORT)
 
 
-def _read_functions(path: Path, *, place: Place, streams: Sequence[Stream]) -> tuple[Receiver | Webhook, ...]:
-    """Gives back the file's receivers and webhooks; the file is read, not run."""
+def _read_functions(
+    path: Path, *, place: Place, streams: Sequence[Stream], problems: Problems
+) -> tuple[Receiver | Webhook, ...]:
+    """Return the file's receivers and webhooks; the file is read, not run. Mistakes in one of them are kept as problems."""
+    before = len(problems.errors)
     try:
         module = ast.parse(read_text(path, place=place))
     except (SyntaxError, ValueError) as error:
@@ -80,11 +84,13 @@ def _read_functions(path: Path, *, place: Place, streams: Sequence[Stream]) -> t
     calls = [(RECEIVE, *each) for each in _calls(module, RECEIVE, place=place)]
     for decorator, function, call in [*calls, *((WEBHOOK, *each) for each in _calls(module, WEBHOOK, place=place))]:
         read: Callable[..., Receiver | Webhook] = _read_receiver if decorator == RECEIVE else _read_webhook
-        receiver = read(function, call, place=place, streams=streams)
-        if any(each.path == receiver.path for each in found):
-            raise place.error(f'two functions receive "{receiver.path}"', line=call.lineno, fix="Give each its own path")
-        found.append(receiver)
-    if not found:
+        receiver = problems.attempt(read, function, call, place=place, streams=streams, problems=problems)
+        if receiver is not None and any(each.path == receiver.path for each in found):
+            what = f'two functions receive "{receiver.path}"'
+            problems.errors.append(place.error(what, line=call.lineno, fix="Give each its own path"))
+        elif receiver is not None:
+            found.append(receiver)
+    if not found and len(problems.errors) == before:
         raise place.error("the file receives nothing", line=1, fix=f"Write from headrace import receive, and {EXAMPLE}")
     return tuple(found)
 
@@ -104,9 +110,9 @@ def _calls(module: ast.Module, decorator: str, *, place: Place) -> Iterator[tupl
         yield function.name, call
 
 
-def _read_webhook(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Webhook:
+def _read_webhook(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream], problems: Problems) -> Webhook:
     given = _arguments(call, ("path",), place=place)
-    webhook = read_webhook(function, given, place=place, line=call.lineno, streams=streams)
+    webhook = read_webhook(function, given, place=place, line=call.lineno, streams=streams, problems=problems)
     _check_path(webhook.path, call, place=place)
     return webhook
 
@@ -128,16 +134,16 @@ def _check_path(path: str, call: ast.Call, *, place: Place) -> None:
         raise place.error(what, line=call.lineno, fix="Write a path such as /log")
 
 
-def _read_receiver(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream]) -> Receiver:
+def _read_receiver(function: str, call: ast.Call, *, place: Place, streams: Sequence[Stream], problems: Problems) -> Receiver:
     given = _arguments(call, ("path", "stream", "method"), place=place)
     path, stream, method = given.get("path"), given.get("stream"), given.get("method", "GET")
     if not isinstance(path, str) or not isinstance(stream, str):
         raise place.error("receive needs a path and a stream", line=call.lineno, fix=f"Write {EXAMPLE}")
-    _check_path(path, call, place=place)
+    problems.attempt(_check_path, path, call, place=place)
     names = [each.name for each in streams]
     if stream not in names:
-        hint = suggest(stream, names, plural="Streams")
-        raise place.error(f'there is no stream "{stream}"', line=call.lineno, fix=f"{hint} Fix the name")
+        hint, what = suggest(stream, names, plural="Streams"), f'there is no stream "{stream}"'
+        problems.errors.append(place.error(what, line=call.lineno, fix=f"{hint} Fix the name"))
     for known in METHODS:
         if known == method:
             return Receiver(function, path, known, stream)

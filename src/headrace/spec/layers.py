@@ -10,7 +10,7 @@ from typing import Literal
 
 from headrace.errors import SpecError
 from headrace.spec.fuzzy import Fuzzy, has_splink
-from headrace.spec.matching import Match
+from headrace.spec.matching import LARGEST_ENTITY, Match
 from headrace.spec.meanings import Unit
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.problems import Place
@@ -124,7 +124,8 @@ class TableSettings:
     before it are gone. `unchanged` is the column that names those whose value an event could not tell. `watermark` says from
     when on a row counts as late: late rows are counted, and change what they must.
     `matches` are the values by which records are of one entity, `oldest_by` says which of its records is the oldest,
-    `fuzzy` when records that only look alike are of one, too.
+    `fuzzy` when records that only look alike are of one, too. A build warns of an entity with more than
+    `largest_entity` records.
     `lines` are the lines of the settings.
     """
 
@@ -146,6 +147,7 @@ class TableSettings:
     matches: tuple[Match, ...] = ()
     oldest_by: str | None = None
     fuzzy: Fuzzy | None = None
+    largest_entity: int = LARGEST_ENTITY
     expectations: tuple[Expectation, ...] = ()
     lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 

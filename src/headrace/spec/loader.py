@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.errors import SpecError
-from headrace.spec.capture import read_capture
+from headrace.spec.capture import peek_stage, read_capture
 from headrace.spec.document import Section, Value, read_document
 from headrace.spec.durations import read_seconds
 from headrace.spec.files import Files
@@ -15,19 +16,50 @@ from headrace.spec.graph import order_tables
 from headrace.spec.http import KEY as SOURCES
 from headrace.spec.http import check_ways, read_http
 from headrace.spec.layers import LayerTable
-from headrace.spec.names import METADATA, namespace_of, read_identifier, read_namespace
-from headrace.spec.own_queries import read_queries
+from headrace.spec.names import METADATA, namespace_of, read_identifier, read_namespace, read_table_name
+from headrace.spec.own_queries import check_see, read_queries
 from headrace.spec.people import read_people
-from headrace.spec.pipeline import Pipeline, Stream
+from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.spec.problems import Problems
 from headrace.spec.serving import read_serving
 from headrace.spec.stage_file import STAGE, StageFile, read_stage_tables
 from headrace.spec.streams import read_stream
-from headrace.spec.table_files import read_tables
+from headrace.spec.table_files import name_tables, read_tables
 
 KEYS = ("name", "about", "trigger", "namespace", "sources", "streams", "serving", "people", "queries")
 KEYS_OF_PLACES = ("table", "output", "commit_log")
 """The keys of a stream that name what it writes."""
+UNKNOWN_TABLE = ("is no table of this pipeline", "is no layer table of this pipeline", "is no stream of this pipeline")
+"""What errors say of a name that nothing has."""
+
+
+@dataclass
+class Broken:
+    """Streams and tables that have mistakes of their own: whoever names them is right to do so.
+
+    `unknown` says that there are more tables than can be named, because what would name them has a mistake.
+    """
+
+    unknown: bool = False
+    streams: set[str] = field(default_factory=set)
+    tables: set[TableName] = field(default_factory=set)
+
+    @property
+    def causes(self) -> frozenset[str]:
+        """What an error mentions that only follows from these mistakes."""
+        return frozenset((*(f'"{name}"' for name in self.streams), *map(str, self.tables), *self.unknown_names))
+
+    @property
+    def unknown_names(self) -> tuple[str, ...]:
+        """What an error says of a name that may be one of the unknown tables."""
+        return UNKNOWN_TABLE if self.unknown else ()
+
+    def add_stream(self, value: Value) -> None:
+        self.streams.add(value.key)
+        try:
+            self.tables.add(read_table_name(value.at("table")))
+        except (KeyError, SpecError):
+            self.unknown = True
 
 
 def load_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> Pipeline:
@@ -54,32 +86,40 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     name = problems.attempt(_read_name, section, path)
     about = problems.attempt(lambda: section.need("about", example="what it does, in one sentence").text())
     trigger = problems.attempt(_read_trigger, section)
-    namespace = problems.attempt(_read_namespace, section)
-    streams = problems.attempt(_read_streams, section, files=files, problems=problems)
-    if problems.errors or name is None or about is None or trigger is None or streams is None:
-        return None
-    sources = _read_sources(section, problems=problems)
-    http = read_http(sources.get("http"), files=files, streams=streams, problems=problems)
-    capture = read_capture(sources.get("postgres"), files=files, problems=problems)
-    check_ways(section, streams=streams, http=http, problems=problems)
-    staged: tuple[LayerTable, ...] = ()
-    if capture and capture.stage:
-        place = files.place(capture.stage, argument=name_or_path)
-        stage_file = StageFile(capture.stage, place, namespace_of(STAGE, written=namespace), streams)
-        staged = read_stage_tables(stage_file, environ=environ, problems=problems)
-    others = [*(stream.table for stream in streams), *(table.table for table in staged)]
-    built = read_tables(files, namespace=namespace, others=others, argument=name_or_path, environ=environ, problems=problems)
+    written = section.find("namespace")
+    namespace = None if written is None else problems.attempt(read_namespace, written)
+    broken = Broken(unknown=written is not None and namespace is None)
+    streams = problems.attempt(_read_streams, section, files=files, problems=problems, broken=broken) or ()
+    broken.unknown |= not streams and not broken.streams
+    with problems.without_follow_ons(broken.causes):
+        sources = _read_sources(section, problems=problems)
+        http = read_http(sources.get("http"), files=files, streams=streams, problems=problems)
+        capture = read_capture(sources.get("postgres"), files=files, problems=problems)
+        check_ways(section, streams=streams, http=http, problems=problems)
+        staged: tuple[LayerTable, ...] = ()
+        before = len(problems.errors)
+        stage = capture.stage if capture else peek_stage(sources.get("postgres"), files=files)
+        if stage:
+            place = files.place(stage, argument=name_or_path)
+            stage_file = StageFile(stage, place, namespace_of(STAGE, written=namespace), streams)
+            staged = read_stage_tables(stage_file, environ=environ, problems=problems)
+        broken.unknown |= len(problems.errors) > before or (stage is None and capture is None and "postgres" in sources)
+    others = [*(stream.table for stream in streams), *(table.table for table in staged), *broken.tables]
+    with problems.without_follow_ons(broken.unknown_names):
+        built = read_tables(
+            files, namespace=namespace, others=others, argument=name_or_path, environ=environ, problems=problems
+        )
     tables = (*staged, *built)
-    if problems.errors:  # who names a table that could not be read would be told that there is none
-        return None
-    ordered = order_tables(tables, streams=streams, problems=problems)
-    names = [*(stream.table for stream in streams), *(table.table for table in tables)]
-    queries = read_queries(section, tables=names, problems=problems)
-    if problems.errors:
-        return None
-    serving = read_serving(section, files=files, tables=tables, problems=problems)
-    people = read_people(section, streams=streams, tables=tables, problems=problems)
-    if problems.errors:
+    broken.tables |= set(name_tables(files, namespace=namespace)) - {table.table for table in built}
+    with problems.without_follow_ons(broken.unknown_names):
+        ordered = order_tables(tables, streams=streams, broken=broken.tables, problems=problems)
+        names = [*(stream.table for stream in streams), *(table.table for table in tables), *broken.tables]
+        queries = read_queries(section, tables=names, problems=problems)
+        check_see(sources.get("postgres"), tables=names, problems=problems)
+    with problems.without_follow_ons(broken.causes):
+        serving = read_serving(section, files=files, tables=tables, problems=problems)
+        people = read_people(section, streams=streams, tables=tables, problems=problems)
+    if problems.errors or name is None or about is None or trigger is None:
         return None
     return Pipeline(
         name,
@@ -111,20 +151,13 @@ def _read_trigger(section: Section) -> float:
     return 0.0 if value is None else read_seconds(value, example="10s")
 
 
-def _read_namespace(section: Section) -> str | None:
-    value = section.find("namespace")
-    if value is None:
-        return None
-    return read_namespace(value)
-
-
 def _read_sources(section: Section, *, problems: Problems) -> Mapping[str, Value]:
     value = section.find(SOURCES)
     found = value and problems.attempt(value.section, ("http", "postgres"), problems=problems)
     return found.values if found else {}
 
 
-def _read_streams(section: Section, *, files: Files, problems: Problems) -> tuple[Stream, ...]:
+def _read_streams(section: Section, *, files: Files, problems: Problems, broken: Broken) -> tuple[Stream, ...]:
     value = section.need("streams", example="{events: {topic: …, format: …, schema: …, table: …}}")
     values = value.section(None, problems=problems).values
     if not values:
@@ -133,8 +166,10 @@ def _read_streams(section: Section, *, files: Files, problems: Problems) -> tupl
     for each in values.values():
         stream = read_stream(each, files=files, problems=problems)
         if stream:
-            problems.attempt(_check_owners, stream, each, streams)
+            problems.errors += _find_shared(stream, each, streams)
             streams.append(stream)
+        else:
+            broken.add_stream(each)
     return tuple(streams)
 
 
@@ -144,15 +179,15 @@ def written_by(stream: Stream) -> dict[str, str]:
     return {key: place.rstrip("/") for key, place in places.items() if place}
 
 
-def _check_owners(stream: Stream, value: Value, others: Sequence[Stream]) -> None:
+def _find_shared(stream: Stream, value: Value, others: Sequence[Stream]) -> Iterator[SpecError]:
+    """Yield an error for each key that names what another stream has already."""
     mine = {"topic": stream.topic, **written_by(stream)}
-    for other in others:
-        for key, owned in {"topic": other.topic, **written_by(other)}.items():
-            if mine.get(key) == owned:
-                raise value.at(key).error(
-                    f'streams "{other.name}" and "{stream.name}" have the same {key}, {owned}',
-                    fix=f"Give each its own {key}",
-                )
+    for key, owned in mine.items():
+        other = next((each for each in others if {"topic": each.topic, **written_by(each)}.get(key) == owned), None)
+        if other:
+            yield value.at(key).error(
+                f'streams "{other.name}" and "{stream.name}" have the same {key}, {owned}', fix=f"Give each its own {key}"
+            )
 
 
 def _with_count(errors: Sequence[SpecError]) -> SpecError:

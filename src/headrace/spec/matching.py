@@ -23,6 +23,8 @@ ENTITY_COLUMNS = (ENTITY_ID, CONFIDENCE, PREVIOUS, UNUSED)
 
 _REGION = re.compile(r"[A-Z]{2}")
 _MAX_RECORDS = 50
+LARGEST_ENTITY = 100
+"""From how many records on an entity looks like strangers that were chained; a build then warns, and changes nothing."""
 _RULES = {"email": ("case", "plus_tags", "dots"), "phone": ("region",), "exact": ()}
 
 

@@ -21,17 +21,28 @@ def read_queries(section: Section, *, tables: Collection[TableName], problems: P
     """Gives back the queries by their questions; what is not one SELECT over the pipeline's tables is kept as a problem."""
     value = section.find(KEY)
     found = value and problems.attempt(value.section, None, problems=problems)
-    queries = [problems.attempt(_read_query, each, tables) for each in (found.values.values() if found else ())]
+    queries = [problems.attempt(_read_query, each, tables, problems) for each in (found.values.values() if found else ())]
     return tuple(query for query in queries if query is not None)
 
 
-def _read_query(value: Value, tables: Collection[TableName]) -> OwnQuery:
+def check_see(postgres: Value | None, *, tables: Collection[TableName], problems: Problems) -> None:
+    """Check the query of `sources.postgres.by_hand.see`, which the demo asks of the pipeline's tables."""
+    try:
+        value = postgres and postgres.at("by_hand", "see")
+    except KeyError:
+        return
+    if value and value.is_text():
+        problems.attempt(_read_query, value, tables, problems)
+
+
+def _read_query(value: Value, tables: Collection[TableName], problems: Problems) -> OwnQuery:
     sql = value.text(example='"SELECT count(*) FROM …"').strip()
     known = {str(table) for table in tables}
-    for name in _tables_of(_parse(value, sql)):
+    for name in dict.fromkeys(_tables_of(_parse(value, sql))):
         if name not in known and not name.startswith(f"{METADATA}."):
             hint = suggest(name, sorted(known), plural="Tables")
-            raise value.error(f'the query names "{name}", which is no table of this pipeline', fix=f"{hint} Fix the name")
+            what = f'the query names "{name}", which is no table of this pipeline'
+            problems.errors.append(value.error(what, fix=f"{hint} Fix the name"))
     return OwnQuery(value.key, sql)
 
 
@@ -48,6 +59,8 @@ def _parse(value: Value, sql: str) -> exp.Expr:
         raise value.error(what, fix="Fix the query") from None
     except SqlglotError as error:
         raise value.error(f"not valid SQL: {error}", fix="Fix the query") from None
+    except RecursionError:
+        raise value.error("the query is nested too deeply", fix="Split it into CTEs") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise value.error("a query is one SELECT", fix="Write one for each question")
     return statements[0]

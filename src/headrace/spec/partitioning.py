@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from headrace.spec.document import Value
 from headrace.spec.pipeline import Transform, TransformName
-from headrace.spec.problems import suggest
+from headrace.spec.problems import Problems, suggest
 from headrace.spec.types import ColumnType, Decimal, Primitive
 
 TRANSFORM = re.compile(
@@ -44,26 +44,40 @@ TIME = ("years", "months", "days", "hours")
 MAX_ARGUMENT = 2**31 - 1
 
 
-def read_partitioning(value: Value, *, types: Mapping[str, ColumnType]) -> tuple[Transform, ...]:
-    """Gives back the transforms of a list, each of which fits a column in `types`."""
-    transforms = read_transforms(value)
-    for transform, item in zip(transforms, value.items(), strict=True):
+def read_partitioning(value: Value, *, types: Mapping[str, ColumnType], problems: Problems) -> tuple[Transform, ...]:
+    """Return the transforms of a list, each of which fits a column in `types`; mistakes are kept as problems."""
+    read = _read_items(value, problems=problems)
+    for transform, item in read:
         problem = transform_problem(transform, types=types)
         if problem:
-            raise item.error(problem[0], fix=problem[1])
-    return transforms
+            problems.errors.append(item.error(problem[0], fix=problem[1]))
+    return tuple(transform for transform, _ in read)
 
 
-def read_transforms(value: Value) -> tuple[Transform, ...]:
+def read_transforms(value: Value, *, problems: Problems) -> tuple[Transform, ...]:
     """Gives back the transforms of a list as they are written, whatever the columns turn out to be."""
-    transforms: list[Transform] = []
+    return tuple(transform for transform, _ in _read_items(value, problems=problems))
+
+
+def _read_items(value: Value, *, problems: Problems) -> list[tuple[Transform, Value]]:
+    found: list[tuple[Transform, Value]] = []
+    is_open = False
     for item in value.items():
-        transform = _read_transform(item)
-        for other in transforms:
-            if other.column == transform.column and _kind(other) == _kind(transform):
-                raise item.error(f'"{item.text()}" and "{other}" say the same twice', fix="Keep one of them")
-        transforms.append(transform)
-    return tuple(transforms)
+        if is_open:  # YAML has split bucket(16, id) at its comma, which is an error already
+            is_open = ")" not in _written(item)
+            continue
+        transform = problems.attempt(_read_transform, item)
+        if transform is None:
+            is_open = "(" in _written(item) and ")" not in _written(item)
+            continue
+        same = next(
+            (other for other, _ in found if other.column == transform.column and _kind(other) == _kind(transform)), None
+        )
+        if same:
+            problems.errors.append(item.error(f'"{item.text()}" and "{same}" say the same twice', fix="Keep one of them"))
+        else:
+            found.append((transform, item))
+    return found
 
 
 def transform_problem(transform: Transform, *, types: Mapping[str, ColumnType]) -> tuple[str, str] | None:
@@ -100,6 +114,10 @@ def _read_transform(item: Value) -> Transform:
     if argument is not None and not 1 <= argument <= MAX_ARGUMENT:
         raise item.error(f'"{written}" needs a number from 1 to {MAX_ARGUMENT}', fix="Change the number")
     return Transform(name, column, argument)
+
+
+def _written(item: Value) -> str:
+    return str(item.node.value) if item.is_text() else ""
 
 
 def _transform_name(item: Value, written: str | None) -> TransformName:

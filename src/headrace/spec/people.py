@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -73,14 +73,14 @@ def _read_whose(section: Section, stream: Stream, problems: Problems) -> Whose:
     kinds: dict[str, tuple[str, ...]] = {}
     for kind, value in ids.section(None, problems=problems).values.items() if ids else ():
         if not is_identifier(kind):
-            raise value.key_error(f'"{kind}" can\'t be a name of ids', fix=f"Use {IDENTIFIER_RULE}")
-        kinds[kind] = _expressions(value, stream)
+            problems.errors.append(value.key_error(f'"{kind}" can\'t be a name of ids', fix=f"Use {IDENTIFIER_RULE}"))
+        kinds[kind] = _expressions(value, stream, problems)
     email, phone, text = (section.find(key) for key in ("email", "phone", "text"))
     return Whose(
-        _expressions(email, stream) if email else (),
-        _expressions(phone, stream) if phone else (),
+        _expressions(email, stream, problems) if email else (),
+        _expressions(phone, stream, problems) if phone else (),
         MappingProxyType(kinds),
-        tuple(_column(each, stream) for each in _each(text)) if text else (),
+        _found(problems.attempt(_column, each, stream) for each in _each(text)) if text else (),
     )
 
 
@@ -88,8 +88,12 @@ def _each(value: Value) -> tuple[Value, ...]:
     return value.items() if value.is_list() else (value,)
 
 
-def _expressions(value: Value, stream: Stream) -> tuple[str, ...]:
-    return tuple(_expression(each, stream) for each in _each(value))
+def _expressions(value: Value, stream: Stream, problems: Problems) -> tuple[str, ...]:
+    return _found(problems.attempt(_expression, each, stream) for each in _each(value))
+
+
+def _found(read: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(each for each in read if each is not None)
 
 
 def _expression(value: Value, stream: Stream) -> str:
@@ -145,6 +149,8 @@ def _parse(value: Value, written: str) -> exp.Expr:
         raise value.error(what, fix="Fix the expression") from None
     except SqlglotError as error:
         raise value.error(f"not valid SQL: {error}", fix="Fix the expression") from None
+    except RecursionError:
+        raise value.error("the expression is nested too deeply", fix="Write it with fewer levels") from None
 
 
 def _find_entities(value: Value, tables: Sequence[LayerTable]) -> TableName:
@@ -163,8 +169,9 @@ def _read_requests(value: Value, by_name: Mapping[str, Stream], problems: Proble
     section = value.section(("from", "where", "id", "email", "phone", "ids"), problems=problems)
     source = section.need("from", example="webhooks")
     stream = _find_stream(source.text(), source, by_name, at_key=False)
-    where = section.need("where", example="type = 'customers/redact'")
-    identity = section.need("id", example="event_id")
-    return ErasureRequests(
-        stream.name, _expression(where, stream), _expression(identity, stream), _read_whose(section, stream, problems)
-    )
+    where = problems.attempt(lambda: _expression(section.need("where", example="type = 'customers/redact'"), stream))
+    identity = problems.attempt(lambda: _expression(section.need("id", example="event_id"), stream))
+    whose = problems.attempt(_read_whose, section, stream, problems)
+    if where is None or identity is None or whose is None:
+        return None
+    return ErasureRequests(stream.name, where, identity, whose)

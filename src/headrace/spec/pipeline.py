@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 CaptureFormat = Literal["avro", "json"]
 EpochUnit = Literal["s", "ms", "us"]
 Format = Literal["json", "avro", "debezium"]
+Framing = Literal["auto", "confluent", "none"]
 Method = Literal["GET", "POST"]
 SignatureScheme = Literal["stripe", "shopify", "hubspot-v3", "hubspot-v2", "hubspot-v1", "standard-webhooks"]
 TransformName = Literal["identity", "years", "months", "days", "hours", "bucket", "truncate"]
@@ -87,8 +88,9 @@ class Stream:
     """One topic and the raw table that it lands in.
 
     `output` and `commit_log` are where data files and the write-ahead commit log go; None means the place that Headrace
-    chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro; Debezium's messages have
-    schemas of their own, and `columns` are what the table has at least. `every_seconds` is how often its generator sends an
+    chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro or Debezium; Debezium's messages
+    have schemas of their own, and `columns` are what the table has at least. `framing` says whether Avro messages start with
+    the id of their schema in a registry. `every_seconds` is how often its generator sends an
     event, unless a command says otherwise; `through` is the path of the receiver that it sends them to, and None means that
     it sends them to the topic itself.
     """
@@ -104,11 +106,17 @@ class Stream:
     epoch_unit: EpochUnit = "ms"
     max_record_bytes: int = 4 * 1024 * 1024
     avro_schema: str | None = None
+    framing: Framing = "auto"
     output: str | None = None
     commit_log: str | None = None
     generator: Path | None = None
     every_seconds: float = 0.1
     through: str | None = None
+
+    @property
+    def may_need_registry(self) -> bool:
+        """Whether messages may name a schema of the registry."""
+        return self.format == "debezium" or (self.format == "avro" and self.framing != "none")
 
 
 @dataclass(frozen=True)

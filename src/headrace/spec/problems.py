@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -43,12 +44,22 @@ class Problems:
             self.errors.append(error)
             return None
 
+    @contextmanager
+    def without_follow_ons(self, causes: Collection[str]) -> Iterator[None]:
+        """Drop errors of the block that mention one of `causes`: a name whose own mistake is an error already."""
+        before = len(self.errors)
+        yield
+        if causes:
+            mentioned = re.compile("|".join(rf"(?<![\w.]){re.escape(each)}(?![\w.])" for each in sorted(causes)))
+            self.errors[before:] = [error for error in self.errors[before:] if not mentioned.search(error.what)]
+
     def in_reading_order(self) -> tuple[SpecError, ...]:
-        """Gives back the errors file by file in the order the files were met, and by line within a file."""
+        """Return the errors file by file in the order the files were met, and by line within a file; each once."""
         files: dict[str, int] = {}
-        for error in self.errors:
+        errors = list({(error.where, error.what): error for error in self.errors}.values())
+        for error in errors:
             files.setdefault(_file_and_line(error)[0], len(files))
-        return tuple(sorted(self.errors, key=lambda error: (files[_file_and_line(error)[0]], _file_and_line(error)[1])))
+        return tuple(sorted(errors, key=lambda error: (files[_file_and_line(error)[0]], _file_and_line(error)[1])))
 
 
 def show_path(path: Path, *, folder: Path) -> str:

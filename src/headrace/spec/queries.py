@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from headrace.spec.layers import Query, Reference
 from headrace.spec.pipeline import TableName
-from headrace.spec.problems import Place, suggest
+from headrace.spec.problems import Place, Problems, suggest
 
 if TYPE_CHECKING:
     from sqlglot import exp
+
+    from headrace.errors import SpecError
 
 DIALECT = "spark"
 _CLASS = re.compile(r" for <class [^>]*>")
@@ -34,14 +36,22 @@ class ParsedQuery:
         return columns_of(self.tree)
 
 
-def parse_query(text: str, *, place: Place) -> ParsedQuery:
-    """Gives back the query of a file; what is not one SELECT over named tables is a SpecError with line and column."""
+def parse_query(text: str, *, place: Place, problems: Problems | None = None) -> ParsedQuery:
+    """Return the query of a file; what is not one SELECT over named tables is a SpecError with line and column.
+
+    With `problems`, inputs that aren't named as they have to be are kept there, all of them.
+    """
     from sqlglot import exp
 
     tree = parse_sql(text, place=place)
     if not isinstance(tree, exp.Query):
         raise place.error("the file holds no SELECT", line=1, fix="Write one query that gives back the table's rows")
-    references = tuple(_references(tree, text, place=place))
+    kept = Problems()
+    references = tuple(_references(tree, place=place, problems=kept))
+    if kept.errors and problems is None:
+        raise kept.errors[0]
+    if problems is not None:
+        problems.errors += kept.errors
     drivers = tuple(dict.fromkeys(_drivers(tree)))
     lookups = tuple(dict.fromkeys(each.table for each in references if each.table not in drivers))
     return ParsedQuery(Query(text, references), tree, drivers, lookups)
@@ -60,6 +70,8 @@ def parse_sql(text: str, *, place: Place) -> exp.Expr:
         raise place.error(what, line=first.get("line") or 1, column=first.get("col"), fix="Fix the query") from None
     except sqlglot.TokenError as error:
         raise place.error(f"not valid SQL: {error}", line=1, fix="Fix the query") from None
+    except RecursionError:
+        raise place.error("the query is nested too deeply", line=1, fix="Split it into CTEs") from None
     if len(statements) != 1:
         count = f"{len(statements)} statements" if statements else "no statement"
         raise place.error(f"the file holds {count}", line=1, fix="Write one query in a file")
@@ -76,8 +88,10 @@ def named_in(condition: str, *, place: Place) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.parts[0].name for each in tree.find_all(exp.Column)))
 
 
-def check_columns(parsed: ParsedQuery, *, place: Place, known: Mapping[TableName, Sequence[str]]) -> tuple[str, ...] | None:
-    """Gives back the query's columns as far as they can be told; a column that no input has is a SpecError.
+def check_columns(
+    parsed: ParsedQuery, *, place: Place, known: Mapping[TableName, Sequence[str]], problems: Problems
+) -> tuple[str, ...] | None:
+    """Return the query's columns as far as they can be told; columns that no input has are kept as problems, all of them.
 
     `known` are the columns of inputs; where one is missing nothing is checked, since only an engine knows.
     """
@@ -85,22 +99,38 @@ def check_columns(parsed: ParsedQuery, *, place: Place, known: Mapping[TableName
 
     if not all(each.table in known for each in parsed.query.references):
         return parsed.columns
-    try:
-        qualified = qualify_query(parsed, known=known)
-    except OptimizeError as error:
-        found = _UNRESOLVED.search(str(error)) or _UNKNOWN.search(str(error))
-        if found and not _is_known(found["name"], parsed, known):
-            line, column = _position(found["name"], parsed)
-            names = sorted({name for each in parsed.query.references for name in known[each.table]})
-            hint = suggest(found["name"], names, plural="Columns")
-            raise place.error(
-                f'column "{found["name"]}" is in none of the inputs',
-                line=line,
-                column=column,
-                fix=f"{hint} Fix the name",
-            ) from None
-        return parsed.columns
-    return parsed.columns or columns_of(qualified)
+    pretended: dict[TableName, tuple[str, ...]] = {table: tuple(columns) for table, columns in known.items()}
+    missing: set[str] = set()
+    while True:
+        try:
+            qualified = qualify_query(parsed, known=pretended)
+            break
+        except OptimizeError as error:
+            found = _UNRESOLVED.search(str(error)) or _UNKNOWN.search(str(error))
+            name = found["name"] if found else ""
+            if not name or name in missing or _is_known(name, parsed, known):
+                return None if missing else parsed.columns
+        missing.add(name)
+        problems.errors.append(_missing_column(name, parsed, place=place, known=known))
+        # With the column in its place, the next one is found.
+        pretended |= {table: (*pretended[table], name) for table in _owners_of(name, parsed)}
+    return None if missing else parsed.columns or columns_of(qualified)
+
+
+def _missing_column(name: str, parsed: ParsedQuery, *, place: Place, known: Mapping[TableName, Sequence[str]]) -> SpecError:
+    line, column = _position(name, parsed)
+    names = sorted({each for reference in parsed.query.references for each in known[reference.table]})
+    hint = suggest(name, names, plural="Columns")
+    return place.error(f'column "{name}" is in none of the inputs', line=line, column=column, fix=f"{hint} Fix the name")
+
+
+def _owners_of(name: str, parsed: ParsedQuery) -> tuple[TableName, ...]:
+    """Return the inputs that could have a column: all where a table stands before it, else the first, so that it's clear."""
+    from sqlglot import exp
+
+    tables = tuple(dict.fromkeys(each.table for each in parsed.query.references))
+    used = [each for each in parsed.tree.find_all(exp.Column) if each.name.lower() == name.lower()]
+    return tables if used and all(each.table for each in used) else tables[:1]
 
 
 def qualify_query(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], strict: bool = True) -> exp.Query:
@@ -188,24 +218,26 @@ def _is_known(name: str, parsed: ParsedQuery, known: Mapping[TableName, Sequence
     return name.lower() in aliases | columns
 
 
-def _references(tree: exp.Query, text: str, *, place: Place) -> Iterator[Reference]:
+def _references(tree: exp.Query, *, place: Place, problems: Problems) -> Iterator[Reference]:
     from sqlglot import exp
 
     local = {each.alias for each in tree.find_all(exp.CTE)}
     for node in tree.find_all(exp.Table):
-        if not node.db and node.name in local:
+        if (not node.db and node.name in local) or node.find_ancestor(exp.Hint):
             continue
         deep = node.this.find(exp.Identifier) if isinstance(node.this, exp.Dot) else None  # more than three words
         meta = (deep or node.this).meta
         if "start" not in meta:
             continue  # a function that gives back a table
         if not node.db or deep:
-            raise place.error(
+            error = place.error(
                 f'"{node.sql(dialect=DIALECT, comments=False)}" is not namespace.table',
                 line=meta["line"],
                 column=meta["col"],
                 fix="Name an input by its namespace, which is one word or two, and its table",
             )
+            problems.errors.append(error)
+            continue
         start = (node.args.get("catalog") or node.args["db"]).meta["start"]
         yield Reference(table_of(node), start, meta["end"] + 1, meta["line"])
 

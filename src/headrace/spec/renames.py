@@ -135,6 +135,7 @@ def find_renames(
     queries += tuple(
         each.node for each in _children(document, "people") if each.key == "entities" and isinstance(each.node, yaml.ScalarNode)
     )
+    queries += tuple(_scalars(document, "sources", "postgres", "by_hand", "see"))
     published: dict[str, str] = {}
     for named, served in _served(document):
         published[named.value] = _rename_prefix(named.value, old, new, signs="_", otherwise=f"{new}_")

@@ -83,6 +83,8 @@ def _read_ddl(name: str, source: LayerTable, path: Path, place: Place) -> Postgr
         statements = [each for each in sqlglot.parse(text, dialect=DIALECT) if each is not None]
     except SqlglotError as error:
         raise place.error(f"not valid SQL of Postgres: {str(error).splitlines()[0]}", line=1, fix="Fix it") from None
+    except RecursionError:
+        raise place.error("the file is nested too deeply", line=1, fix="Write it with fewer levels") from None
     made = [each for each in statements if isinstance(each, exp.Create)]
     first = made[0] if made and isinstance(made[0].this, exp.Schema) else None
     if first is None or len(made) != len(statements) or any(each.kind not in ("TABLE", "INDEX") for each in made):
@@ -94,6 +96,11 @@ def _read_ddl(name: str, source: LayerTable, path: Path, place: Place) -> Postgr
     columns = {each.name: each for each in first.this.expressions if isinstance(each, exp.ColumnDef)}
     key = [each.name for found in first.find_all(exp.PrimaryKey) for each in found.expressions]
     key += [each.name for each in columns.values() if each.find(exp.PrimaryKeyColumnConstraint)]
+    for column in key:
+        if column.lower() not in {each.lower() for each in columns}:
+            hint = suggest(column, columns, plural="Columns")
+            what = f'"{column}" of the primary key is not a column of the table'
+            raise place.error(what, line=1, fix=f"{hint} Fix the name")
     if set(key) != set(source.keys):
         raise place.error(
             f"the primary key is ({', '.join(key)}), and {source.table} has the keys ({', '.join(source.keys)})",

@@ -13,7 +13,7 @@ from headrace.spec.envelopes import PARTS, all_optional, envelope_problem
 from headrace.spec.files import Files, Schema
 from headrace.spec.names import IDENTIFIER_RULE, is_identifier, read_table_name, read_topic
 from headrace.spec.partitioning import read_partitioning
-from headrace.spec.pipeline import EpochUnit, EventTime, Format, Stream, TableName, Transform
+from headrace.spec.pipeline import EpochUnit, EventTime, Format, Framing, Stream, TableName, Transform
 from headrace.spec.problems import Problems
 from headrace.spec.types import Column, ColumnType, Primitive
 
@@ -21,6 +21,7 @@ KEYS = (
     "topic",
     "partitions",
     "format",
+    "framing",
     "schema",
     "table",
     "event_time",
@@ -32,6 +33,7 @@ KEYS = (
     "generator",
 )
 FORMATS: tuple[Format, ...] = get_args(Format)
+FRAMINGS: tuple[Framing, ...] = get_args(Framing)
 EPOCH_UNITS: tuple[EpochUnit, ...] = get_args(EpochUnit)
 WHOLE_NUMBERS = (Primitive("int"), Primitive("long"))
 MAX_PARTITIONS = 10_000
@@ -74,7 +76,16 @@ class StreamReader:
             value = self.section.need("schema", example="schemas/event.avsc")
             what = f'format {message_format} needs an .avsc, and "{value.text()}" is none'
             raise value.error(what, fix="Write the schema as Avro")
-        return schema.avro if message_format == "avro" else None
+        return schema.avro if message_format in ("avro", "debezium") else None
+
+    def framing(self, message_format: Format | None) -> Framing:
+        """Return whether Avro messages start with the id of their schema; other formats say it themselves or have none."""
+        value = self.section.find("framing")
+        if value is None:
+            return Stream.framing
+        if message_format is not None and message_format != "avro":
+            raise value.error(f"framing is for format avro, and this stream's is {message_format}", fix="Leave framing out")
+        return value.choice(FRAMINGS)
 
     def columns(self, message_format: Format | None, schema: Schema) -> tuple[Column, ...]:
         """Gives back the columns of messages; of Debezium's, which bring schemas of their own, the least that they are."""
@@ -89,16 +100,29 @@ class StreamReader:
             )
         return all_optional(schema.columns)
 
-    def event_time(self, columns: tuple[Column, ...]) -> EventTime | None:
+    def event_time(self, columns: tuple[Column, ...] | None) -> EventTime | None:
+        """Return the column that is added; where the schema has mistakes (None), only its unit is checked."""
         value = self.section.find("event_time")
         if value is None:
             return None
         inner = value.section(("column", "from", "unit"), problems=self.problems)
-        column = inner.need("column", example="event_time")
-        source = inner.need("from", example="timestamp")
-        problem = name_problem(column.text(), taken=[each.name for each in columns])
+        attempt = self.problems.attempt
+        unit = attempt(self.epoch_unit, inner.find("unit"))
+        if columns is None:
+            return None
+        column = attempt(lambda: self._new_column(inner.need("column", example="event_time"), columns))
+        source = attempt(lambda: self._whole_number(inner.need("from", example="timestamp"), columns))
+        return None if unit is None or column is None or source is None else EventTime(column, source, unit)
+
+    def _new_column(self, value: Value, columns: tuple[Column, ...]) -> str:
+        """Return the name of a column that is added to these."""
+        problem = name_problem(value.text(), taken=[each.name for each in columns])
         if problem:
-            raise column.error(f"event_time: {problem[0]}", fix="Choose another name")
+            raise value.error(f"event_time: {problem[0]}", fix="Choose another name")
+        return value.text()
+
+    def _whole_number(self, source: Value, columns: tuple[Column, ...]) -> str:
+        """Return the name of the column with whole numbers that the value names."""
         found = {each.name: each.type for each in columns}.get(source.text())
         if found not in WHOLE_NUMBERS:
             numbers = ", ".join(each.name for each in columns if each.type in WHOLE_NUMBERS) or "none"
@@ -107,7 +131,7 @@ class StreamReader:
                 f'event_time is made from "{source.text()}", which {what}',
                 fix=f"Columns with whole numbers are: {numbers}. Choose one of them",
             )
-        return EventTime(column.text(), source.text(), self.epoch_unit(inner.find("unit")))
+        return source.text()
 
     def partition_by(self, columns: tuple[Column, ...], event_time: EventTime | None) -> tuple[Transform, ...]:
         value = self.section.find("partition_by")
@@ -116,15 +140,18 @@ class StreamReader:
         types: dict[str, ColumnType] = {each.name: each.type for each in (*columns, *COORDINATES)}
         if event_time:
             types[event_time.column] = Primitive("timestamp")
-        return read_partitioning(value, types=types)
+        return read_partitioning(value, types=types, problems=self.problems)
 
-    def generator(self, message_format: Format | None) -> GeneratorSettings:
+    def generator(self, message_format: Format | None, framing: Framing | None) -> GeneratorSettings:
         """Gives back the generator as `file.py` or `{file: …, every: …, through: …}` has it."""
         value = self.section.find("generator")
         if value is None:
             return GeneratorSettings()
         if message_format == "debezium":
             raise value.error("changes come from a database, not from a generator", fix="Leave the generator out")
+        if framing == "confluent":
+            what = "generators write plain Avro, and framing: confluent refuses it"
+            raise value.error(what, fix="Write framing: auto, or leave the generator out")
         if value.is_text():
             return GeneratorSettings(self.files.find_generator(value))
         inner = value.section(("file", "every", "through"), problems=self.problems)
@@ -166,13 +193,15 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
     partitions = attempt(reader.number, "partitions", default=1, at_most=MAX_PARTITIONS)
     max_record_bytes = attempt(reader.number, "max_record_bytes", default=Stream.max_record_bytes, at_most=MAX_RECORD_BYTES)
     message_format = attempt(reader.format)
+    framing = attempt(reader.framing, message_format)
     schema = attempt(reader.schema)
     table = attempt(reader.table)
     epoch_unit = attempt(reader.epoch_unit, section.find("epoch_unit"))
     output = attempt(reader.location, "output")
     commit_log = attempt(reader.location, "commit_log")
-    generator = attempt(reader.generator, message_format)
+    generator = attempt(reader.generator, message_format, framing)
     if schema is None:
+        attempt(reader.event_time, None)
         return None
     avro_schema = attempt(reader.avro_schema, message_format, schema)
     columns = attempt(reader.columns, message_format, schema)
@@ -181,7 +210,7 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
         return None
     partition_by = attempt(reader.partition_by, columns, event_time)
     if len(problems.errors) > before or not (
-        topic and partitions and max_record_bytes and message_format and table and epoch_unit and generator
+        topic and partitions and max_record_bytes and message_format and framing and table and epoch_unit and generator
     ):
         return None
     return Stream(
@@ -196,6 +225,7 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
         epoch_unit=epoch_unit,
         max_record_bytes=max_record_bytes,
         avro_schema=avro_schema,
+        framing=framing,
         output=output,
         commit_log=commit_log,
         generator=generator.path,

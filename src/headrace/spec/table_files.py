@@ -36,15 +36,22 @@ def read_tables(
     `others` are tables that they can read besides one another. A table's namespace is its folder's name unless the pipeline
     names one for all of them, in which that name may stand.
     """
-    paths = tuple(list_table_files(files.pipeline_folder))
-    names = {path: TableName(namespace_of(path.parent.name, written=namespace), path.stem) for path in paths}
-    by_name = _by_parameter(others, tuple(dict.fromkeys(names.values())))
+    names = name_tables(files, namespace=namespace)
+    by_name = _by_parameter(others, tuple(names))
     tables: list[LayerTable] = []
-    for path, name in names.items():
+    for name, path in ((name, path) for name, paths in names.items() for path in paths):
         place = files.place(path, argument=argument)
         read = problems.attempt(_read_file, path, name, place=place, by_name=by_name, environ=environ, problems=problems)
         tables.extend(read or ())
     return tuple(tables)
+
+
+def name_tables(files: Files, *, namespace: str | None) -> dict[TableName, list[Path]]:
+    """Return the tables that the files of all layers are meant to make, with their files: two files may make one table."""
+    found: dict[TableName, list[Path]] = {}
+    for path in list_table_files(files.pipeline_folder):
+        found.setdefault(TableName(namespace_of(path.parent.name, written=namespace), path.stem), []).append(path)
+    return found
 
 
 def _by_parameter(others: Sequence[TableName], files: Sequence[TableName]) -> dict[str, tuple[TableName, ...]]:
@@ -98,8 +105,9 @@ def _read_query(
 ) -> LayerTable | None:
     header = problems.attempt(_header, text, place=place, environ=environ)
     settings = read_settings(header, problems=problems) if header else None
-    parsed = problems.attempt(parse_query, text, place=place)
-    if settings is None or parsed is None:
+    before = len(problems.errors)
+    parsed = problems.attempt(parse_query, text, place=place, problems=problems)
+    if settings is None or parsed is None or len(problems.errors) > before:
         return None
     return _table(path, name, settings, place, parsed.query, parsed.drivers, parsed.lookups)
 

@@ -11,7 +11,7 @@ from headrace.spec.document import Section, Value
 from headrace.spec.durations import read_seconds
 from headrace.spec.fuzzy import Fuzzy, read_fuzzy
 from headrace.spec.layers import Expectation, Kind, Otherwise, TableSettings, Watermark, Window
-from headrace.spec.matching import Match, read_matches
+from headrace.spec.matching import LARGEST_ENTITY, Match, read_matches
 from headrace.spec.names import parse_table_name
 from headrace.spec.partitioning import read_transforms
 from headrace.spec.pipeline import TableName, Transform
@@ -37,6 +37,7 @@ KEYS = (
     "match",
     "oldest_by",
     "fuzzy",
+    "largest_entity",
     "expect",
 )
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -72,11 +73,12 @@ def read_settings(value: Value, *, problems: Problems) -> TableSettings | None:
         matches=attempt(reader.matches) or (),
         oldest_by=attempt(reader.text, "oldest_by"),
         fuzzy=attempt(reader.fuzzy),
+        largest_entity=attempt(reader.largest_entity) or LARGEST_ENTITY,
         expectations=attempt(reader.expectations) or (),
         lines={key: each.key_line for key, each in section.values.items()},
     )
     if len(problems.errors) == before:
-        attempt(reader.check_kind, settings)
+        reader.check_kind(settings)
     return settings if len(problems.errors) == before else None
 
 
@@ -115,11 +117,14 @@ class _SettingsReader:
         value = self.section.find(key)
         if value is None:
             return ()
-        return (value.text().strip(),) if value.is_text() else tuple(item.text() for item in value.items())
+        if value.is_text():
+            return (value.text().strip(),)
+        found = [self.problems.attempt(item.text) for item in value.items()]
+        return tuple(name for name in found if name is not None)
 
     def partition_by(self) -> tuple[Transform, ...]:
         value = self.section.find("partition_by")
-        return () if value is None else read_transforms(value)
+        return () if value is None else read_transforms(value, problems=self.problems)
 
     def rebuild_on(self) -> Mapping[TableName, Mapping[str, str]]:
         value = self.section.find("rebuild_on")
@@ -127,7 +132,10 @@ class _SettingsReader:
             return {}
         found: dict[TableName, Mapping[str, str]] = {}
         for name, each in value.section(None, problems=self.problems).values.items():
-            found[parse_table_name(name, each)] = self._pairs(each)
+            table = self.problems.attempt(parse_table_name, name, each)
+            pairs = self.problems.attempt(self._pairs, each)
+            if table and pairs is not None:
+                found[table] = pairs
         return MappingProxyType(found)
 
     def _pairs(self, value: Value) -> Mapping[str, str]:
@@ -142,17 +150,20 @@ class _SettingsReader:
         if value is None:
             return None
         inner = value.section(("partition_by", "order_by", "range"), problems=self.problems)
-        columns = tuple(item.text() for item in inner.need("partition_by", example="[customer_id]").items())
-        seconds = read_seconds(inner.need("range", example="1h"), example="1h")
-        return Window(columns, inner.need("order_by", example="created_at").text(), seconds)
+        attempt = self.problems.attempt
+        columns = attempt(lambda: tuple(item.text() for item in inner.need("partition_by", example="[customer_id]").items()))
+        seconds = attempt(lambda: read_seconds(inner.need("range", example="1h"), example="1h"))
+        order = attempt(lambda: inner.need("order_by", example="created_at").text())
+        return None if columns is None or seconds is None or order is None else Window(columns, order, seconds)
 
     def watermark(self) -> Watermark | None:
         value = self.section.find("watermark")
         if value is None:
             return None
         inner = value.section(("column", "delay"), problems=self.problems)
-        seconds = read_seconds(inner.need("delay", example="10 minutes"), example="10 minutes")
-        return Watermark(inner.need("column", example="event_time").text(), seconds)
+        seconds = self.problems.attempt(lambda: read_seconds(inner.need("delay", example="10 minutes"), example="10 minutes"))
+        column = self.problems.attempt(lambda: inner.need("column", example="event_time").text())
+        return None if seconds is None or column is None else Watermark(column, seconds)
 
     def matches(self) -> tuple[Match, ...]:
         value = self.section.find("match")
@@ -162,36 +173,36 @@ class _SettingsReader:
         value = self.section.find("fuzzy")
         return None if value is None else read_fuzzy(value, problems=self.problems)
 
+    def largest_entity(self) -> int:
+        value = self.section.find("largest_entity")
+        return LARGEST_ENTITY if value is None else value.whole_number(at_least=2, at_most=1_000_000_000)
+
     def expectations(self) -> tuple[Expectation, ...]:
         value = self.section.find("expect")
         if value is None:
             return ()
-        found = []
-        for sentence, each in value.section(None, problems=self.problems).values.items():
-            if each.is_text():
-                found.append(Expectation(sentence, each.text(), "count", each.key_line))
-                continue
-            inner = each.section(("that", "otherwise"), problems=self.problems)
-            otherwise = inner.find("otherwise")
-            found.append(
-                Expectation(
-                    sentence,
-                    inner.need("that", example="amount > 0").text(),
-                    "count" if otherwise is None else otherwise.choice(OTHERWISE),
-                    each.key_line,
-                )
-            )
-        return tuple(found)
+        sentences = value.section(None, problems=self.problems).values.items()
+        found = [self.problems.attempt(self._expectation, sentence, each) for sentence, each in sentences]
+        return tuple(each for each in found if each is not None)
+
+    def _expectation(self, sentence: str, value: Value) -> Expectation | None:
+        if value.is_text():
+            return Expectation(sentence, value.text(), "count", value.key_line)
+        inner = value.section(("that", "otherwise"), problems=self.problems)
+        written = inner.find("otherwise")
+        otherwise: Otherwise | None = "count" if written is None else self.problems.attempt(written.choice, OTHERWISE)
+        that = self.problems.attempt(lambda: inner.need("that", example="amount > 0").text())
+        return None if that is None or otherwise is None else Expectation(sentence, that, otherwise, value.key_line)
 
     def check_kind(self, settings: TableSettings) -> None:
-        """Checks that the settings go together."""
+        """Checks that the settings go together; what does not is kept as problems."""
         kind = settings.kind
         if kind in _WITH_KEYS and not settings.keys:
-            raise self._error("kind", f"a table of kind {kind} needs keys", fix="Add keys: [column]")
+            self._keep("kind", f"a table of kind {kind} needs keys", fix="Add keys: [column]")
         if kind in ("append", "full") and settings.keys:
-            raise self._error("keys", f"a table of kind {kind} has no keys", fix="Leave out keys, or the kind")
+            self._keep("keys", f"a table of kind {kind} has no keys", fix="Leave out keys, or the kind")
         if kind in _WITH_SEQUENCE and not settings.sequence_by:
-            raise self._error("kind", f"a table of kind {kind} needs sequence_by", fix="Add sequence_by: column")
+            self._keep("kind", f"a table of kind {kind} needs sequence_by", fix="Add sequence_by: column")
         if kind not in _WITH_SEQUENCE:
             for key, is_set in (
                 ("sequence_by", settings.sequence_by),
@@ -201,33 +212,33 @@ class _SettingsReader:
                 ("except_column_list", settings.except_columns),
             ):
                 if is_set:
-                    raise self._error(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+                    self._keep(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
         if kind == "history" and len(settings.sequence_by) > 1 and not settings.valid_from:
-            raise self._error(
+            self._keep(
                 "sequence_by",
                 "of several columns of sequence_by none is the time of a version",
                 fix="Add valid_from: with the column that says when a version begins",
             )
         if settings.valid_from and kind != "history":
-            raise self._error(
+            self._keep(
                 "valid_from",
                 f"valid_from does nothing in a table of kind {kind}",
                 fix="Leave it out, or add stored_as_scd_type: 2",
             )
         if settings.untracked and kind != "history":
-            raise self._error(
+            self._keep(
                 "track_history_except_column_list",
                 f"track_history_except_column_list does nothing in a table of kind {kind}",
                 fix="Leave it out, or add stored_as_scd_type: 2",
             )
         if (kind == "features") != (settings.window is not None):
-            raise self._error(
+            self._keep(
                 "window" if settings.window else "kind",
                 "window and kind: features go together",
                 fix="Write window: {partition_by: [customer_id], order_by: created_at, range: 1h}, or leave it out",
             )
         if (kind == "entities") != bool(settings.matches):
-            raise self._error(
+            self._keep(
                 "match" if settings.matches else "kind",
                 "match and kind: entities go together",
                 fix="Write match: {email_normalized: {from: email, as: email}}, or leave it out",
@@ -240,29 +251,29 @@ class _SettingsReader:
             ("partition_by", settings.partition_by),
         ):
             if kind == "entities" and written:
-                raise self._error(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
-        for key, has_any in (("oldest_by", bool(settings.oldest_by)), ("fuzzy", bool(settings.fuzzy))):
-            if kind != "entities" and has_any:
-                raise self._error(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+                self._keep(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+        for key in ("oldest_by", "fuzzy", "largest_entity"):
+            if kind != "entities" and self.section.find(key):
+                self._keep(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
         if kind in ("append", "full", "features") and settings.rebuild_on:
-            raise self._error(
+            self._keep(
                 "rebuild_on",
                 f"a table of kind {kind} can't rebuild single rows",
                 fix="Leave out rebuild_on, or give it keys and no window",
             )
         for column in (*settings.keys, *settings.sequence_by, settings.valid_from, settings.oldest_by):
             if column in settings.except_columns:
-                raise self._error(
+                self._keep(
                     "except_column_list", f'"{column}" is needed to tell rows apart', fix="Take it out of except_column_list"
                 )
         for column in settings.fuzzy.columns if settings.fuzzy else ():
             if column in settings.except_columns:
-                raise self._error(
+                self._keep(
                     "except_column_list",
                     f'"{column}" is needed to compare later records with',
                     fix="Take it out of except_column_list",
                 )
 
-    def _error(self, key: str, what: str, *, fix: str) -> Exception:
+    def _keep(self, key: str, what: str, *, fix: str) -> None:
         value = self.section.find(key)
-        return (value or self.section.value).key_error(what, fix=fix)
+        self.problems.errors.append((value or self.section.value).key_error(what, fix=fix))

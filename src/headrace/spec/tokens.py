@@ -58,6 +58,16 @@ class Tokens:
         self.position += len(keywords)
         return True
 
+    def skip_item(self) -> None:
+        """Goes to the comma after this item of a list, or to the end of the list; what stands in brackets is passed over."""
+        depth = 0
+        while self.next.kind != "end":
+            sign = self.next.keyword
+            if depth == 0 and sign in (",", ")"):
+                return
+            depth += (sign in ("(", "<")) - (sign in (")", ">") and depth > 0)
+            self.take()
+
     def expect(self, sign: str) -> None:
         """Goes past a word or sign that has to come next."""
         if not self.skip(sign):

@@ -8,7 +8,7 @@ from typing import TypeGuard, get_args
 
 from headrace.errors import SpecError
 from headrace.spec.pipeline import SignatureScheme, Stream, Webhook
-from headrace.spec.problems import Place, suggest
+from headrace.spec.problems import Place, Problems, suggest
 
 SCHEMES: tuple[SignatureScheme, ...] = get_args(SignatureScheme)
 TYPE, EVENT_ID, LOADED_AT = "_webhook_topic", "_event_id", "_loaded_at"
@@ -21,8 +21,10 @@ ARGUMENTS = ("path", "signatures", "secret", "streams", "other", "batches")
 VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
-def read_webhook(function: str, given: Mapping[str, object], line: int, *, place: Place, streams: Sequence[Stream]) -> Webhook:
-    """Gives back the webhook that the decorator's arguments describe; what is wrong with them is a SpecError."""
+def read_webhook(
+    function: str, given: Mapping[str, object], line: int, *, place: Place, streams: Sequence[Stream], problems: Problems
+) -> Webhook:
+    """Return the webhook that the decorator's arguments describe. Names that don't exist are kept as problems."""
 
     def error(what: str, fix: str) -> SpecError:
         return place.error(what, line=line, fix=fix)
@@ -36,15 +38,15 @@ def read_webhook(function: str, given: Mapping[str, object], line: int, *, place
         raise error(NEEDS, f"Write {EXAMPLE}")
     if not _are_texts(signatures) or not _are_texts(names):
         raise error("webhook needs lists of signatures and of streams", f"Write {EXAMPLE}")
+    keep = problems.errors.append
     if not VARIABLE.fullmatch(secret):
-        raise error("secret names the environment variable that has it", 'Write its name, such as secret="SHOP_SECRET"')
+        keep(error("secret names the environment variable that has it", 'Write its name, such as secret="SHOP_SECRET"'))
     for signature in signatures:
         if signature not in SCHEMES:
-            raise error(
-                f'there is no signature "{signature}"', f"{suggest(signature, SCHEMES, plural='Signatures')} Fix the name"
-            )
+            hint = suggest(signature, SCHEMES, plural="Signatures")
+            keep(error(f'there is no signature "{signature}"', f"{hint} Fix the name"))
     for name in (*names, other):
-        _check_stream(name, streams, rest=name == other, error=error)
+        problems.attempt(_check_stream, name, streams, rest=name == other, error=error)
     chosen = tuple(scheme for signature in signatures for scheme in SCHEMES if scheme == signature)
     return Webhook(function, path, chosen, secret, tuple(names), other, batches)
 

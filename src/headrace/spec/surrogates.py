@@ -1,0 +1,26 @@
+"""Unpaired surrogates in JSON: the grammar allows `"\\ud800"`, and no text in UTF-8 can hold it."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair is a character
+    rb"|\\u(?P<lone>[dD][89a-fA-F][0-9a-fA-F]{2})"
+    rb"|\\.",  # any other escape: its backslash must not be taken for the beginning of the next
+    re.DOTALL,
+)
+
+
+def keep_lone_surrogates(written: bytes) -> bytes:
+    """Return JSON in which an unpaired surrogate is the text of its escape: six characters, a backslash first.
+
+    Everything else stays as it is, byte for byte.
+    """
+    if b"\\ud" not in written and b"\\uD" not in written:
+        return written
+    return _ESCAPES.sub(_kept, written)
+
+
+def _kept(match: re.Match[bytes]) -> bytes:
+    return match[0] if match["lone"] is None else b"\\" + match[0]
