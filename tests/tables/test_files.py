@@ -94,6 +94,13 @@ def test_partitions_are_folders(tmp_path: Path, transform: Transform, row: dict[
     assert [file.record_count for file in files] == [1]
 
 
+@pytest.mark.parametrize("text", ["x" * 5_000, "é♥" * 500])
+def test_a_partition_value_longer_than_a_file_name_is_written(tmp_path: Path, text: str) -> None:
+    files = write(tmp_path, format_of(Transform("identity", "name")), {"name": text}, {"name": f"{text}!"})
+    assert sorted(file.partition[0] for file in files) == [text, f"{text}!"]
+    assert len(set(folders(tmp_path, files))) == 2
+
+
 def test_two_partition_fields_are_written_as_iceberg_writes_them(tmp_path: Path) -> None:
     table_format = format_of(Transform("days", "at"), Transform("identity", "name"))
     files = write(tmp_path, table_format, {"at": MOMENT, "name": "x"}, {"at": MOMENT, "name": None}, {"at": None, "name": "x"})

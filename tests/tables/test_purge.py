@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
@@ -69,6 +70,22 @@ def test_landing_goes_on_after_it(catalog: Catalog, table: Table) -> None:
     purge_table(catalog, NAME, folders=(table.location(),), before=LATER)
     land(catalog, table, first=2)
     assert numbers(catalog, table) == [0, 1, 2, 3]
+
+
+def test_later_commits_do_not_warn_of_metadata_that_is_gone(
+    catalog: Catalog, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.metadata.previous-versions-max": "3"})
+    for first in range(0, 8, 2):
+        land(catalog, table, first=first)
+    purge_table(catalog, NAME, folders=(table.location(),), before=LATER)
+    for first in range(8, 18, 2):
+        land(catalog, table, first=first)
+        add_files(catalog.load_table(table.name()), rows=1)
+    assert [record.message for record in caplog.records if "delete" in record.message.lower()] == []
+    metadata = [file.uri for file in list_all(f"{table.location()}/metadata") if file.uri.endswith(".metadata.json")]
+    assert len(metadata) == 4, "the current one and three of before"
 
 
 def test_a_second_time_nothing_goes(catalog: Catalog, table: Table) -> None:

@@ -12,11 +12,13 @@ from pyiceberg.catalog import Catalog
 
 from headrace.errors import CompactedError, TakenOverError
 from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column
 from headrace.tables.build_ledger import KEY, BuildLedger, read_build
 from headrace.tables.commit import commit_once
 from headrace.tables.deleted_rows import deletes_of_one_file
 from headrace.tables.history import RECENT, DatedSnapshot, snapshots_to_drop
 from headrace.tables.java_errors import is_moved
+from headrace.tables.rescaling import replace_columns
 from headrace.tables.spark_files import JavaObject, load_java_table
 
 if TYPE_CHECKING:
@@ -40,13 +42,21 @@ class FileChanges:
 
 
 def commit_build(
-    spark: SparkSession, catalog: Catalog, name: TableName, *, files: FileChanges, planned: BuildLedger, new: BuildLedger
+    spark: SparkSession,
+    catalog: Catalog,
+    name: TableName,
+    *,
+    files: FileChanges,
+    planned: BuildLedger,
+    new: BuildLedger,
+    replaced: tuple[Column, ...] = (),
 ) -> BuildLedger:
     """Gives back the entry as it was committed, with the snapshot that holds the build's rows.
 
     Idempotent by `new.writer`. The table's entry must still be `planned`: where another build has moved it, or the table was
     rolled back, a TakenOverError is raised and nothing is changed. A build that changes no rows makes no snapshot. Where files
     that the build replaces were compacted since it read them, a CompactedError is raised: it has to be planned again.
+    `replaced` columns are replaced in the same commit (rescaling.py): `files` must be all that the table has then.
     """
 
     def find() -> BuildLedger | None:
@@ -61,7 +71,10 @@ def commit_build(
             )
         return None
 
-    return commit_once(lambda: _commit(spark, name, files=files, planned=planned, new=new), find=find, where=str(name))
+    def commit() -> BuildLedger:
+        return _commit(spark, name, files=files, planned=planned, new=new, replaced=replaced)
+
+    return commit_once(commit, find=find, where=str(name))
 
 
 def append_files(spark: SparkSession, name: TableName, *, added: Sequence[JavaObject]) -> None:
@@ -76,12 +89,21 @@ class _MovedError(Exception):
     """The table's entry is no longer the one that the build was planned from."""
 
 
-def _commit(spark: SparkSession, name: TableName, *, files: FileChanges, planned: BuildLedger, new: BuildLedger) -> BuildLedger:
+def _commit(
+    spark: SparkSession,
+    name: TableName,
+    *,
+    files: FileChanges,
+    planned: BuildLedger,
+    new: BuildLedger,
+    replaced: tuple[Column, ...],
+) -> BuildLedger:
     table = load_java_table(spark, name)
     text = table.properties().get(KEY)
     if (BuildLedger.from_json(text).writer if text else "") != planned.writer:
         raise _MovedError(f"{name} was built since")
     transaction = table.newTransaction()
+    replace_columns(spark, table, replaced, transaction=transaction)
     entry = new
     if files:
         try:

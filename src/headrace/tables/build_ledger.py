@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
+from typing import Any
 
 from pyiceberg.table import Table
 
@@ -53,6 +54,25 @@ class CheckedExpectation:
 
 
 @dataclass(frozen=True)
+class TrainedWeights:
+    """The weights with which a table of entities compares records, as build `version` trained them of so many `records`.
+
+    `levels` are m and u of every level of each compared column. Those of `columns` were trained, the others are fixed.
+    """
+
+    version: int
+    records: int
+    chance: float
+    levels: Mapping[str, tuple[tuple[float, float], ...]]
+    columns: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_values(values: Mapping[str, Any]) -> TrainedWeights:
+        levels = {column: tuple((m, u) for m, u in found) for column, found in values["levels"].items()}
+        return TrainedWeights(**{**values, "levels": levels, "columns": tuple(values["columns"])})
+
+
+@dataclass(frozen=True)
 class BuildLedger:
     """One build of a layer table.
 
@@ -64,7 +84,9 @@ class BuildLedger:
     `rows_unknown` how many have one that none told. `truncated_at` and `deleted_at` are the sequence of the newest truncate and
     the newest deletion, of all since the table was written anew where `knows_deletes`. `erasures` counts the builds that wrote
     it anew because a person was erased from an input, and `replays` those because rows of one were replayed. `removed_in` is
-    the last build that kept old rows for readers; None where that was not noted yet.
+    the last build that kept old rows for readers; None where that was not noted yet. `largest_entity` is how many records the
+    largest entity has; `weights` are those that a table with `fuzzy: {train: true}` compares records with until its
+    next refresh.
     """
 
     build_id: int = 0
@@ -91,6 +113,8 @@ class BuildLedger:
     erasures: int = 0
     replays: int = 0
     removed_in: int | None = None
+    largest_entity: int | None = None
+    weights: TrainedWeights | None = None
 
     def to_json(self) -> str:
         values = asdict(replace(self, reads={}))
@@ -104,6 +128,8 @@ class BuildLedger:
         values["reads"] = MappingProxyType({name: InputState(**state) for name, state in values["reads"].items()})
         values["expectations"] = tuple(CheckedExpectation(**each) for each in values["expectations"])
         values["quarantine_files"] = tuple(values["quarantine_files"])
+        if values.get("weights"):
+            values["weights"] = TrainedWeights.from_values(values["weights"])
         return BuildLedger(**values)
 
     def to_properties(self) -> dict[str, str]:

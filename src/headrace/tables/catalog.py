@@ -9,7 +9,6 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Identifier
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
@@ -20,6 +19,9 @@ from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column
 from headrace.tables.away import find_away
 from headrace.tables.catalog_properties import CATALOG_NAME, catalog_properties, sqlite_path
+from headrace.tables.metadata_files import IdempotentDeletes
+from headrace.tables.registration import check_unregistered
+from headrace.tables.row_counts import rows_after
 from headrace.tables.schema import iceberg_schema, partition_spec
 from headrace.tables.widening import widen_table
 
@@ -43,6 +45,9 @@ class EmptyCatalog(NoopCatalog):
 
     def load_table(self, identifier: str | Identifier) -> Table:
         raise NoSuchTableError(f"Table does not exist: {identifier}")
+
+
+class _SqlCatalog(IdempotentDeletes, SqlCatalog): ...
 
 
 def find_catalog(settings: Settings) -> Catalog:
@@ -93,10 +98,10 @@ def _make_catalog(settings: Settings) -> Catalog:
         return _CATALOGS[settings.catalog_type](properties)
     for _ in range(_TRIES):
         try:
-            return SqlCatalog(CATALOG_NAME, **properties)
+            return _SqlCatalog(CATALOG_NAME, **properties)
         except (OperationalError, ProgrammingError, IntegrityError):  # the last two are what Postgres says of it
             continue
-    return SqlCatalog(CATALOG_NAME, **properties)
+    return _SqlCatalog(CATALOG_NAME, **properties)
 
 
 def _rest(properties: dict[str, str]) -> Catalog:
@@ -108,13 +113,17 @@ def _rest(properties: dict[str, str]) -> Catalog:
 def _hive(properties: dict[str, str]) -> Catalog:
     from pyiceberg.catalog.hive import HiveCatalog
 
-    return HiveCatalog(CATALOG_NAME, **properties)
+    class QuietHiveCatalog(IdempotentDeletes, HiveCatalog): ...
+
+    return QuietHiveCatalog(CATALOG_NAME, **properties)
 
 
 def _glue(properties: dict[str, str]) -> Catalog:
     from pyiceberg.catalog.glue import GlueCatalog
 
-    return GlueCatalog(CATALOG_NAME, **properties)
+    class QuietGlueCatalog(IdempotentDeletes, GlueCatalog): ...
+
+    return QuietGlueCatalog(CATALOG_NAME, **properties)
 
 
 _CATALOGS: Mapping[str, Callable[[dict[str, str]], Catalog]] = {"rest": _rest, "hive": _hive, "glue": _glue}
@@ -136,7 +145,8 @@ def ensure_table(
     """Gives back the table, made or widened as needed.
 
     Columns that the pipeline names and the table lacks are added at its end; nothing is ever dropped or narrowed. A type that
-    can't be widened is a SpecError before anything is written.
+    can't be widened is a SpecError before anything is written. A folder that holds a table which the catalog lacks is a
+    SettingsError.
     """
     try:
         catalog.create_namespace(name.namespace)
@@ -147,6 +157,7 @@ def ensure_table(
         table = catalog.load_table(str(name))
     except NoSuchTableError:
         _check_place(catalog, name)
+        check_unregistered(catalog, name, location)
         try:
             return catalog.create_table(
                 str(name),
@@ -197,9 +208,3 @@ def count_rows(table: Table | None) -> int:
     """Gives back how many rows the current snapshot says the table has; 0 where there is no table or no snapshot."""
     snapshot = table.current_snapshot() if table else None
     return rows_after(snapshot) if snapshot else 0
-
-
-def rows_after(snapshot: Snapshot) -> int:
-    """Gives back how many rows a snapshot says the table has: those in its data files, less those that are deleted there."""
-    said = snapshot.summary.additional_properties if snapshot.summary else {}
-    return int(said.get("total-records", 0)) - int(said.get("total-position-deletes", 0))

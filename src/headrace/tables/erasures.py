@@ -94,6 +94,15 @@ def read_erasures(catalog: Catalog, pipeline_name: str) -> list[dict[str, object
     return list(found.sort_by([("begun_at", "ascending"), ("table_name", "ascending")]).to_pylist())
 
 
+def read_answered_requests(catalog: Catalog, pipeline_name: str) -> frozenset[str]:
+    """Return the ids of the requests that erasures of a pipeline have answered."""
+    table = load_table(catalog, ERASURES)
+    if table is None:
+        return frozenset()
+    scan = table.scan(row_filter=column_is("pipeline_name", pipeline_name), selected_fields=("request_ids",))
+    return frozenset(each for row in scan.to_arrow().to_pylist() for each in row["request_ids"] or ())
+
+
 def read_erased_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]]:
     """Gives back the partitions and offsets of a stream whose rows were erased."""
     table = load_table(catalog, ERASURES)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from pyiceberg.typedef import Record
 
 from headrace.tables.layout import partition_path
 from headrace.tables.metrics import FileMetrics, columns_with_dictionary, columns_with_statistics
+from headrace.tables.required import fields_to_check, without_absent_nulls
 from headrace.tables.storage import DISK, Storage, new_file
 
 ROW_GROUP_ROWS = 65_536
@@ -26,6 +28,9 @@ ROWS_PER_FILE = 1_000_000
 
 MANY_SMALL = 32
 """How many small files a table has when a build writes them together."""
+
+OpenFile = Callable[[str], AbstractContextManager[pa.NativeFile]]
+"""Opens a new file by its URI."""
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _OPEN_FILES = 32
@@ -51,6 +56,7 @@ class TableFormat:
         self.schema = schema
         self.spec = spec
         self.arrow_schema = schema_to_pyarrow(schema)
+        self.required = fields_to_check(self.arrow_schema)
         self.statistics = columns_with_statistics(self.arrow_schema)
         self.metrics = FileMetrics(schema, spec)
         sources = [schema.find_field(field.source_id) for field in spec.fields]
@@ -67,9 +73,11 @@ class TableFiles:
     how much is written.
     """
 
-    def __init__(self, table: TableFormat, *, folder: str, name: str, storage: Storage = DISK) -> None:
+    def __init__(
+        self, table: TableFormat, *, folder: str, name: str, storage: Storage = DISK, open_file: OpenFile | None = None
+    ) -> None:
         self._table = table
-        self._storage = storage
+        self._open_file: OpenFile = open_file or partial(new_file, storage=storage)
         self._folder = folder
         self._name = name
         self._open: OrderedDict[tuple[object, ...], _OpenFile] = OrderedDict()
@@ -78,8 +86,11 @@ class TableFiles:
         self._dictionary: list[str] | None = None
 
     def write(self, table: pa.Table) -> None:
-        """Takes rows; `table` has the columns of the format's `arrow_schema`."""
-        for key, part in self._split(table):
+        """Takes rows; `table` has the columns of the format's `arrow_schema`.
+
+        A null in a required field raises a RequiredNullError that names it, unless what holds the field is null too.
+        """
+        for key, part in self._split(without_absent_nulls(table, self._table.required)):
             file = self._open.get(key)
             if file is None:
                 file = self._start(key, part)
@@ -99,7 +110,8 @@ class TableFiles:
     def abort(self) -> None:
         """Throws away the files that are still open."""
         for file in self._open.values():
-            file.writer.close()
+            with suppress(Exception):  # after a failed write the writer can't be closed, and the file is thrown away
+                file.writer.close()
             error = InterruptedError("the batch was given up")
             file.context.__exit__(type(error), error, None)
         self._open.clear()
@@ -129,7 +141,7 @@ class TableFiles:
         )
         uri = f"{folder}/part-{self._name}-{self._count}.parquet"
         self._count += 1
-        context = new_file(uri, storage=self._storage)
+        context = self._open_file(uri)
         stream = context.__enter__()
         metadata: list[pq.FileMetaData] = []
         writer = pq.ParquetWriter(
@@ -152,9 +164,25 @@ class TableFiles:
             file.pending, file.rows, file.bytes = [], 0, 0
 
     def _finish(self, key: tuple[object, ...]) -> None:
-        file = self._open.pop(key)
+        file = self._open[key]
         self._flush(file)
         file.writer.close()
         size = file.stream.tell()
         file.context.__exit__(None, None, None)
         self._done.append(self._table.metrics.describe(file.metadata[0], uri=file.uri, size=size, partition=file.partition))
+        del self._open[key]
+
+
+def check_writable(table: TableFormat, rows: pa.Table) -> None:
+    """Raise what writing these rows would raise, whatever the storage does: they are written to memory."""
+    files = TableFiles(table, folder="memory:", name="check", open_file=_in_memory)
+    try:
+        files.write(rows)
+        files.close()
+    finally:
+        files.abort()
+
+
+@contextmanager
+def _in_memory(uri: str) -> Iterator[pa.NativeFile]:
+    yield pa.BufferOutputStream()

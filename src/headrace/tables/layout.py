@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, YearTransform
 from pyiceberg.typedef import Record
 
+_LONGEST_FOLDER = 200  # characters, all of them ASCII: file systems take 255
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -21,7 +23,15 @@ def partition_path(spec: PartitionSpec, schema: Schema, partition: Record) -> st
         path = _time_path(spec.fields[0].transform, partition[0])
         if path:
             return path
-    return spec.partition_to_path(partition, schema)
+    return "/".join(_short(part) for part in spec.partition_to_path(partition, schema).split("/"))
+
+
+def _short(folder: str) -> str:
+    """Return a folder's name; the end of one that no disk takes is a hash, as Iceberg has the values in its metadata."""
+    if len(folder) <= _LONGEST_FOLDER:
+        return folder
+    digest = hashlib.sha256(folder.encode()).hexdigest()[:16]
+    return f"{folder[: _LONGEST_FOLDER - len(digest) - 1]}-{digest}"
 
 
 def _time_path(transform: object, value: Any) -> str:

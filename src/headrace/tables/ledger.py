@@ -27,6 +27,10 @@ class Ledger:
     came through. `quarantine_files` are the files of rejected rows that belong to this checkpoint. `rollbacks` counts how often
     the table was rolled back, and `erasures` how often rows were erased from it, for those who read it. `seconds` is how long
     the checkpoint took, from its plan to its commit.
+
+    `topic_id` and `cluster_id` identify the Kafka topic that the offsets belong to; they are empty where no checkpoint was
+    written since Headrace records them, or where the broker doesn't report them. `topic_starts` are the checkpoints at which
+    landing started over with a new topic: offsets are unique among the rows between two of them.
     """
 
     checkpoint_id: int = 0
@@ -41,6 +45,14 @@ class Ledger:
     rollbacks: int = 0
     erasures: int = 0
     seconds: float = 0.0
+    topic_id: str = ""
+    cluster_id: str = ""
+    topic_starts: tuple[int, ...] = ()
+
+    @property
+    def first_checkpoint(self) -> int:
+        """The first checkpoint of the current topic; rows of earlier checkpoints were landed from earlier topics."""
+        return self.topic_starts[-1] if self.topic_starts else 0
 
     def to_json(self) -> str:
         return json.dumps(
@@ -57,6 +69,9 @@ class Ledger:
                 "rollbacks": self.rollbacks,
                 "erasures": self.erasures,
                 "seconds": round(self.seconds, 3),
+                "topic_id": self.topic_id,
+                "cluster_id": self.cluster_id,
+                "topic_starts": list(self.topic_starts),
             },
             separators=(",", ":"),
         )
@@ -77,6 +92,9 @@ class Ledger:
             rollbacks=entry.get("rollbacks", 0),
             erasures=entry.get("erasures", 0),
             seconds=entry.get("seconds", 0.0),
+            topic_id=entry.get("topic_id", ""),
+            cluster_id=entry.get("cluster_id", ""),
+            topic_starts=tuple(entry.get("topic_starts", ())),
         )
 
 
@@ -91,10 +109,13 @@ def read_ledger(table: Table) -> Ledger:
     newest = Ledger.from_json(table.properties[KEY])
     if not is_rolled_back(table, snapshot_id=newest.snapshot_id, sequence_number=newest.sequence_number):
         return newest
-    held = find_held(table, KEY)
+    found = find_held(table, KEY)
+    held = Ledger.from_json(found[1]) if found else Ledger()
+    if held.checkpoint_id and not held.topic_id and held.topic_starts == newest.topic_starts:  # written before ids were kept
+        held = replace(held, topic_id=newest.topic_id, cluster_id=newest.cluster_id)
     # What was refused up to there is in the quarantine, and what was refused later is read again.
     return replace(
-        Ledger.from_json(held[1]) if held else Ledger(),
+        held,
         checkpoint_id=newest.checkpoint_id,
         writer=newest.writer,
         quarantined=newest.quarantined,
@@ -102,6 +123,14 @@ def read_ledger(table: Table) -> Ledger:
         rollbacks=newest.rollbacks + 1,
         erasures=newest.erasures,
     )
+
+
+def offsets_label(label: str, first_checkpoint: int) -> str:
+    """Return the name under which offsets of a stream are recorded outside of its table, by its topic's first checkpoint.
+
+    The offsets of a stream's first topic are recorded under the stream's own label.
+    """
+    return f"{label}@{first_checkpoint}" if first_checkpoint else label
 
 
 def was_rolled_back(table: Table) -> bool:

@@ -8,12 +8,13 @@ else.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import And
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
@@ -23,6 +24,9 @@ from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column, Primitive
 from headrace.tables.append import append_once
 from headrace.tables.catalog import ensure_table, table_location
+from headrace.tables.file_counts import FileCounts
+from headrace.tables.filters import column_between, column_is
+from headrace.tables.ledger import Ledger
 from headrace.tables.metrics import FileMetrics
 from headrace.tables.storage import Storage, open_input
 
@@ -38,7 +42,11 @@ QUARANTINE_COLUMNS = (
     Column("checkpoint_id", Primitive("long")),
 )
 
+REASONS = "; "
+"""What stands between the reasons of a row that failed several expectations."""
+_LARGEST = 2**63 - 1
 _PREFIX = "headrace.quarantine."
+_COUNTS = FileCounts("stream", lambda label: (label,))
 
 
 class Refusal(Protocol):
@@ -82,6 +90,25 @@ def read_settled(quarantine: Table, label: str) -> Settled:
         return Settled(0, {})
     entry = json.loads(text)
     return Settled(entry["checkpoint_id"], {int(key): value for key, value in entry["offsets"].items()})
+
+
+def read_refused_before(quarantine: Table, label: str, ledger: Ledger) -> frozenset[tuple[int, int]]:
+    """Return the partitions and offsets that a stream lands again and whose rows the quarantine has already.
+
+    There are such only where the stream's table was rolled back or restored. Each is named: that an offset was landed before
+    does not say that its message was refused, which may be new.
+    """
+    settled = read_settled(quarantine, label)
+    if settled.checkpoint_id < ledger.first_checkpoint:
+        return frozenset()  # the quarantine has nothing of this topic
+    is_behind = any(settled.offsets.get(partition, 0) > offset for partition, offset in ledger.offsets.items())
+    if not ledger.rollbacks and not is_behind:
+        return frozenset()
+    least = min(ledger.offsets.values(), default=0)
+    of_stream = And(column_is("stream", label), column_between("offset", least, _LARGEST))
+    of_topic = And(of_stream, column_between("checkpoint_id", ledger.first_checkpoint, _LARGEST))
+    rows = quarantine.scan(row_filter=of_topic, selected_fields=("partition", "offset")).to_arrow()
+    return frozenset(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
 
 
 def settle_quarantine(
@@ -129,6 +156,20 @@ def _describe(quarantine: Table, path: str) -> DataFile:
         metadata, size = pq.read_metadata(stream), stream.size()
     metrics = FileMetrics(quarantine.schema(), quarantine.spec())
     return metrics.describe(metadata, uri=path, size=size, partition=Record())
+
+
+def count_quarantined(quarantine: Table | None) -> Mapping[str, int]:
+    """Return how many rows the quarantine holds now, by stream or layer table: the one source of that figure."""
+    return _COUNTS.total(quarantine)
+
+
+def count_quarantined_for(quarantine: Table | None, label: str, reasons: Iterable[str]) -> Mapping[str, int]:
+    """Return how many rows of a layer table are in the quarantine for each of these reasons; a row may have several."""
+    if quarantine is None or not count_quarantined(quarantine).get(label):
+        return {}
+    rows = quarantine.scan(row_filter=column_is("stream", label), selected_fields=("reason",)).to_arrow()
+    held = [f"{REASONS}{reason}{REASONS}" for reason in rows["reason"].to_pylist()]
+    return {reason: sum(f"{REASONS}{reason}{REASONS}" in each for each in held) for reason in reasons}
 
 
 def paths_of(files: Sequence[DataFile]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 
 from headrace.tables.commit import commit_once
 from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.filters import column_is, column_is_at_most, column_is_before, column_is_from
+from headrace.tables.filters import column_between, column_is, column_is_before, column_is_from
 from headrace.tables.quarantine import QUARANTINE
 from headrace.tables.replay_ledger import ReplayLedger, Settlement
 from headrace.tables.storage import Storage, delete_file
@@ -69,7 +69,7 @@ def settle_replayed(catalog: Catalog, quarantine: Table, label: str, entry: Repl
 
 
 def _rows_of(label: str, scope: Settlement) -> BooleanExpression:
-    conditions = [column_is("stream", label), column_is_at_most("checkpoint_id", scope.checkpoint_id)]
+    conditions = [column_is("stream", label), column_between("checkpoint_id", scope.first_checkpoint, scope.checkpoint_id)]
     if scope.window.since is not None:
         conditions.append(column_is_from("timestamp", scope.window.since))
     if scope.window.until is not None:

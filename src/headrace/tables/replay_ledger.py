@@ -26,11 +26,15 @@ class Window:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What the quarantine shall have of a stream: of its rows up to a checkpoint and within a window, those of `files`."""
+    """What the quarantine shall have of a stream: of its rows up to a checkpoint and within a window, those of `files`.
+
+    Rows of checkpoints before `first_checkpoint` are left alone: they come from an earlier topic.
+    """
 
     checkpoint_id: int
     window: Window
     files: tuple[str, ...] = ()
+    first_checkpoint: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ class ReplayLedger:
         told = values["settlement"]
         if told is not None:
             since, until = (_moment(each) for each in told["window"])
-            values["settlement"] = Settlement(told["checkpoint_id"], Window(since, until), tuple(told["files"]))
+            first = told.get("first_checkpoint", 0)
+            values["settlement"] = Settlement(told["checkpoint_id"], Window(since, until), tuple(told["files"]), first)
         return ReplayLedger(**values)
 
 

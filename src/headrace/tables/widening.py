@@ -69,8 +69,13 @@ class Widening:
 def compare_columns(have: Schema, columns: tuple[Column, ...]) -> Widening:
     """Gives back what it takes to hold every value of `columns`, all of them optional, in a table of this schema."""
     wanted = iceberg_schema(columns)
-    problems = tuple(_problems(have.as_struct(), wanted.as_struct(), path=""))
+    problems = type_problems(have.as_struct(), wanted.as_struct())
     return Widening(not problems and not _holds(have.as_struct(), wanted.as_struct()), problems)
+
+
+def type_problems(have: IcebergType, wanted: IcebergType) -> tuple[str, ...]:
+    """Return why a table's type can't be widened to hold the other, one text for each place in it."""
+    return tuple(_problems(have, wanted, path=""))
 
 
 def _problems(have: IcebergType, wanted: IcebergType, *, path: str) -> Iterator[str]:

@@ -1,0 +1,37 @@
+"""Metadata files that a commit no longer needs.
+
+A purge deletes a table's old metadata files at once, and the metadata keeps naming them until later commits push them out of
+its log. PyIceberg would then warn of each file that it can't delete again.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.table.metadata import TableMetadata
+
+
+class IdempotentDeletes:
+    """Mix into a catalog: deleting a metadata file that is gone already succeeds. Other failures are still logged."""
+
+    @staticmethod
+    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+        Catalog._delete_old_metadata(_IgnoresMissing(io), base, metadata)
+
+
+class _IgnoresMissing(FileIO):
+    def __init__(self, io: FileIO) -> None:
+        super().__init__(io.properties)
+        self._io = io
+
+    def new_input(self, location: str) -> InputFile:
+        return self._io.new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        return self._io.new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        try:
+            self._io.delete(location)
+        except FileNotFoundError:
+            return
