@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import tarfile
 import zipfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headrace.errors import ServiceError, UnavailableError
 from headrace.runs.doctor import examine, origins_of
-from headrace.services import connect_worker
+from headrace.services import connect_worker, process
 from headrace.services.archives import unpack
-from headrace.services.connect import connect, find_connect
+from headrace.services.connect import connect, find_connect, start_connect
+from headrace.services.kafka_client import JavaClient
 from headrace.services.registry import find_registry, registry
 from headrace.services.web import ask, without_secrets
 from headrace.settings import load_settings
+
+
+def test_a_worker_of_an_earlier_version_without_a_password_is_refused(tmp_path: Path) -> None:
+    settings = load_settings(flags={}, environ={"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, folder=tmp_path)
+    started = psutil.Process().create_time()
+    process.write_state(
+        settings.home, process.ServiceState("connect", os.getpid(), started, 1, "connect.log", "", None, ready=True)
+    )
+    with pytest.raises(ServiceError, match="runs without a password") as raised:
+        start_connect(settings, detached=True, report=lambda line: None)
+    assert "headrace down" in raised.value.next_step
 
 
 def test_properties_and_plugins(tmp_path: Path) -> None:
@@ -25,7 +40,7 @@ def test_properties_and_plugins(tmp_path: Path) -> None:
     folder = tmp_path / "connect"
     for _ in range(2):  # a second start finds what the first one left
         connect_worker.prepare(folder, plugins={"debezium": [jar], connect_worker.CONVERTER: [jar]})
-    connect_worker.write_properties(folder, servers="127.0.0.1:1", port=2, own_kafka=False, security={})
+    connect_worker.write_properties(folder, servers="127.0.0.1:1", port=2, own_kafka=False, client=JavaClient({}, {}))
     text = (folder / "worker.properties").read_text(encoding="utf-8")
     assert "listeners=http://127.0.0.1:2\n" in text
     assert "exactly.once.source.support=enabled\n" in text
@@ -36,7 +51,7 @@ def test_properties_and_plugins(tmp_path: Path) -> None:
         (name,) = manifest.namelist()
         assert manifest.read(name).decode().strip() == connect_worker.APICURIO_CONVERTER
     assert (folder / "secrets").stat().st_mode & 0o077 == 0
-    connect_worker.write_properties(folder, servers="kafka.example:9092", port=2, own_kafka=True, security={})
+    connect_worker.write_properties(folder, servers="kafka.example:9092", port=2, own_kafka=True, client=JavaClient({}, {}))
     assert "replication.factor=-1\n" in (folder / "worker.properties").read_text(encoding="utf-8")
     assert connect_worker.read_servers(tmp_path) is None
 
@@ -68,13 +83,45 @@ def test_an_archive_is_unpacked_once_and_whole(tmp_path: Path) -> None:
         file.addfile(member, io.BytesIO(b"jar"))
     folder = unpack(archive, cache=tmp_path / "cache")
     assert (folder / "lib/a.jar").read_bytes() == b"jar"
-    archive.unlink()
+    before = (folder / "lib/a.jar").stat()
     assert unpack(archive, cache=tmp_path / "cache") == folder
+    assert (folder / "lib/a.jar").stat() == before, "it is unpacked once"
     broken = tmp_path / "other-1.0.tar.gz"
     broken.write_bytes(b"no archive")
     with pytest.raises((ServiceError, tarfile.TarError)):
         unpack(broken, cache=tmp_path / "cache")
-    assert [path.name for path in (tmp_path / "cache" / "unpacked").iterdir()] == ["thing-1.0-all"]
+    unpacked = (tmp_path / "cache" / "unpacked").iterdir()
+    assert [path.name for path in unpacked if not path.name.startswith(".")] == ["thing-1.0-all"]
+
+
+@pytest.mark.parametrize("ending", [".tar.gz", ".zip"])
+@pytest.mark.parametrize("change", ["content", "added", "removed", "linked"])
+def test_a_tampered_server_is_refused(tmp_path: Path, ending: str, change: str) -> None:
+    source = tmp_path / "source" / "lib"
+    source.mkdir(parents=True)
+    (source / "a.jar").write_bytes(b"jar")
+    (source / "b.txt").write_bytes(b"text")
+    archive = Path(shutil.make_archive(str(tmp_path / "thing-1.0"), {".zip": "zip"}.get(ending, "gztar"), source.parent))
+    folder = unpack(archive, cache=tmp_path / "cache")
+    assert unpack(archive, cache=tmp_path / "cache") == folder
+    jar = folder / "lib" / "a.jar"
+    before = jar.stat()
+    if change == "content":
+        jar.write_bytes(b"raj")
+        os.utime(jar, ns=(before.st_atime_ns, before.st_mtime_ns))
+    elif change == "added":
+        (folder / "lib" / "evil.jar").write_bytes(b"jar")
+    elif change == "removed":
+        jar.unlink()
+    else:
+        jar.unlink()
+        jar.symlink_to(tmp_path / "elsewhere.jar")
+    with pytest.raises(ServiceError, match="was changed after it was verified") as raised:
+        unpack(archive, cache=tmp_path / "cache")
+    assert raised.value.where.startswith(str(folder))
+    assert f"rm -r {folder}" in raised.value.next_step
+    shutil.rmtree(folder)
+    assert (unpack(archive, cache=tmp_path / "cache") / "lib" / "a.jar").read_bytes() == b"jar"
 
 
 def test_servers_of_your_own(tmp_path: Path) -> None:

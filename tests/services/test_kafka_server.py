@@ -100,7 +100,7 @@ def test_listens_on_this_machine_only(tmp_path: Path) -> None:
     text = (tmp_path / "server.properties").read_text()
     assert "listeners=BROKER://127.0.0.1:1,CONTROLLER://127.0.0.1:2\n" in text
     assert "0.0.0.0" not in text
-    assert "auto.create.topics.enable=false" in text
+    assert "auto.create.topics.enable=true\nnum.partitions=1\n" in text
 
 
 def test_free_port_is_told_from_a_taken_one() -> None:

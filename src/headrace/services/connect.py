@@ -18,6 +18,7 @@ from headrace.services.jars import cache_folder, resolve_jars
 from headrace.services.java import choose_java
 from headrace.services.kafka import find_servers, kafka, start_kafka
 from headrace.services.kafka_client import java_client
+from headrace.services.secret_files import keep_secret
 from headrace.services.web import is_fine, without_secrets
 from headrace.settings import Settings
 
@@ -27,31 +28,28 @@ ANSWER_TIMEOUT = 15.0
 
 @dataclass(frozen=True)
 class ConnectService(RunningService):
-    """A running worker; `url` is where it takes orders."""
-
-    @property
-    def url(self) -> str:
-        return _url(self.port)
+    """A running worker."""
 
 
 @contextmanager
 def connect(settings: Settings, *, report: Report) -> Iterator[str]:
     """Gives the address of a Connect that answers, and stops at its end what it alone started and used.
 
-    One of ours has the Kafka of the settings, which is found or started before it and stopped after it.
+    The address of one of ours includes user and password. It has the Kafka of the settings, which is found or started before it
+    and stopped after it.
     """
     if settings.connect_url:
         _check_own(settings.connect_url, origin=settings.origins.get("connect.url", ""))
         yield settings.connect_url.rstrip("/")
         return
     with kafka(settings, report=report), embedded.use(WORKER, settings, report=report) as state:
-        yield _url(state.port)
+        yield _url(settings, state.port)
 
 
 def find_connect(settings: Settings) -> str | None:
-    """Gives back the address of the user's own Connect or of the one that runs, without starting any."""
+    """Return the address, with user and password, of the user's own Connect or of the one that runs, without starting any."""
     service = None if settings.connect_url else running_connect(settings)
-    return service.url if service else settings.connect_url and settings.connect_url.rstrip("/")
+    return _url(settings, service.port) if service else settings.connect_url and settings.connect_url.rstrip("/")
 
 
 def running_connect(settings: Settings) -> ConnectService | None:
@@ -98,6 +96,7 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     resolved = resolve_jars(NAME, report=report)
     plugins = {each.name.partition("-")[0]: unpack(each, cache=cache).rglob("*.jar") for each in resolved if _is_archive(each)}
     connect_worker.prepare(folder, plugins={**plugins, CONVERTER: resolve_jars(CONVERTER, report=report)})
+    connect_worker.write_login(folder, password=_password(settings))
     jars = tuple(each for each in resolved if not _is_archive(each))
     worker = connect_worker.Worker(folder, choose_java(os.environ).program, jars)
     report("Connect is starting")
@@ -105,11 +104,21 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
 
     def start(port: int) -> process.ServiceState:
         own = settings.kafka_bootstrap_servers is not None
-        client = java_client(settings)
-        connect_worker.write_properties(folder, servers=str(servers), port=port, own_kafka=own, security=client.properties)
-        environ = {**os.environ, **client.environ}
-        launch = process.Launch(name=NAME, command=worker.command, folder=folder, environ=environ, port=port)
-        return embedded.launch_until_ready(settings, launch, detached=detached, wait=_wait_until_ready)
+        client = java_client(servers)
+        private_port = ports.find_free_port()
+        connect_worker.write_properties(folder, servers=str(servers), port=private_port, own_kafka=own, client=client)
+        launch = process.Launch(
+            name=NAME,
+            command=worker.command,
+            folder=folder,
+            environ={**os.environ, **client.environ},
+            port=port,
+            gate=process.Gate(private_port),
+            secure=True,
+        )
+        return embedded.launch_until_ready(
+            settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
+        )
 
     state = embedded.try_again(start, port=port, choose=choose, passing=[connect_worker.PORT_TAKEN])
     embedded.keep_port(folder, state.port)
@@ -121,21 +130,21 @@ def _is_archive(path: Path) -> bool:
     return path.name.endswith(ENDING)
 
 
-def _wait_until_ready(state: process.ServiceState) -> None:
+def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
     embedded.wait_until_ready(
         state,
         title="Connect",
-        answers=lambda: is_fine(f"{_url(state.port)}/health", timeout=2.0),
+        answers=lambda: is_fine(f"{_url(settings, state.port)}/health", timeout=2.0),
         explain=lambda text: connect_worker.explain_failure(text, log=Path(state.log)),
         pause=0.1,
     )
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:
-    return is_fine(f"{_url(state.port)}/connectors", timeout=ANSWER_TIMEOUT)
+    return is_fine(f"{_url(settings, state.port)}/connectors", timeout=ANSWER_TIMEOUT)
 
 
-WORKER = Embedded(NAME, "Connect", launch=_start, answers=_answers)
+WORKER = Embedded(NAME, "Connect", launch=_start, answers=_answers, always_secure=True)
 
 
 def _check_own(url: str, *, origin: str) -> None:
@@ -148,5 +157,9 @@ def _check_own(url: str, *, origin: str) -> None:
         )
 
 
-def _url(port: int) -> str:
-    return f"http://{ports.HOST}:{port}"
+def _url(settings: Settings, port: int) -> str:
+    return f"http://{connect_worker.USER}:{_password(settings)}@{ports.HOST}:{port}"
+
+
+def _password(settings: Settings) -> str:
+    return keep_secret(settings.home / NAME / "password")

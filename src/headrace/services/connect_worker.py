@@ -1,9 +1,13 @@
 """How the embedded Kafka Connect is set up: its folder, its properties, its command line, and what its log says when it fails.
 
 `<home>/connect/` holds `worker.properties` (written at every start), `plugins/` (Debezium and the converter for Avro, each
-loaded apart), `secrets/` (passwords that connectors refer to, so that neither Connect's topics nor its answers have them) and
-`port`.
+loaded apart), `secrets/` (passwords that connectors refer to, so that neither Connect's topics nor its answers have them),
+`port`, and `password`, which its REST interface asks for.
 It is a distributed worker, alone in its group, because only such a one can write exactly once.
+
+Connect expands references to config providers (`${file:…}`) in its answers, for example to `…/config/validate`. So the REST
+interface answers nobody without the password, and a provider reads `secrets/` alone; a second one reads the variables that hold
+the login of your own Kafka, where there is one. Neither reads other files or variables.
 """
 
 from __future__ import annotations
@@ -11,14 +15,16 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import ServiceError
 from headrace.services.java import SERVER_OPTIONS, SIMPLE_LOG
+from headrace.services.kafka_client import KEYSTORE, JavaClient
 from headrace.services.kafka_server import MAX_MESSAGE_BYTES, find_telling_line
 from headrace.services.ports import HOST
+from headrace.services.secret_files import write_privately
 
 PORT_TAKEN = "its port is taken"
 SECRETS = "secrets"
@@ -47,10 +53,8 @@ plugin.discovery=service_load
 exactly.once.source.support=enabled
 key.converter=org.apache.kafka.connect.json.JsonConverter
 value.converter=org.apache.kafka.connect.json.JsonConverter
-config.providers=file,env,directory
-config.providers.directory.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider
-config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
-config.providers.env.param.allowlist.pattern=HEADRACE_KAFKA_.*
+rest.extension.classes=org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension
+config.providers={providers}
 config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider
 config.providers.file.param.allowed.paths={secrets}
 scheduled.rebalance.max.delay.ms=0
@@ -64,6 +68,18 @@ producer.max.request.size={max_message_bytes}
 producer.compression.type=lz4
 producer.transaction.timeout.ms={transaction_timeout_ms}
 producer.buffer.memory=33554432
+"""
+
+_ENVIRONMENT_PROVIDER = """\
+config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
+config.providers.env.param.allowlist.pattern={variables}
+"""
+USER = "headrace"
+_LOGIN, _USERS = "login.conf", "users.properties"
+_LOGIN_CONF = f"""\
+KafkaConnect {{
+  org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule required file="{_USERS}";
+}};
 """
 
 _CLIENTS = ("", "producer.", "consumer.", "admin.")
@@ -83,7 +99,8 @@ class Worker:
         class_path = os.pathsep.join(map(str, self.jars))
         main = "org.apache.kafka.connect.cli.ConnectDistributed"
         heap = ("-Xms64m", "-Xmx512m")
-        return (str(self.java), *heap, *SERVER_OPTIONS, *SIMPLE_LOG, log, "-cp", class_path, main, "worker.properties")
+        login = f"-Djava.security.auth.login.config={_LOGIN}"
+        return (str(self.java), *heap, *SERVER_OPTIONS, *SIMPLE_LOG, log, login, "-cp", class_path, main, "worker.properties")
 
 
 def prepare(folder: Path, *, plugins: dict[str, Iterable[Path]]) -> None:
@@ -104,23 +121,34 @@ def prepare(folder: Path, *, plugins: dict[str, Iterable[Path]]) -> None:
             jar_file.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", f"{APICURIO_CONVERTER}\n")
 
 
-def write_properties(folder: Path, *, servers: str, port: int, own_kafka: bool, security: Mapping[str, str]) -> None:
-    """Writes `worker.properties`; topics get as many copies as an own Kafka gives by itself.
+def write_properties(folder: Path, *, servers: str, port: int, own_kafka: bool, client: JavaClient) -> None:
+    """Write `worker.properties`; topics get as many copies as an own Kafka gives them by default.
 
-    `security` is how one gets into Kafka: the worker itself, and the clients that it makes for its connectors.
+    `client` is how to log in to Kafka: for the worker, and for the clients that it makes for its connectors.
     """
-    secured = [f"{client}{name}={value}" for client in _CLIENTS for name, value in security.items()]
+    secured = [f"{prefix}{name}={value}" for prefix in _CLIENTS for name, value in client.properties.items()]
     text = PROPERTIES.format(
         servers=servers,
         name="headrace-connect",
         replicas=-1 if own_kafka else 1,
         host=HOST,
         port=port,
+        providers="file,env" if client.environ else "file",
         secrets=str(folder / SECRETS).replace("\\", "\\\\"),
         max_message_bytes=MAX_MESSAGE_BYTES,
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
     )
-    (folder / "worker.properties").write_text("\n".join((text, *secured, "")), encoding="utf-8")
+    if client.environ:
+        text += _ENVIRONMENT_PROVIDER.format(variables="|".join(sorted(client.environ)))
+    write_privately(folder / "worker.properties", "\n".join((text, *secured, "")))
+    if client.keystore:
+        write_privately(folder / KEYSTORE, client.keystore)
+
+
+def write_login(folder: Path, *, password: str) -> None:
+    """Write who may use the REST interface, and the JAAS file that leads Connect there."""
+    write_privately(folder / _USERS, f"{USER}={password}\n")
+    write_privately(folder / _LOGIN, _LOGIN_CONF)
 
 
 def read_servers(folder: Path) -> str | None:

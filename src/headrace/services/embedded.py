@@ -28,17 +28,18 @@ S = TypeVar("S", bound="RunningService")
 
 @dataclass(frozen=True)
 class RunningService:
-    """A server that runs; `detached` is one that lives until `headrace down`."""
+    """A server that runs; `detached` is one that lives until `headrace down`, `secure` one that asks for a password."""
 
     port: int
     pid: int
     log: Path
     since: str
     detached: bool
+    secure: bool = False
 
     @classmethod
     def of(cls: type[S], state: process.ServiceState) -> S:
-        return cls(state.port, state.pid, Path(state.log), state.since, state.owner is None)
+        return cls(state.port, state.pid, Path(state.log), state.since, state.owner is None, state.secure)
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,15 @@ class Embedded:
     """A server that Headrace can start: its name in files and to people.
 
     `launch` starts it and gives back the state of a process that has answered; `answers` says whether one that was found does.
+    One that is `securable` asks for a password where `services.secure` is set, one that is `always_secure` without it, too.
     """
 
     name: str
     title: str
     launch: Callable[[Settings, bool, Report], process.ServiceState]
     answers: Callable[[Settings, process.ServiceState], bool]
+    securable: bool = False
+    always_secure: bool = False
 
 
 @contextmanager
@@ -197,6 +201,18 @@ def _find_or_start(server: Embedded, settings: Settings, *, detached: bool, repo
         if state is not None and process.find_process(state) is not None:
             if not state.ready:  # its starter was killed: nobody waits for it any more
                 process.stop(settings.home, server.name)
+            elif server.securable and settings.services_secure and not state.secure:
+                raise ServiceError(
+                    f"{server.title} runs without a password (pid {state.pid}), and services.secure asks for one",
+                    where=f"services.secure, from {settings.origins.get('services.secure', 'the profile')}",
+                    next_step="Run: headrace down   then the command again.",
+                )
+            elif server.always_secure and not state.secure:
+                raise ServiceError(
+                    f"{server.title} runs without a password (pid {state.pid}): an earlier version of Headrace started it",
+                    where=state.log,
+                    next_step="Run: headrace down   then the command again.",
+                )
             elif server.answers(settings, state):
                 if detached and state.owner is not None:
                     state = process.keep(settings.home, state)

@@ -6,15 +6,14 @@ final place and does not compare the lock's sha256, so here every jar is downloa
 and only then moved into the cache in one step: what is in the cache is whole.
 
 The cache is `$HEADRACE_CACHE`, else `$XDG_CACHE_HOME/headrace`, else `~/.cache/headrace`: `jars/` in Maven's layout,
-and `classpaths/`, which remembers for each lock the size and time of every jar that was checked. While they are
-unchanged no jar is read again; one that changed is checked again, and downloaded again if it is not what the lock says.
+and `classpaths/`, which remembers for each lock which jars were verified since the machine booted (verified_files.py). A jar
+that is not what the lock says is refused: it is neither run nor replaced.
 A company's mirror: `central = <address>` under `[repositories]` in jgo's own `~/.config/jgo.conf`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -29,6 +28,7 @@ from threading import Event
 
 from headrace.errors import ServiceError
 from headrace.services.locks import locked
+from headrace.services.verified_files import hash_file, recall, remember, tampered
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -77,14 +77,13 @@ def resolve_jars(name: str | Path, *, report: Callable[[str], None], cache: Path
     lock = (name if isinstance(name, Path) else GROUPS / name) / "jgo.lock.toml"
     content = _read_lock(lock)
     cache = cache or cache_folder(os.environ)
-    known = cache / "classpaths" / f"{hashlib.sha256(content).hexdigest()}.json"
-    jars = _recall(known, folder=cache / "jars")
+    jars = _verified(content, lock=lock, cache=cache)
     if jars:
         return jars
     wanted = _parse_lock(content, path=lock)
     try:
         with locked(cache / "lock", timeout=1800, waiting=lambda: report("Waiting for another download to end")):
-            missing = [jar for jar in wanted if not _is_whole(cache / "jars" / jar.path, sha256=jar.sha256)]
+            missing = [jar for jar in wanted if not (cache / "jars" / jar.path).exists()]
             if missing:
                 _download(
                     missing,
@@ -92,8 +91,7 @@ def resolve_jars(name: str | Path, *, report: Callable[[str], None], cache: Path
                     folder=cache / "jars",
                     report=report,
                 )
-            jars = tuple(cache / "jars" / jar.path for jar in wanted)
-            _remember(known, jars, folder=cache / "jars")
+            jars = _verified(content, lock=lock, cache=cache)
     except OSError as error:
         raise ServiceError(
             f"the jar cache can't be written: {error.strerror or error}",
@@ -104,10 +102,31 @@ def resolve_jars(name: str | Path, *, report: Callable[[str], None], cache: Path
 
 
 def cached_jars(name: str, *, cache: Path | None = None) -> tuple[Path, ...]:
-    """Gives back a group's jars if all are in the cache, else nothing; downloads nothing."""
-    cache = cache or cache_folder(os.environ)
-    content = _read_lock(GROUPS / name / "jgo.lock.toml")
-    return _recall(cache / "classpaths" / f"{hashlib.sha256(content).hexdigest()}.json", folder=cache / "jars")
+    """Return a group's jars if all are in the cache, else nothing; downloads nothing.
+
+    Raises a ServiceError for one that was tampered with.
+    """
+    lock = GROUPS / name / "jgo.lock.toml"
+    return _verified(_read_lock(lock), lock=lock, cache=cache or cache_folder(os.environ))
+
+
+def _verified(content: bytes, *, lock: Path, cache: Path) -> tuple[Path, ...]:
+    """Return a lock's jars if all are there, each with its sha256, else nothing. Raises a ServiceError for a tampered one."""
+    folder = cache / "jars"
+    memory = cache / "classpaths" / f"{hashlib.sha256(content).hexdigest()}.json"
+    jars = recall(memory, folder=folder)
+    if jars:
+        return jars
+    wanted = _parse_lock(content, path=lock)
+    paths = tuple(folder / jar.path for jar in wanted)
+    if not all(path.exists() for path in paths):
+        return ()
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        for jar, path, found in zip(wanted, paths, pool.map(hash_file, paths), strict=True):
+            if found != jar.sha256:
+                raise tampered(path, reason="its sha256 is not the one of the lock", remove=path)
+    remember(memory, paths, folder=folder)
+    return paths
 
 
 def _read_lock(path: Path) -> bytes:
@@ -140,39 +159,6 @@ def _parse_lock(content: bytes, *, path: Path) -> tuple[Jar, ...]:
             where=str(path),
             next_step=f"Run: python -m headrace.services.jar_lock {path.parent}",
         ) from error
-
-
-def _recall(known: Path, *, folder: Path) -> tuple[Path, ...]:
-    """Gives back the jars that were checked before, or none if even one of them is not as it was then."""
-    try:
-        entries = json.loads(known.read_bytes())
-        for path, size, changed in entries:
-            stat = os.stat(folder / path)
-            if (stat.st_size, stat.st_mtime_ns) != (size, changed):
-                return ()
-        return tuple(folder / path for path, _, _ in entries)
-    except (OSError, ValueError, TypeError):
-        return ()
-
-
-def _remember(known: Path, jars: tuple[Path, ...], *, folder: Path) -> None:
-    entries = [(str(jar.relative_to(folder)), jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars]
-    known.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, written = tempfile.mkstemp(dir=known.parent)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(entries, file)
-    os.replace(written, known)
-
-
-def _is_whole(path: Path, *, sha256: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            digest = hashlib.sha256()
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-            return digest.hexdigest() == sha256
-    except FileNotFoundError:
-        return False
 
 
 def _download(jars: list[Jar], *, title: str, folder: Path, report: Callable[[str], None]) -> None:
@@ -223,7 +209,7 @@ def _fetch(jar: Jar, *, fresh: Path, folder: Path, count: Callable[[int, int], N
             project = context.project(jar.group, jar.artifact).at_version(jar.version)
             try:
                 path = project.artifact(classifier=jar.classifier, packaging=jar.packaging).resolve()
-                if _is_whole(path, sha256=jar.sha256):
+                if hash_file(path) == jar.sha256:
                     size = path.stat().st_size
                     place = folder / jar.path
                     place.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,11 @@ def need_jupyter() -> None:
 
 
 def jupyter_command(notebook: Path, *, port: int, opens_browser: bool) -> tuple[str, ...]:
-    """Gives back the command that opens a notebook. JupyterLab makes a token anew and says it; the command shows none."""
+    """Return the command that opens a notebook. JupyterLab generates a token and prints it; the command has none.
+
+    JupyterLab checks Host, Origin and its XSRF cookie. These flags keep a configuration of the user's from relaxing that: this
+    server can read and run anything.
+    """
     return (
         sys.executable,
         "-m",
@@ -32,6 +36,9 @@ def jupyter_command(notebook: Path, *, port: int, opens_browser: bool) -> tuple[
         f"--ServerApp.port={port}",
         f"--ServerApp.root_dir={notebook.parent}",
         "--ServerApp.allow_remote_access=False",
+        "--ServerApp.allow_origin=",
+        "--ServerApp.allow_origin_pat=",
+        "--ServerApp.disable_check_xsrf=False",
         *(() if opens_browser else ("--no-browser",)),
         *(("--allow-root",) if os.geteuid() == 0 else ()),  # it answers this machine alone, and only with the token
     )

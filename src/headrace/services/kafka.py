@@ -18,7 +18,8 @@ from headrace.services import embedded, kafka_server, ports, process
 from headrace.services.embedded import START_TIMEOUT, Embedded, Report, RunningService
 from headrace.services.jars import resolve_jars
 from headrace.services.java import choose_java
-from headrace.services.kafka_client import KafkaServers, own_servers
+from headrace.services.kafka_client import KafkaServers, own_servers, with_login
+from headrace.services.secret_files import keep_secret
 from headrace.settings import Settings
 
 NAME = "kafka"
@@ -33,10 +34,6 @@ class KafkaService(RunningService):
     def bootstrap_servers(self) -> str:
         return f"{ports.HOST}:{self.port}"
 
-    @property
-    def servers(self) -> KafkaServers:
-        return KafkaServers(self.bootstrap_servers)
-
 
 @contextmanager
 def kafka(settings: Settings, *, report: Report) -> Iterator[KafkaServers]:
@@ -47,7 +44,7 @@ def kafka(settings: Settings, *, report: Report) -> Iterator[KafkaServers]:
         yield own
         return
     with embedded.use(BROKER, settings, report=report) as state:
-        yield KafkaService.of(state).servers
+        yield _servers(settings, state)
 
 
 def running_kafka(settings: Settings) -> KafkaService | None:
@@ -59,8 +56,8 @@ def running_kafka(settings: Settings) -> KafkaService | None:
 def find_servers(settings: Settings) -> KafkaServers | None:
     """Gives back the servers of the user's own Kafka or of this home's broker; None where that does not run."""
     own = own_servers(settings)
-    service = None if own else running_kafka(settings)
-    return service.servers if service else own
+    state = None if own else embedded.running(BROKER, settings)
+    return _servers(settings, state) if state else own
 
 
 def start_kafka(settings: Settings, *, detached: bool, report: Report) -> KafkaService:
@@ -89,17 +86,20 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     report("Kafka is starting")
     began = time.monotonic()
     kafka_server.format_storage(server)
+    password = _password(settings) if settings.services_secure else None
 
     def start(port: int) -> process.ServiceState:
-        kafka_server.write_properties(server, port=port, controller_port=ports.find_free_port())
+        kafka_server.write_properties(server, port=port, controller_port=ports.find_free_port(), password=password)
         command = server.command("kafka.Kafka", "server.properties")
-        launch = process.Launch(name=NAME, command=command, folder=folder, environ=os.environ, port=port)
+        launch = process.Launch(
+            name=NAME, command=command, folder=folder, environ=os.environ, port=port, secure=settings.services_secure
+        )
         cluster = kafka_server.read_cluster_id(folder)
         return embedded.launch_until_ready(
             settings,
             launch,
             detached=detached,
-            wait=lambda state: _wait_until_ready(state, cluster=cluster, home=settings.home),
+            wait=lambda state: _wait_until_ready(settings, state, cluster=cluster),
         )
 
     state = embedded.try_again(start, port=port, choose=choose, passing=[kafka_server.PORT_TAKEN])
@@ -107,19 +107,19 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     return state
 
 
-def _wait_until_ready(state: process.ServiceState, *, cluster: str | None, home: Path) -> None:
+def _wait_until_ready(settings: Settings, state: process.ServiceState, *, cluster: str | None) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while ports.is_free(state.port):
-        _check_alive(state, home=home)
+        _check_alive(state, home=settings.home)
         if time.monotonic() > deadline:
             break
         time.sleep(0.05)
-    client = _client(KafkaService.of(state).servers)
+    client = _client(_servers(settings, state))
     while time.monotonic() < deadline:
         answered = _ask(client, timeout=1.0)
         if answered is not None and answered == cluster:
             return
-        _check_alive(state, home=home)
+        _check_alive(state, home=settings.home)
         time.sleep(0.05)
     raise embedded.no_answer("Kafka", state)
 
@@ -130,10 +130,20 @@ def _check_alive(state: process.ServiceState, *, home: Path) -> None:
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:
-    return _ask(_client(KafkaService.of(state).servers), timeout=ANSWER_TIMEOUT) is not None
+    return _ask(_client(_servers(settings, state)), timeout=ANSWER_TIMEOUT) is not None
 
 
-BROKER = Embedded(NAME, "Kafka", launch=_start, answers=_answers)
+BROKER = Embedded(NAME, "Kafka", launch=_start, answers=_answers, securable=True)
+
+
+def _servers(settings: Settings, state: process.ServiceState) -> KafkaServers:
+    """Return how to reach this home's broker, with its login if it was started with one."""
+    address = KafkaService.of(state).bootstrap_servers
+    return with_login(address, user=kafka_server.USER, password=_password(settings)) if state.secure else KafkaServers(address)
+
+
+def _password(settings: Settings) -> str:
+    return keep_secret(settings.home / NAME / "password")
 
 
 def _check_own(servers: KafkaServers, *, origin: str) -> None:

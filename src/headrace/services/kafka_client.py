@@ -13,6 +13,8 @@ from headrace.errors import SettingsError
 from headrace.settings import Settings
 
 _FILES = {"ssl.ca.location": "ssl.ca.pem", "ssl.certificate.location": "ssl.certificate.pem", "ssl.key.location": "ssl.key.pem"}
+KEYSTORE = "keystore.pem"
+"""The file with a client's own certificate and key, in the folder of a server in Java."""
 _LOGIN, _KEY = "HEADRACE_KAFKA_JAAS", "HEADRACE_KAFKA_KEY_PASSWORD"
 _JAAS = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -63,20 +65,33 @@ def own_servers(settings: Settings) -> KafkaServers | None:
     return KafkaServers(settings.kafka_bootstrap_servers, tuple(sorted((name, each) for name, each in found.items() if each)))
 
 
+def with_login(bootstrap: str, *, user: str, password: str) -> KafkaServers:
+    """Return an embedded Kafka that asks for a password. It listens on loopback alone, where TLS would protect nothing."""
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+    return KafkaServers(bootstrap, tuple(sorted(login.items())))
+
+
 @dataclass(frozen=True)
 class JavaClient:
-    """What a client in Java is told: properties for a file, and the variables that hold their secrets, for its environment."""
+    """What a client in Java needs: properties for a file, the variables that hold their secrets, for its environment, and the
+    content of `KEYSTORE`, if it shows a certificate of its own."""
 
     properties: dict[str, str]
     environ: dict[str, str] = field(repr=False)
+    keystore: str = field(default="", repr=False)
 
 
-def java_client(settings: Settings) -> JavaClient:
-    """Gives back what a client in Java needs to get into the user's own Kafka; nothing for one that Headrace starts."""
-    own = own_servers(settings)
-    security = dict(own.security) if own else {}
+def java_client(servers: KafkaServers) -> JavaClient:
+    """Return what a client in Java needs to log in to a Kafka; nothing for one that asks for no login."""
+    security = dict(servers.security)
     found = {"security.protocol": security.get("security.protocol", "")}
     environ = {}
+    keystore = ""
     if "sasl.mechanism" in security:
         login = f"username={_quoted(security['sasl.username'])} password={_quoted(security['sasl.password'])}"
         environ[_LOGIN] = f"{_JAAS[security['sasl.mechanism']]} required {login};"
@@ -84,25 +99,17 @@ def java_client(settings: Settings) -> JavaClient:
     if "ssl.ca.location" in security:
         found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": security["ssl.ca.location"]}
     if "ssl.certificate.location" in security and "ssl.key.location" in security:
-        found |= {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.certificate.chain": _content_of(security["ssl.certificate.location"]),
-            "ssl.keystore.key": _content_of(security["ssl.key.location"]),
-        }
+        keystore = "\n".join(_read(name, security[name]) for name in ("ssl.key.location", "ssl.certificate.location"))
+        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": KEYSTORE}
     if "ssl.key.password" in security:
         environ[_KEY] = security["ssl.key.password"]
         found["ssl.key.password"] = f"${{env:{_KEY}}}"
-    return JavaClient({name: value for name, value in found.items() if value}, environ)
+    return JavaClient({name: value for name, value in found.items() if value}, environ, keystore)
 
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _content_of(path: str) -> str:
-    """Gives back how Kafka's configuration says "what is in this file"."""
-    return f"${{directory:{Path(path).parent}:{Path(path).name}}}"
 
 
 def _read(name: str, path: str) -> str:

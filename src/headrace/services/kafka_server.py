@@ -1,7 +1,8 @@
 """How the embedded broker is set up: its folder, its properties, its command line, and what its log says when it fails.
 
 `<home>/kafka/` holds `server.properties` (written at every start; its port is the one to prefer next time), `data/`
-(the topics) and `tmp/`. One process is broker and controller (KRaft), and listens on 127.0.0.1 only.
+(the topics), `tmp/` and, where `services.secure` is set, `password`. One process is broker and controller (KRaft), and listens
+on 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -18,22 +19,26 @@ from pathlib import Path
 from headrace.errors import ServiceError
 from headrace.services.java import SERVER_OPTIONS, SIMPLE_LOG
 from headrace.services.ports import HOST
+from headrace.services.secret_files import write_privately
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 ENOUGH_SPACE = 500 * 1000 * 1000
 PORT_TAKEN = "its port is taken"
 
+# A producer may come before its pipeline: its first message makes the topic, with one partition. The pipeline adds the others
+# that it says (ensure_topics), which only works in this direction: Kafka takes no partition away.
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller_port}
 listeners=BROKER://{host}:{port},CONTROLLER://{host}:{controller_port}
 advertised.listeners=BROKER://{host}:{port}
-listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=BROKER:{protocol},CONTROLLER:{protocol}
 inter.broker.listener.name=BROKER
 controller.listener.names=CONTROLLER
 log.dirs={data}
-auto.create.topics.enable=false
+auto.create.topics.enable=true
+num.partitions=1
 auto.leader.rebalance.enable=false
 default.replication.factor=1
 min.insync.replicas=1
@@ -56,6 +61,19 @@ broker.session.timeout.ms=4000
 num.io.threads=4
 """
 
+USER = "headrace"
+_LOGIN = """\
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+sasl.mechanism.controller.protocol=PLAIN
+listener.name.broker.plain.sasl.jaas.config={jaas}
+listener.name.controller.plain.sasl.jaas.config={jaas}
+"""
+_JAAS = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="{user}" password="{password}"'
+    ' user_{user}="{password}";'
+)
+
 _JVM = ("-Xms64m", "-Xmx512m", *SERVER_OPTIONS, *SIMPLE_LOG)
 
 
@@ -75,12 +93,22 @@ class Server:
         return (str(self.java), *_JVM, "-cp", os.pathsep.join(map(str, self.jars)), main, *arguments)
 
 
-def write_properties(server: Server, *, port: int, controller_port: int) -> None:
-    """Writes `server.properties`; paths in it are relative to the folder, so that no path needs escaping."""
+def write_properties(server: Server, *, port: int, controller_port: int, password: str | None = None) -> None:
+    """Write `server.properties`; paths in it are relative to the folder, so that no path needs escaping.
+
+    With a password, clients and the controller have to log in as `USER`.
+    """
     text = PROPERTIES.format(
-        host=HOST, port=port, controller_port=controller_port, data="data", max_message_bytes=MAX_MESSAGE_BYTES
+        host=HOST,
+        port=port,
+        controller_port=controller_port,
+        data="data",
+        max_message_bytes=MAX_MESSAGE_BYTES,
+        protocol="SASL_PLAINTEXT" if password else "PLAINTEXT",
     )
-    (server.folder / "server.properties").write_text(text, encoding="ascii")
+    if password:
+        text += _LOGIN.format(jaas=_JAAS.format(user=USER, password=password))
+    write_privately(server.folder / "server.properties", text)
 
 
 def last_port(folder: Path) -> int | None:
@@ -101,7 +129,12 @@ def format_storage(server: Server) -> None:
     fresh = server.folder / "formatting"
     shutil.rmtree(fresh, ignore_errors=True)
     properties = PROPERTIES.format(
-        host=HOST, port=9092, controller_port=9093, data=fresh.name, max_message_bytes=MAX_MESSAGE_BYTES
+        host=HOST,
+        port=9092,
+        controller_port=9093,
+        data=fresh.name,
+        max_message_bytes=MAX_MESSAGE_BYTES,
+        protocol="PLAINTEXT",
     )
     (server.folder / "format.properties").write_text(properties, encoding="ascii")
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")

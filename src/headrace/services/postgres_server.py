@@ -204,11 +204,13 @@ def _within_reach(programs: Path, *, cache: Path) -> Path:
     package = programs.parents[1]
     copy = cache / f"postgres-{package.stat().st_ino:x}-{package.stat().st_mtime_ns:x}"
     if not copy.exists():
-        cache.mkdir(parents=True, exist_ok=True, mode=0o755)
+        cache.mkdir(parents=True, exist_ok=True)
+        cache.chmod(0o755)  # whatever the umask says: the other user has to walk through it
         fresh = cache / f".{copy.name}-{os.getpid()}"
         for part in (package.name, f"{package.name}.libs"):  # programs look for their libraries beside their package
             if (package.parent / part).is_dir():
                 shutil.copytree(package.parent / part, fresh / part, ignore=_NOT_RUN, symlinks=True)
+        fresh.chmod(0o755)
         try:
             os.rename(fresh, copy)
         except OSError:  # another command was faster

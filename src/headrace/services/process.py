@@ -34,11 +34,21 @@ _CLOCK = 2.0  # seconds that two readings of one process's start time may differ
 
 
 @dataclass(frozen=True)
+class Gate:
+    """The HTTP gate before a server (see gate.py): the port that the server itself listens on, and the file with the
+    credentials (`user:password`) that are added to requests without any."""
+
+    private_port: int
+    credentials: Path | None = None
+
+
+@dataclass(frozen=True)
 class Launch:
     """What to start: the program with its arguments, its working folder and environment, the port it will answer on.
 
     `user` is the system's user that it runs as, where that is not the one that starts it; `ending` is the signal that asks it
-    to end.
+    to end. With a `gate`, the gate listens on the port, and the server on its private one. A `secure` server asks every client
+    for a password.
     """
 
     name: str
@@ -48,6 +58,8 @@ class Launch:
     port: int
     user: str | None = None
     ending: int = signal.SIGTERM
+    gate: Gate | None = None
+    secure: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,7 @@ class ServiceState:
     ready: bool = False
     ending: int = signal.SIGTERM
     start_seconds: float | None = None
+    secure: bool = False
 
 
 def state_path(home: Path, name: str) -> Path:
@@ -158,6 +171,7 @@ def start(home: Path, launch: Launch, *, detached: bool) -> ServiceState:
         since=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         owner=None if detached else os.getpid(),
         ending=int(launch.ending),
+        secure=launch.secure,
     )
     write_state(home, state)
     return state
@@ -205,6 +219,14 @@ def _lease_path(home: Path, name: str) -> Path:
     return home / "services" / f"{name}.lease"
 
 
+def _gate_arguments(launch: Launch) -> dict[str, object] | None:
+    """Return the gate as the watchdog takes it: a secret is named by its file, as anyone can read a command line."""
+    if launch.gate is None:
+        return None
+    path = launch.gate.credentials
+    return {"port": launch.port, "private_port": launch.gate.private_port, "credentials": str(path) if path else None}
+
+
 def _spawn(home: Path, launch: Launch, *, log: Path) -> int:
     """Gives back the server's pid, as the watchdog that started it reports it through a pipe."""
     read_end, write_end = os.pipe()
@@ -216,6 +238,7 @@ def _spawn(home: Path, launch: Launch, *, log: Path) -> int:
         "user": launch.user,
         "ending": int(launch.ending),
         "command": launch.command,
+        "gate": _gate_arguments(launch),
     }
     try:
         with open(log, "ab") as output:

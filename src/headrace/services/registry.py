@@ -1,7 +1,9 @@
 """A schema registry for a command: the user's own, or Apicurio, which Headrace starts, shares and stops (see embedded.py).
 
-`<home>/registry/` holds its database (H2, one file, every schema on disk before it is answered for) and `port`, the one to
-prefer next time. It listens on 127.0.0.1 only.
+`<home>/registry/` holds its database (H2, one file, every schema on disk before it is answered for), `port`, the one to
+prefer next time, and `password`. It listens on 127.0.0.1 only, behind a gate (gate.py) that checks where requests come from.
+
+The registry itself always asks for the password. Unless `services.secure` is set, the gate adds it to requests without any.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from headrace.services.embedded import Embedded, Report, RunningService
 from headrace.services.jars import cache_folder, resolve_jars
 from headrace.services.java import SERVER_OPTIONS, choose_java
 from headrace.services.kafka_server import find_telling_line
+from headrace.services.secret_files import keep_secret, write_privately
 from headrace.services.web import is_fine, without_secrets
 from headrace.settings import Settings
 
@@ -29,19 +32,26 @@ COMPATIBLE = "/apis/ccompat/v7"
 """Where Apicurio answers as Confluent's registry does."""
 NATIVE = "/apis/registry/v2"
 """Where Apicurio answers as its own converter asks."""
+USER = "headrace"
 PORT_TAKEN = "its port is taken"
 ANSWER_TIMEOUT = 10.0
 _JAVA = (21, 25)
+_LOGIN = """\
+quarkus.http.auth.basic=true
+quarkus.http.auth.permission.all.paths=/*
+quarkus.http.auth.permission.all.policy=authenticated
+quarkus.security.users.embedded.enabled=true
+quarkus.security.users.embedded.plain-text=true
+quarkus.security.users.embedded.users.{user}={password}
+quarkus.security.users.embedded.roles.{user}=sr-admin
+"""
+"""What `config/application.properties` says; the registry reads it from its working folder."""
 _DATABASE = "jdbc:h2:file:./data/registry;WRITE_DELAY=0"
 
 
 @dataclass(frozen=True)
 class RegistryService(RunningService):
-    """A running registry; `url` is that of its Confluent-compatible API."""
-
-    @property
-    def url(self) -> str:
-        return _url(self.port)
+    """A running registry."""
 
 
 @contextmanager
@@ -52,13 +62,34 @@ def registry(settings: Settings, *, report: Report) -> Iterator[str]:
         yield settings.registry_url
         return
     with embedded.use(SERVER, settings, report=report) as state:
-        yield _url(state.port)
+        yield _url(settings, RegistryService.of(state))
 
 
 def find_registry(settings: Settings) -> str | None:
-    """Gives back the address of the user's own registry or of the one that runs, without starting any."""
+    """Return the address of the user's own registry or of the one that runs, without starting any; with user and password if it
+    asks for them."""
     service = None if settings.registry_url else running_registry(settings)
-    return service.url if service else settings.registry_url
+    return _url(settings, service) if service else settings.registry_url
+
+
+class ExpectedRegistry:
+    """Tells a registry that is down from none at all: asking it fails until it answers again.
+
+    It is the user's own registry, the one that runs here, or one that was started here and died, is starting, or was found
+    before by this object.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._last = ""
+
+    def find(self) -> str:
+        """Return the registry's address, or nothing where no registry is expected; a password only for one that runs."""
+        found = find_registry(self._settings)
+        state = process.read_state(self._settings.home, NAME)
+        if found or state:
+            self._last = f"http://{ports.HOST}:{state.port}{COMPATIBLE}" if state else without_secrets(found or "")
+        return found or self._last
 
 
 def running_registry(settings: Settings) -> RegistryService | None:
@@ -95,11 +126,26 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     report("The registry is starting")
     began = time.monotonic()
 
+    credentials = folder / "credentials"
+    password = _password(settings)
+    write_privately(credentials, f"{USER}:{password}\n")
+    (folder / "config").mkdir(exist_ok=True)
+    write_privately(folder / "config" / "application.properties", _LOGIN.format(user=USER, password=password))
+
     def start(port: int) -> process.ServiceState:
+        private_port = ports.find_free_port()
         launch = process.Launch(
-            name=NAME, command=_command(java.program, program, port=port), folder=folder, environ=os.environ, port=port
+            name=NAME,
+            command=_command(java.program, program, port=private_port),
+            folder=folder,
+            environ=os.environ,
+            port=port,
+            gate=process.Gate(private_port, None if settings.services_secure else credentials),
+            secure=settings.services_secure,
         )
-        return embedded.launch_until_ready(settings, launch, detached=detached, wait=_wait_until_ready)
+        return embedded.launch_until_ready(
+            settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
+        )
 
     state = embedded.try_again(start, port=port, choose=choose, passing=[PORT_TAKEN])
     embedded.keep_port(folder, state.port)
@@ -120,11 +166,11 @@ def _command(java: Path, program: Path, *, port: int) -> tuple[str, ...]:
     return (str(java), "-Xms32m", "-Xmx256m", *SERVER_OPTIONS, *defined, "-jar", str(program))
 
 
-def _wait_until_ready(state: process.ServiceState) -> None:
+def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
     embedded.wait_until_ready(
         state,
         title="The registry",
-        answers=lambda: is_fine(f"{_url(state.port)}/subjects", timeout=2.0),
+        answers=lambda: is_fine(f"{_url(settings, RegistryService.of(state))}/subjects", timeout=2.0),
         explain=lambda text: _explain_failure(text, log=Path(state.log)),
         pause=0.1,
     )
@@ -142,10 +188,10 @@ def _explain_failure(text: str, *, log: Path) -> ServiceError:
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:
-    return is_fine(f"{_url(state.port)}/subjects", timeout=ANSWER_TIMEOUT)
+    return is_fine(f"{_url(settings, RegistryService.of(state))}/subjects", timeout=ANSWER_TIMEOUT)
 
 
-SERVER = Embedded(NAME, "The registry", launch=_start, answers=_answers)
+SERVER = Embedded(NAME, "The registry", launch=_start, answers=_answers, securable=True)
 
 
 def _check_own(url: str, *, origin: str) -> None:
@@ -158,5 +204,10 @@ def _check_own(url: str, *, origin: str) -> None:
         )
 
 
-def _url(port: int) -> str:
-    return f"http://{ports.HOST}:{port}{COMPATIBLE}"
+def _url(settings: Settings, service: RegistryService) -> str:
+    login = f"{USER}:{_password(settings)}@" if service.secure else ""
+    return f"http://{login}{ports.HOST}:{service.port}{COMPATIBLE}"
+
+
+def _password(settings: Settings) -> str:
+    return keep_secret(settings.home / NAME / "password")

@@ -14,11 +14,14 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from headrace.errors import NotFoundError, UnavailableError
+from headrace.services.schema_references import write_out
 
 _TIMEOUT_SECONDS = 5.0
 _AWAY_SECONDS = 2.0
 _UNKNOWN_SECONDS = 30.0
 _MOST_VERSIONS = 20
+_MOST_REFERENCES = 100
+_MOST_UNKNOWN = 10_000
 _LONGEST = 16 * 1024 * 1024
 _NOT_FOUND = 404
 
@@ -58,6 +61,8 @@ class Registry:
                 try:
                     self._schemas[schema_id] = self._ask_for(schema_id)
                 except NotFoundError as error:
+                    if len(self._unknown) >= _MOST_UNKNOWN:
+                        self._unknown.clear()
                     self._unknown[schema_id] = (time.monotonic() + _UNKNOWN_SECONDS, error.what)
                     raise
             return self._schemas[schema_id]
@@ -86,7 +91,26 @@ class Registry:
             raise self._unavailable(f"it gave no schema for {schema_id}")
         if found.get("schemaType", "AVRO") != "AVRO":
             raise NotFoundError(f"schema {schema_id} is {found['schemaType']}, not AVRO", where=self._url)
-        return str(found["schema"])
+        text = str(found["schema"])
+        definitions: dict[str, str] = {}
+        try:
+            self._refer(found.get("references"), definitions)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # never a fault of the message that names the id
+            raise self._unavailable(f"it gave no usable references of schema {schema_id}") from error
+        try:
+            return write_out(text, definitions) if definitions else text
+        except (ValueError, TypeError, RecursionError):
+            return text  # whoever reads it says what is wrong with it
+
+    def _refer(self, references: Any, definitions: dict[str, str]) -> None:
+        """Add the schemas that a schema refers to, and those that they refer to, by the names of their types."""
+        for each in references if isinstance(references, list) else ():
+            name, subject, version = str(each["name"]), quote(str(each["subject"]), safe=""), int(each["version"])
+            if name in definitions or len(definitions) >= _MOST_REFERENCES:
+                continue
+            found = self._get(f"subjects/{subject}/versions/{version}")
+            definitions[name] = str(found["schema"])
+            self._refer(found.get("references"), definitions)
 
     def _get(self, path: str) -> Any:
         if not self._url:

@@ -23,6 +23,7 @@ RECEIVER = "receive-"
 SEEDER = "seed-"
 """How the names of servers that fill a source database begin; their pipeline follows."""
 SPARK = "spark"
+LANDING = "landing"
 _WORKERS = frozenset(worker.name for worker in WORKERS)
 _BLOCK = 64 * 1024
 
@@ -59,12 +60,14 @@ def list_background(settings: Settings) -> tuple[str, ...]:
 def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     """Gives back the last lines of a log, the oldest first."""
     others = (path.stem for prefix in (GENERATOR, RECEIVER, SEEDER) for path in settings.logs.glob(f"{prefix}*.log"))
-    known = (*_names(settings), SPARK, *sorted(others))
+    known = (*_names(settings), SPARK, LANDING, *sorted(others))
     if name not in known:
         raise SettingsError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
     path = process.log_path(settings.home, name)
     if not path.exists():
         up = "headrace up --profile stack" if settings.profile == STACK else f"headrace up {name}"
+        if name == LANDING:
+            raise ServiceError("no stream has failed here", where=str(path), next_step="The log is written when one does.")
         start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else up
         raise ServiceError(
             f"{name} has no log: it was never started here", where=str(path), next_step=f"It is written by {start}."

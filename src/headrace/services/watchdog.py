@@ -6,12 +6,13 @@ names no owner was started by `headrace up` and is left alone.
 
 Runs as a script of its own (`python -I -S watchdog.py …`) and imports only the standard library, so that it starts in
 milliseconds and stays small. Arguments: a JSON object with report (a file descriptor), lease, state, grace, command, user (or
-null) and ending (a signal).
+null), ending (a signal) and gate (or null): the public port, the private port and the file with credentials of gate.py.
 """
 
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import json
 import os
 import pwd
@@ -20,9 +21,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 EVERY = 0.2
+PORT_TAKEN = "its port is taken"
 
 
 def main(arguments: dict[str, Any]) -> None:
@@ -31,6 +34,11 @@ def main(arguments: dict[str, Any]) -> None:
         os._exit(0)  # the command has no child to wait for: this watchdog belongs to init from here on
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    try:
+        open_gate(arguments["gate"])
+    except OSError as error:
+        os.write(report, f"{PORT_TAKEN} ({error})\n".encode())
+        return
     try:
         server = subprocess.Popen(arguments["command"], stdin=subprocess.DEVNULL, **as_user(arguments["user"]))
     except OSError as error:
@@ -50,6 +58,28 @@ def main(arguments: dict[str, Any]) -> None:
     print(f"headrace: process {server.pid} ended with {server.returncode}", flush=True)
     if server.returncode == 0:  # it was done: a generator that has sent all that it should
         remove_state(Path(arguments["state"]), pid=server.pid)
+
+
+def open_gate(wanted: dict[str, Any] | None) -> None:
+    """Start the server's HTTP gate in a thread, if it has one. Raises an OSError if its port is taken."""
+    if wanted is None:
+        return
+    gate, rule = load_sibling("gate"), load_sibling("local_requests")
+    path = wanted["credentials"]
+    credentials = Path(path).read_text(encoding="ascii").strip() if path else None
+    listener = gate.listen(wanted["port"])
+    gate.start(listener, private_port=wanted["private_port"], check=rule.refuse_foreign, credentials=credentials)
+
+
+def load_sibling(name: str) -> ModuleType:
+    """Return a module of this folder that needs the standard library only; Headrace itself can't be imported here."""
+    spec = importlib.util.spec_from_file_location(f"headrace_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def as_user(name: str | None) -> dict[str, Any]:

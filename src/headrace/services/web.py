@@ -75,6 +75,13 @@ def is_fine(url: str, *, timeout: float) -> bool:
         return False
 
 
+def split_login(url: str) -> tuple[str, str, str]:
+    """Return an address without its login, the user and the password; the latter two are empty where it has none."""
+    parts = urllib.parse.urlsplit(url)
+    user, password = (urllib.parse.unquote(each or "") for each in (parts.username, parts.password))
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), user, password
+
+
 def without_secrets(url: str) -> str:
     """Gives back an address without user and password, for people."""
     parts = urllib.parse.urlsplit(url)

@@ -37,6 +37,8 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
         origins[known.name] = origin
     if profile == STACK and origins["home"] == _DEFAULT:
         values["home"] = (values["home"] / STACK).resolve()
+    if profile == STACK:
+        values["services_secure"] = True
     values |= {name: value for name, value in _follow(values).items() if values[name] in (None, "")}
     settings = Settings(
         profile=profile, folder=folder.resolve(), origins=MappingProxyType(origins), spark_conf_dir=None, **values

@@ -41,6 +41,8 @@ def read_profile(path: Path, *, profile: str) -> dict[str, str]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"not valid TOML: {error}", where=str(path), next_step="Fix the file.") from error
+    except RecursionError:
+        raise SettingsError("the file is nested too deeply", where=str(path), next_step="Fix the file.") from None
     if profile not in document:
         if profile in (LOCAL, STACK):
             return {}

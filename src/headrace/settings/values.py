@@ -34,6 +34,14 @@ class Settings:
 
     home: Annotated[Path, Known(".headrace", "state of the embedded servers, the warehouse and the logs", kind="folder")]
 
+    state_shared: Annotated[
+        bool, Known("false", "true: other users of this machine may read the state; false: its owner alone", kind="bool")
+    ]
+    services_secure: Annotated[
+        bool,
+        Known("false", "true: the embedded Kafka and registry ask for a password, as Connect always does", kind="bool"),
+    ]
+
     kafka_bootstrap_servers: Annotated[
         str | None,
         Known(
