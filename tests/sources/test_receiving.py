@@ -14,11 +14,13 @@ from confluent_kafka import Consumer, TopicPartition
 from fastapi.testclient import TestClient
 
 from headrace.services.kafka_client import KafkaServers
-from headrace.sources.receiving import receiving_app
+from headrace.sources.receiving import app_with, receiving_app
+from headrace.sources.webhooks import STANDARD
 from headrace.spec import load_pipeline
 from headrace.spec.pipeline import Pipeline
 from tests.folders import write_files
 from tests.topics import make_topic
+from tests.webhooks import KeptProducer
 
 pytestmark = pytest.mark.services
 
@@ -135,6 +137,29 @@ def test_what_can_not_be_is_refused_with_a_reason_and_is_not_in_the_topic(
     assert client.post("/log").headers["allow"] == "GET"
     assert client.get("/docs").status_code == 404  # its page would load scripts from elsewhere
     assert read_topic(broker, weather.streams[0].topic, 2) == []
+
+
+def test_a_city_is_one_text_however_its_blanks_and_accents_are_written(
+    client: TestClient, weather: Pipeline, broker: str
+) -> None:
+    for city in ("São Paulo", "Sa\u0303o  Paulo ", "\u00a0São\u3000Paulo"):
+        answer = client.get("/log", params={"city": city, "temperature": "72.5"})
+        assert (answer.status_code, answer.json()["data"]["city"]) == (200, "São Paulo")
+    assert client.get("/log", params={"city": "e\u0301" * 255, "temperature": "1"}).status_code == 200, "255 letters"
+    events = read_topic(broker, weather.streams[0].topic, 2)
+    assert sorted({each["city"] for each in events}) == ["São Paulo", "é" * 255]
+
+
+@pytest.mark.parametrize("city", ["S%E3o%20Paulo", "%zz", "100%", "%C3", "%ed%a0%80", "%c0%80", "a%2", "%"])
+def test_invalid_percent_encodings_are_refused(city: str, weather: Pipeline) -> None:
+    producer = KeptProducer()
+    with TestClient(app_with(producer, weather, environ={}, limits=STANDARD)) as client:
+        answer = client.get(f"/log?temperature=1&city={city}")
+        assert (answer.status_code, answer.json()["status"]) == (400, "error")
+        assert "percent-encod" in answer.json()["message"]
+        assert client.get("/log?temperature=1&city=100%25").status_code == 200
+        assert client.get("/log?temperature=1&city=S%C3%A3o+Paulo%20%26").status_code == 200
+    assert [event["city"] for _, event in producer.events] == ["100%", "São Paulo &"]
 
 
 def test_while_kafka_is_away_nothing_is_acknowledged(weather: Pipeline) -> None:

@@ -46,7 +46,7 @@ def shop(database: str) -> str:
 def client(shop: str) -> Iterator[TestClient]:
     capture = Capture("storefront", FOLDER, seeder=Seeder(FOLDER / "sources" / "seeder.py", 8000))
     pipeline = Pipeline("storefront", "a shop", FOLDER, (), capture=capture)
-    with TestClient(seeding_app(pipeline, dsn=shop), raise_server_exceptions=False) as client:
+    with TestClient(seeding_app(pipeline, dsn=shop), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
 
 
@@ -159,3 +159,26 @@ def test_it_says_what_is_wrong_and_shows_its_documentation(client: TestClient, s
         "/schema/change",
         "/health",
     }
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://evil.example", "Content-Type": "text/plain"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Host": "evil.example"}, 421),
+    ],
+)
+def test_a_page_of_another_site_changes_nothing(client: TestClient, shop: str, headers: dict[str, str], status: int) -> None:
+    def columns() -> int:
+        with psycopg.connect(shop) as connection:
+            row = connection.execute("SELECT count(*) FROM information_schema.columns").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    before = columns()
+    for path in ("/schema/change", "/seed/full", "/traffic/start"):
+        assert client.post(path, headers=headers).status_code == status
+    assert columns() == before
+    assert client.post("/schema/change").status_code == 200
+    assert columns() > before

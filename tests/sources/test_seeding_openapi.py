@@ -9,10 +9,12 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
+from starlette.types import Receive, Scope, Send
 
 from headrace.sources.seeding import seeding_app
 from headrace.spec.pipeline import Capture, Pipeline, Seeder
 from tests.folders import write_files
+from tests.hostile.servers import SEEDER
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is for Python 3.11 and later")
 
@@ -21,16 +23,6 @@ from schemathesis.core.result import Ok  # noqa: E402
 
 pytestmark = pytest.mark.services
 
-SEEDER = """\
-def seed(connection, random, until, rows: int = 1, replace: bool = False) -> dict[str, int] | None:
-    return {"things": rows} if replace else None
-
-def act(connection, random, now) -> str:
-    return connection.execute("SELECT 'looked'").fetchone()[0]
-
-def change_schema(connection) -> str | None:
-    return None
-"""
 WANTED = {
     GenerationMode.POSITIVE: {("/seed/full", 200), ("/seed/full", 409), ("/traffic/stop", 200), ("/schema/change", 409)},
     GenerationMode.NEGATIVE: {("/seed/full", 422), ("/traffic/start", 422)},
@@ -41,7 +33,12 @@ WANTED = {
 def test_it_keeps_to_its_own_description(database: str, tmp_path: Path, mode: GenerationMode) -> None:
     write_files(tmp_path, {"seeder.py": SEEDER})
     capture = Capture("mine", tmp_path, seeder=Seeder(tmp_path / "seeder.py", 8000))
-    app = seeding_app(Pipeline("mine", "a test", tmp_path, (), capture=capture), dsn=database)
+    seeding = seeding_app(Pipeline("mine", "a test", tmp_path, (), capture=capture), dsn=database)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        others = [header for header in scope.get("headers", ()) if header[0] != b"host"]
+        await seeding({**scope, "headers": [*others, (b"host", b"127.0.0.1:8000")]}, receive, send)
+
     tried: set[tuple[str, int]] = set()
     for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
         assert isinstance(found, Ok), found

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import msgspec
 import pytest
 from standardwebhooks.webhooks import Webhook
 from starlette.types import Message
@@ -16,7 +19,7 @@ from starlette.types import Message
 from headrace.errors import SettingsError
 from headrace.sources.receiving import app_with
 from headrace.sources.signatures import SignedRequest, sign
-from headrace.sources.webhooks import MAX_PAYLOADS, STANDARD, Limits, Lock
+from headrace.sources.webhooks import MAX_PAYLOADS, STANDARD, Limits, Lock, TooManyError, _payloads
 from headrace.spec import load_pipeline
 from headrace.spec.pipeline import SignatureScheme
 from tests.folders import write_files
@@ -32,6 +35,8 @@ ORDER = {
 CHARGE = {"id": "ch_1", "object": "charge", "amount": 1250, "billing_details": {"name": "Ł"}, "created": 1_767_225_600}
 EVENT = {"id": "evt_1", "type": "charge.succeeded", "created": 1_767_225_601, "data": {"object": CHARGE}}
 CONTACT = {"eventId": 1, "subscriptionType": "contact.creation", "objectId": 9, "occurredAt": 1_767_225_600_000}
+
+WRONG = {"stripe-signature": "t=1,v1=0"}
 
 
 @pytest.fixture
@@ -97,7 +102,7 @@ def test_an_unknown_type_is_kept_whole(here: Shop) -> None:
     ]
     assert {answer.status_code for answer in answers} == {202}
     kept = [(topic, event["_webhook_topic"], event["_event_id"]) for topic, event in here.producer.events]
-    assert kept[:2] == [("shopify.other", "carts/update", "w-2"), ("shopify.other", "customers/redact", "w-3")]
+    assert kept[:2] == [("shopify.other", "carts/update", "w-2"), ("shopify.other", "customers/redact (unconfirmed)", "w-3")]
     assert kept[3:5] == [("stripe.other", "invoice.paid", "evt_2"), ("stripe.other", "customer.source.created", "evt_3")]
     assert kept[6:] == [("hubspot.contacts", "contact.creation", "1"), ("hubspot.other", "deal.creation", "5")]
     for at in (2, 5):
@@ -105,6 +110,52 @@ def test_an_unknown_type_is_kept_whole(here: Shop) -> None:
         assert re.fullmatch(r"sha256:[0-9a-f]{64}", kept[at][2])
     assert here.producer.events[0][1]["payload"] == '{"cart": "ü"}'
     assert json.loads(here.producer.events[3][1]["payload"])["data"]["object"] == about
+
+
+REDACTION = {
+    "shop_id": 1,
+    "shop_domain": "headrace-coffee.myshopify.com",
+    "customer": {"id": 2, "email": "ann@example.com", "phone": None},
+    "orders_to_redact": [3],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "shop", "confirmed"),
+    [
+        ({}, "headrace-coffee.myshopify.com", True),
+        ({}, "Headrace-Coffee.myshopify.com", True),
+        ({}, "another.myshopify.com", False),
+        ({}, "", False),
+        ({"shop_domain": "another.myshopify.com"}, "another.myshopify.com", False),
+        ({"data_request": {"id": 4}}, "headrace-coffee.myshopify.com", False),
+        ({"line_items": []}, "headrace-coffee.myshopify.com", False),
+        ({"customer": None}, "headrace-coffee.myshopify.com", False),
+        ({"orders_to_redact": "all"}, "headrace-coffee.myshopify.com", False),
+    ],
+)
+def test_a_redaction_counts_only_with_the_payload_of_one_and_our_shop(
+    here: Shop, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], shop: str, confirmed: bool
+) -> None:
+    monkeypatch.setenv("SHOPIFY_SHOP_DOMAINS", "headrace-coffee.myshopify.com")
+    body = {**REDACTION, **changes}
+    for identity in ("w-1", "w-2"):
+        here.post(
+            "shopify",
+            body,
+            x_shopify_webhook_id=identity,
+            x_shopify_topic="customers/redact",
+            x_shopify_shop_domain=shop,
+        )
+    first, second = (event for _, event in here.producer.events)
+    assert first["_webhook_topic"] == ("customers/redact" if confirmed else "customers/redact (unconfirmed)")
+    if confirmed:
+        assert first["_event_id"] == second["_event_id"], "a repeat under another id is the same request"
+
+
+def test_a_signed_order_is_no_redaction(here: Shop) -> None:
+    here.post("shopify", ORDER, x_shopify_topic="customers/redact", x_shopify_shop_domain="headrace-coffee.myshopify.com")
+    assert here.producer.events[0][1]["_webhook_topic"] == "customers/redact (unconfirmed)"
 
 
 def test_what_is_sent_again_has_the_same_id(here: Shop) -> None:
@@ -152,7 +203,6 @@ NOT_JSON = {
     "not UTF-8": b'{"id": "\xff"}',
     "UTF-16": '{"id": 1}'.encode("utf-16"),
     "a mark first": b'\xef\xbb\xbf{"id": 1}',
-    "half a pair": rb'{"id": "\ud800"}',
     "not a number": b'{"id": NaN}',
     "two": b"{}{}",
     "a control character": b'{"id": "\x00"}',
@@ -173,6 +223,20 @@ def test_what_is_not_a_json_object_is_refused(here: Shop, name: str) -> None:
     assert here.post("hubspot", b"[1]").status_code == 400
 
 
+def test_an_unpaired_surrogate_is_kept_as_its_escape(here: Shop) -> None:
+    body = (
+        rb'{"id": 1, "email": "a\ud800b\uDFFF", "note": "\ud83d\ude00\\ud800", "customer": {"id": 2, "first_name": "\udead"}}'
+    )
+    assert here.post("shopify", body, x_shopify_topic="orders/create").status_code == 200
+    ((_, event),) = here.producer.events
+    assert (event["email"], event["note"]) == ("a\\ud800b\\uDFFF", "😀\\ud800")
+    assert json.loads(event["customer"])["first_name"] == "\\udead"
+    assert here.post("shopify", rb'{"\ud800": 1}', x_shopify_topic="app/uninstalled").status_code == 202
+    assert here.post("hubspot", rb'[{"subscriptionType": "contact.creation", "objectId": "\ud800"}]').status_code == 200
+    for _, value, _ in here.producer.sent:
+        msgspec.json.decode(value)  # landing can read it
+
+
 def test_a_body_has_a_longest_length() -> None:
     with shop(limits=Limits(max_body_bytes=1_000)) as here:
         fits = json.dumps({"a": "x" * 991}).encode()
@@ -181,12 +245,92 @@ def test_a_body_has_a_longest_length() -> None:
         for length in (1_001, 5_000, 100_000):
             answer = here.post("stripe", b"x" * length)
             assert (answer.status_code, answer.json()["message"][:37]) == (413, "the body has more than 1,000 bytes: s")
-        chunked = here.client.post("/webhooks/stripe", content=(b"x" * 100 for _ in range(11)))
+        chunked = here.client.post("/webhooks/stripe", content=(b"x" * 100 for _ in range(11)), headers=WRONG)
         assert chunked.status_code == 413
         assert len(here.producer.sent) == 1
     with shop() as here:
         assert here.post("hubspot", [CONTACT] * MAX_PAYLOADS).status_code == 200
         assert here.post("hubspot", [CONTACT] * (MAX_PAYLOADS + 1)).status_code == 413
+
+
+def test_a_list_with_too_many_payloads_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b"[" + b",".join([b"{}"] * 349_000) + b"]"
+    tracemalloc.start()
+    with pytest.raises(TooManyError):
+        _payloads(body, batches=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5_000_000, "the copy of the text, and a thousand payloads"
+    with shop() as here:
+        answer = here.post("hubspot", body)
+        assert (answer.status_code, answer.json()["message"]) == (
+            413,
+            "the body has more than 1,000 events: send fewer at once",
+        )
+
+
+@pytest.mark.parametrize("deep", [b'{"a":' * 50_000 + b"1" + b"}" * 50_000, b"[" * 50_000 + b"]" * 50_000])
+@pytest.mark.parametrize("provider", ["stripe", "hubspot"])
+def test_deep_nesting_is_refused(deep: bytes, provider: str) -> None:
+    with shop() as here:
+        assert here.post(provider, deep).status_code == 400
+
+
+def test_a_request_without_a_signature_is_refused_before_its_body_is_read() -> None:
+    app = app_with(KeptProducer(), commerce(), environ=SECRETS, limits=STANDARD)
+    answered: list[Message] = []
+
+    async def receive() -> Message:
+        raise AssertionError("the body was read")
+
+    async def send(message: Message) -> None:
+        answered.append(message)
+
+    path = "/webhooks/stripe"
+    scope = {"type": "http", "method": "POST", "scheme": "http", "path": path, "raw_path": path.encode(), "headers": []}
+    asyncio.run(app({**scope, "query_string": b""}, receive, send))
+    assert answered[0]["status"] == 401
+
+
+def test_bodies_of_unknown_senders_share_a_budget() -> None:
+    """400 senders of a megabyte with a wrong signature: not more than the budget is in memory, and all are answered."""
+    app = app_with(KeptProducer(), commerce(), environ=SECRETS, limits=STANDARD)
+    path, headers = "/webhooks/stripe", [(name.encode(), value.encode()) for name, value in WRONG.items()]
+    scope = {"type": "http", "method": "POST", "scheme": "http", "path": path, "raw_path": path.encode(), "headers": headers}
+    statuses: Counter[int] = Counter()
+
+    async def send_slowly(begun: asyncio.Event) -> None:
+        sent = 0
+
+        async def receive() -> Message:
+            nonlocal sent
+            sent += 1
+            if sent == 15:
+                await begun.wait()  # until every sender has sent nearly all
+            return {"type": "http.request", "body": bytes(65_536), "more_body": sent < 16}
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                statuses[int(message["status"])] += 1
+
+        await app({**scope, "query_string": b""}, receive, send)
+
+    async def attack() -> int:
+        begun = asyncio.Event()
+        senders = [asyncio.ensure_future(send_slowly(begun)) for _ in range(400)]
+        await asyncio.sleep(0.2)
+        held = tracemalloc.get_traced_memory()[0]
+        begun.set()
+        await asyncio.gather(*senders)
+        return held
+
+    tracemalloc.start()
+    held = asyncio.run(attack())
+    tracemalloc.stop()
+    assert held < 80 * 1024**2, "the budget, and the free beginning of each"
+    assert sum(statuses.values()) == 400
+    assert set(statuses) <= {401, 429}
+    assert statuses[401] > 30
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +348,15 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
             answered.append(message)
 
         path = "/webhooks/stripe"
-        scope = {"type": "http", "method": "POST", "scheme": "http", "path": path, "raw_path": path.encode(), "headers": []}
+        headers = [(name.encode(), value.encode()) for name, value in WRONG.items()]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "headers": headers,
+        }
         asyncio.run(app({**scope, "query_string": b""}, receive, send))
         return int(answered[0]["status"])
 

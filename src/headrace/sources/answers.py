@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -10,6 +10,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+
+from headrace.services.body_limit import BodyLimit
 
 RETRY_SECONDS = 1
 
@@ -42,6 +44,12 @@ def add_refusals(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _refuse)
     app.add_exception_handler(HTTPException, _explain)
     app.add_exception_handler(Exception, _fail)
+
+
+def limit_bodies(app: FastAPI, most_bytes: int, *, except_: Collection[str] = ()) -> None:
+    """Have an application refuse longer bodies before it reads them, but on paths that have limits of their own."""
+    refusal = refuse(f"the body has more than {most_bytes:,} bytes: send a smaller one", 413)
+    app.add_middleware(BodyLimit, limit=most_bytes, refuse=refusal, except_=except_)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from headrace.services.connect_worker import APICURIO_CONVERTER
 from headrace.services.registry import COMPATIBLE, NATIVE
 from headrace.services.source_database import SourceDatabase
+from headrace.services.web import split_login
 from headrace.spec.capture import list_templates, read_template
 from headrace.spec.pipeline import Capture, CaptureFormat, Pipeline
 from headrace.spec.problems import Place
@@ -56,12 +57,16 @@ class Connector:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the connectors of a pipeline find: the database, how the password is said to Connect, and the registry, if any."""
+    """What the connectors of a pipeline find: the database, how the password is said to Connect, and the registry, if any.
+
+    `registry_password` is how the password of the registry's address is said to Connect; empty: as it is.
+    """
 
     database: SourceDatabase
     password: str = field(repr=False)
     registry_url: str | None = field(repr=False)
     environ: Mapping[str, str] = field(repr=False)
+    registry_password: str = field(default="", repr=False)
 
 
 def fill_templates(pipeline: Pipeline, capture: Capture, around: Surroundings) -> tuple[Connector, ...]:
@@ -76,7 +81,7 @@ def fill_templates(pipeline: Pipeline, capture: Capture, around: Surroundings) -
         "DATABASE_PASSWORD": around.password,
     }
     values = {**around.environ, **known}
-    defaults = converters(capture.format, registry_url=around.registry_url)
+    defaults = converters(capture.format, registry_url=around.registry_url, registry_password=around.registry_password)
     if "sslmode" in around.database.parts:
         defaults["database.sslmode"] = around.database.parts["sslmode"]
     connectors = []
@@ -95,9 +100,14 @@ def captured_tables(pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(".".join(each[-2:]) for each in parts if len(each) >= 3)
 
 
-def converters(message_format: CaptureFormat, *, registry_url: str | None) -> dict[str, str]:
-    """Gives back the settings that make a connector's messages JSON with their schemas, or Avro with them in a registry."""
-    if message_format == "json" or registry_url is None:
+def converters(message_format: CaptureFormat, *, registry_url: str | None, registry_password: str = "") -> dict[str, str]:
+    """Return the settings that make a connector's messages JSON with their schemas, or Avro with them in a registry.
+
+    A login in the registry's address becomes settings of its own: the clients in Connect ignore it in an address.
+    """
+    registry_url, user, password = split_login(registry_url or "")
+    password = registry_password or password
+    if message_format == "json" or not registry_url:
         settings = {"": JSON_CONVERTER, ".schemas.enable": "true"}
     elif _COMPATIBLE.search(registry_url):
         settings = {
@@ -109,8 +119,13 @@ def converters(message_format: CaptureFormat, *, registry_url: str | None) -> di
             ".apicurio.registry.headers.enabled": "false",
             ".apicurio.registry.use-id": "contentId",
         }
+        if user:
+            settings |= {".apicurio.auth.username": user, ".apicurio.auth.password": password}
     else:
         settings = {"": CONFLUENT_CONVERTER, ".schema.registry.url": registry_url}
+        if user:
+            login = {".basic.auth.credentials.source": "USER_INFO", ".basic.auth.user.info": f"{user}:{password}"}
+            settings |= login
     return {f"{side}.converter{name}": value for side in ("key", "value") for name, value in settings.items()}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from headrace.errors import ServiceError, UnavailableError
-from headrace.services.web import Answer, ask
+from headrace.services.web import Answer, ask, without_secrets
 from headrace.sources.connector_templates import Connector
 
 _PATIENCE_SECONDS = 60.0
@@ -113,7 +113,9 @@ def _ask(url: str, *, method: str = "GET", body: object = None, fine: tuple[int,
             break
         time.sleep(_PAUSE_SECONDS)
     raise ServiceError(
-        f"Connect refuses: {answer.message}", where=f"{method} {url}", next_step="Read its log: headrace logs connect"
+        f"Connect refuses: {answer.message}",
+        where=f"{method} {without_secrets(url)}",
+        next_step="Read its log: headrace logs connect",
     )
 
 

@@ -7,18 +7,21 @@ to do about it: `{"status": "error", "message": …}`.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timezone
 from typing import Any, Literal, get_type_hints
+from urllib.parse import unquote_to_bytes
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel
 
 from headrace.errors import SpecError
 from headrace.services.kafka_client import KafkaServers
 from headrace.sources.acknowledged import WAIT_SECONDS, AcknowledgedProducer, EventProducer, NotAcknowledgedError
-from headrace.sources.answers import Refusal, add_refusals, answer, refuse, refuse_for_now
+from headrace.sources.answers import Refusal, add_refusals, answer, limit_bodies, refuse, refuse_for_now
+from headrace.sources.body_budget import BodyBudget
 from headrace.sources.encode import encoder_of
 from headrace.sources.webhooks import STANDARD, Intake, Limits, Lock
 from headrace.spec.modules import load_module
@@ -26,6 +29,7 @@ from headrace.spec.pipeline import HttpSource, Pipeline, Receiver, Stream, Webho
 from headrace.spec.received import Received
 
 NOW = "now"
+_BARE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 Endpoint = Callable[..., Any]
 
 
@@ -84,10 +88,12 @@ def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[st
     for receiver in source.receivers:
         _add_receiver(app, receiver, functions[receiver.function], streams[receiver.stream], producer)
 
+    budget = BodyBudget()
     locks = {webhook.path: Lock.of(webhook, environ) for webhook in source.webhooks}
     for webhook in source.webhooks:
         make, lock = functions[webhook.function], locks[webhook.path]
-        _add_webhook(app, Intake.of(webhook, make, streams=pipeline.streams, lock=lock, limits=limits, send=producer.send))
+        intake = Intake.of(webhook, make, streams=pipeline.streams, lock=lock, limits=limits, send=producer.send, budget=budget)
+        _add_webhook(app, intake)
 
     @app.get("/health", response_model=Health, responses={503: {"model": Refusal}})
     async def health() -> Response:
@@ -102,6 +108,7 @@ def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[st
         return answer({"status": "ready", "webhooks": {path: "off" if lock.is_off else "on" for path, lock in locks.items()}})
 
     add_refusals(app)
+    limit_bodies(app, limits.max_body_bytes, except_=tuple(locks))
     return app
 
 
@@ -140,8 +147,22 @@ def _add_receiver(
     endpoint.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     endpoint.__name__ = receiver.function
     endpoint.__doc__ = function.__doc__
-    refusals: dict[int | str, dict[str, Any]] = {code: {"model": Refusal} for code in (413, 422, 503)}
-    app.add_api_route(receiver.path, endpoint, methods=[receiver.method], responses=refusals)
+    refusals: dict[int | str, dict[str, Any]] = {code: {"model": Refusal} for code in (400, 413, 422, 503)}
+    app.add_api_route(
+        receiver.path, endpoint, methods=[receiver.method], responses=refusals, dependencies=[Depends(_check_encoding)]
+    )
+
+
+async def _check_encoding(request: Request) -> None:
+    """Refuse a query whose percent-encodings are not UTF-8: Starlette would put replacement characters in their place."""
+    query: bytes = request.scope["query_string"]
+    try:
+        unquote_to_bytes(query).decode("utf-8")
+        is_encoded = _BARE_PERCENT.search(query) is None
+    except UnicodeDecodeError:
+        is_encoded = False
+    if not is_encoded:
+        raise HTTPException(400, "the query has an invalid percent-encoding: encode text as UTF-8, and a percent sign as %25")
 
 
 def _add_webhook(app: FastAPI, intake: Intake) -> None:
@@ -152,7 +173,7 @@ def _add_webhook(app: FastAPI, intake: Intake) -> None:
 
     endpoint.__name__ = webhook.function
     endpoint.__doc__ = intake.make.__doc__
-    responses: dict[int | str, dict[str, Any]] = {code: {"model": Refusal} for code in (400, 401, 408, 413, 503)}
+    responses: dict[int | str, dict[str, Any]] = {code: {"model": Refusal} for code in (400, 401, 408, 413, 429, 503)}
     responses[202] = {"model": Accepted, "description": "Kafka has it; its type is unknown"}
     app.add_api_route(
         webhook.path,

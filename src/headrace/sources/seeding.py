@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import date, datetime, timezone
 from pathlib import Path
@@ -25,7 +25,8 @@ from psycopg import Connection
 from pydantic import BaseModel
 
 from headrace.errors import SpecError
-from headrace.sources.answers import Refusal, add_refusals, refuse, refuse_for_now
+from headrace.services.local_requests import refuse_foreign
+from headrace.sources.answers import Refusal, add_refusals, limit_bodies, refuse, refuse_for_now
 from headrace.sources.traffic import Traffic, TrafficStatus
 from headrace.spec.modules import load_module
 from headrace.spec.pipeline import Pipeline, Seeder
@@ -33,6 +34,7 @@ from headrace.spec.pipeline import Pipeline, Seeder
 GIVEN = ("connection", "random", "until")
 MAX_ROWS = 10_000_000
 MAX_RATE = 10_000.0
+MAX_BODY_BYTES = 64 * 1024
 _CONNECT_SECONDS = 5
 _REFUSALS: dict[int | str, dict[str, Any]] = {code: {"model": Refusal} for code in (409, 422, 503)}
 
@@ -123,7 +125,9 @@ def seeding_app(pipeline: Pipeline, *, dsn: str) -> FastAPI:
             connection.execute("SELECT 1")
         return {"status": "healthy"}
 
+    app.middleware("http")(_refuse_foreign)
     add_refusals(app)
+    limit_bodies(app, MAX_BODY_BYTES)
     app.add_exception_handler(psycopg.OperationalError, _away)
     return app
 
@@ -191,6 +195,12 @@ def _shown(status: TrafficStatus) -> TrafficAnswer:
 
 def _today() -> date:
     return datetime.now(timezone.utc).date()
+
+
+async def _refuse_foreign(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Refuse what a web page of another site makes a browser send: these requests change a database."""
+    foreign = refuse_foreign(request.method, request.headers)
+    return await answer(request) if foreign is None else refuse(f"{foreign.what}. {foreign.next_step}", foreign.status)
 
 
 async def _away(request: Request, error: Exception) -> Response:

@@ -69,7 +69,16 @@ def check_signature(
         if SCHEMES[name].is_used(request):
             SCHEMES[name].check(request, secrets, now)
             return
-    raise SignatureError(f"it is not signed: send {' or '.join(_title(SCHEMES[name].header) for name in schemes)}")
+    raise SignatureError(say_unsigned(schemes))
+
+
+def is_signed(request: SignedRequest, schemes: Sequence[SignatureScheme]) -> bool:
+    """Return whether the headers of a request have a signature of any of these schemes, right or wrong."""
+    return any(SCHEMES[name].is_used(request) for name in schemes)
+
+
+def say_unsigned(schemes: Sequence[SignatureScheme]) -> str:
+    return f"it is not signed: send {' or '.join(_title(SCHEMES[name].header) for name in schemes)}"
 
 
 def sign(request: SignedRequest, scheme: SignatureScheme, *, secret: str, now: datetime) -> dict[str, str]:

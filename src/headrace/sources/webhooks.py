@@ -1,6 +1,7 @@
 """Takes signed webhooks: from the raw bytes of a request to messages that Kafka has acknowledged, or to a reason.
 
-1. The body is read, as far as it may be long (413).
+1. A request without a signature is refused before its body is read (401). The body is read, as far as it may be long (413),
+   within the memory that all bodies together may take before their senders are known (429).
 2. Its signature is checked on the bytes as they came, before anything else is made of them (401).
 3. It is read as JSON (400), and a list is split into its payloads where the webhook takes lists.
 4. The pipeline's function says of each payload what it is, what id it has and which stream it belongs to.
@@ -22,10 +23,12 @@ from starlette.requests import ClientDisconnect
 
 from headrace.errors import SettingsError
 from headrace.sources.acknowledged import NotAcknowledgedError
-from headrace.sources.answers import answer, refuse, refuse_for_now
-from headrace.sources.signatures import SCHEMES, SignatureError, SignedRequest, check_signature
+from headrace.sources.answers import RETRY_SECONDS, answer, refuse, refuse_for_now
+from headrace.sources.body_budget import BodyBudget, BudgetError, Share
+from headrace.sources.signatures import SCHEMES, SignatureError, SignedRequest, check_signature, is_signed, say_unsigned
 from headrace.spec.pipeline import SignatureScheme, Stream, Webhook
 from headrace.spec.received import Delivery, Message, Payload, PayloadError, read_payload
+from headrace.spec.surrogates import keep_lone_surrogates
 from headrace.spec.types import Primitive
 from headrace.spec.webhooks import EVENT_ID, LOADED_AT, PAYLOAD, TYPE
 
@@ -34,7 +37,17 @@ MAX_PAYLOADS = 1_000
 BODY_SECONDS = 30.0
 _READ_AWAY = 16
 """How often the longest body is read and forgotten, so that a sender who is still sending hears that it is too long."""
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_LIST = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "Payloads",
+        [(f"payload_{at}", msgspec.Raw, msgspec.Raw()) for at in range(MAX_PAYLOADS)],
+        array_like=True,
+        forbid_unknown_fields=True,
+    )
+)
+"""Decodes a list of at most so many payloads. Of a longer one it stops at the first too many, where list[Raw] with a maximal
+length would make an object of each before it counts them."""
+_LONGER = f"at most length {MAX_PAYLOADS}"
 _TEXT = Primitive("string")
 
 Make = Callable[[Payload, Delivery], Message]
@@ -97,12 +110,23 @@ class Intake:
     lock: Lock
     limits: Limits
     send: Send
+    budget: BodyBudget
     topics: Mapping[str, str]
     texts: Mapping[str, frozenset[str]]
     longest: Mapping[str, int]
 
     @classmethod
-    def of(cls, webhook: Webhook, make: Make, *, streams: Sequence[Stream], lock: Lock, limits: Limits, send: Send) -> Intake:
+    def of(
+        cls,
+        webhook: Webhook,
+        make: Make,
+        *,
+        streams: Sequence[Stream],
+        lock: Lock,
+        limits: Limits,
+        send: Send,
+        budget: BodyBudget,
+    ) -> Intake:
         mine = [stream for stream in streams if stream.name in webhook.all_streams]
         return cls(
             webhook,
@@ -110,6 +134,7 @@ class Intake:
             lock,
             limits,
             send,
+            budget,
             topics={stream.name: stream.topic for stream in mine},
             texts={stream.name: frozenset(each.name for each in stream.columns if each.type == _TEXT) for stream in mine},
             longest={stream.name: stream.max_record_bytes for stream in mine},
@@ -119,26 +144,52 @@ class Intake:
         """Gives back the answer to one request."""
         if self.lock.is_off:
             return refuse_for_now(f"this endpoint is off, because {self.webhook.secret} is not set where the server runs")
+        headers = _headers_of(request)
+        unread = SignedRequest(request.method, "", headers, b"")
+        if not is_signed(unread, self.lock.signatures):
+            return _refuse_signature(SignatureError(say_unsigned(self.lock.signatures)))
+        with self.budget.share() as share:
+            body = await self._receive(request, share)
+            if isinstance(body, Response):
+                return body
+            delivery = Delivery(headers, body, datetime.now(timezone.utc))
+            signed = SignedRequest(request.method, _uri_of(request, self.limits.public_url), headers, body)
+            try:
+                check_signature(signed, self.lock.signatures, secrets=self.lock.secrets, now=delivery.at)
+            except SignatureError as error:
+                return _refuse_signature(error)
+        return await self._take(delivery)
+
+    async def _receive(self, request: Request, share: Share) -> bytes | Response:
+        """Return the body of a request, or the answer that refuses it."""
+        limit = self.limits.max_body_bytes
+        share.task = asyncio.ensure_future(_read_body(request, limit=limit, budget=self.budget, share=share))
         try:
-            body = await asyncio.wait_for(_read_body(request, limit=self.limits.max_body_bytes), BODY_SECONDS)
+            body = await asyncio.wait_for(share.task, BODY_SECONDS)
         except asyncio.TimeoutError:
             return refuse(f"the body did not come within {BODY_SECONDS:.0f} seconds: send it again", 408)
         except ClientDisconnect:
             return refuse("the sender has gone away", 400)
-        if body is None:
-            return refuse(f"the body has more than {self.limits.max_body_bytes:,} bytes: send a smaller one", 413)
-        delivery = Delivery(_headers_of(request), body, datetime.now(timezone.utc))
-        signed = SignedRequest(request.method, _uri_of(request, self.limits.public_url), delivery.headers, body)
-        try:
-            check_signature(signed, self.lock.signatures, secrets=self.lock.secrets, now=delivery.at)
-        except SignatureError as error:
-            return refuse(f"the webhook is refused: {error}", 401, headers={"WWW-Authenticate": "Signature"})
+        except BudgetError:
+            return _refuse_overload()
+        except asyncio.CancelledError:
+            if not share.is_dropped:
+                raise
+            return _refuse_overload()
+        return refuse(f"the body has more than {limit:,} bytes: send a smaller one", 413) if body is None else body
+
+    async def _take(self, delivery: Delivery) -> Response:
+        """Send what a checked delivery has in it to Kafka, and return the answer."""
         try:
             messages = self._make_all(delivery)
         except PayloadError as error:
             return refuse(f"the body can't be taken: {error}", 400)
-        if len(messages) > MAX_PAYLOADS or any(len(value) > self.longest[stream] for stream, value, _ in messages):
-            return refuse(f"the body has too many or too long events: send at most {MAX_PAYLOADS:,} at once", 413)
+        except RecursionError:
+            return refuse("the body can't be taken: it is nested too deeply", 400)
+        except TooManyError:
+            return refuse(f"the body has more than {MAX_PAYLOADS:,} events: send fewer at once", 413)
+        if any(len(value) > self.longest[stream] for stream, value, _ in messages):
+            return refuse("an event of the body is too long for its stream: send a smaller one", 413)
         try:
             await self._send_all(messages)
         except NotAcknowledgedError as error:
@@ -175,13 +226,27 @@ class Intake:
                 raise outcome
 
 
-async def _read_body(request: Request, *, limit: int) -> bytes | None:
+class TooManyError(Exception):
+    """A list has more payloads than are taken at once."""
+
+
+def _refuse_signature(error: SignatureError) -> Response:
+    return refuse(f"the webhook is refused: {error}", 401, headers={"WWW-Authenticate": "Signature"})
+
+
+def _refuse_overload() -> Response:
+    message = f"too many long bodies are sent at once: send it again in {RETRY_SECONDS} second"
+    return refuse(message, 429, headers={"Retry-After": str(RETRY_SECONDS)})
+
+
+async def _read_body(request: Request, *, limit: int, budget: BodyBudget, share: Share) -> bytes | None:
     """Gives back the body, or None where it is longer than it may be; what is too long is not kept."""
     chunks: list[bytes] = []
     length = 0
     async for chunk in request.stream():
         length += len(chunk)
         if length <= limit:
+            await budget.take(share, length)
             chunks.append(chunk)
         elif length > limit * _READ_AWAY:
             return None
@@ -194,10 +259,9 @@ def _payloads(body: bytes, *, batches: bool) -> list[Payload]:
     """Gives back the payloads of a body."""
     try:
         body.decode("utf-8")
-        text = body.strip(b" \t\r\n")
+        text = keep_lone_surrogates(body.strip(b" \t\r\n"))
         is_list = batches and text.startswith(b"[")
-        raws = [bytes(raw) for raw in _LIST.decode(text)] if is_list else [text]
-        return [read_payload(raw) for raw in raws]
+        return [read_payload(raw) for raw in (_split(text) if is_list else [text])]
     except UnicodeDecodeError:
         raise PayloadError("it is not UTF-8") from None
     except RecursionError:
@@ -206,6 +270,17 @@ def _payloads(body: bytes, *, batches: bool) -> list[Payload]:
         raise PayloadError("it is JSON, and not an object") from None
     except msgspec.DecodeError as error:
         raise PayloadError(f"it is not JSON: {error}") from None
+
+
+def _split(text: bytes) -> list[bytes]:
+    """Return the payloads of a list as they were written; raise a TooManyError without looking at all of them."""
+    try:
+        found = msgspec.structs.astuple(_LIST.decode(text))
+    except msgspec.ValidationError as error:
+        if _LONGER in str(error):
+            raise TooManyError from None
+        raise
+    return [bytes(raw) for raw in found if bytes(raw)]
 
 
 def _as_text(value: object) -> object:

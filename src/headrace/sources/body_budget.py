@@ -1,0 +1,107 @@
+"""Bounds the memory that request bodies take before their senders are known.
+
+Each sender may send a megabyte before its signature can be checked, and hundreds may send at once. Together they get a budget;
+a body's first kilobytes are free, so that ordinary webhooks never wait for those who send long bodies slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+TOTAL_BYTES = 32 * 1024**2
+FREE_BYTES = 16 * 1024
+WAIT_SECONDS = 5.0
+PATIENCE_SECONDS = 2.0
+
+
+class BudgetError(Exception):
+    """There is no room for more of this body now."""
+
+
+@dataclass(eq=False)
+class Share:
+    """What one body has of the budget. `is_dropped` says that it had to make room for others."""
+
+    since: float = field(default_factory=time.monotonic)
+    taken: int = 0
+    task: asyncio.Task[bytes | None] | None = None
+    is_dropped: bool = False
+
+
+class BodyBudget:
+    """A number of bytes for all bodies that are being received; of one event loop."""
+
+    def __init__(
+        self,
+        *,
+        total: int = TOTAL_BYTES,
+        free: int = FREE_BYTES,
+        wait: float = WAIT_SECONDS,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._total = total
+        self._free = free
+        self._wait = wait
+        self._patience = patience
+        self._shares: dict[Share, None] = {}
+        self._released: asyncio.Event | None = None
+        self._used = 0
+
+    @property
+    def used(self) -> int:
+        return self._used
+
+    @contextmanager
+    def share(self) -> Iterator[Share]:
+        """Give a body its share for the block; what it took is given back."""
+        share = Share()
+        self._shares[share] = None
+        try:
+            yield share
+        finally:
+            self._shares.pop(share, None)
+            self._give_back(share)
+
+    async def take(self, share: Share, length: int) -> None:
+        """Wait until a body of this length has room; raise a BudgetError where there is none within seconds.
+
+        Meanwhile its sender is not read from. Whoever has been sending a long body for longest makes room.
+        """
+        wanted = max(length - self._free, 0) - share.taken
+        deadline = time.monotonic() + self._wait
+        while wanted > 0 and self._used + wanted > self._total:
+            if self._drop_oldest(share):
+                continue
+            left = deadline - time.monotonic()
+            if left <= 0 or wanted > self._total:
+                raise BudgetError
+            self._released = self._released or asyncio.Event()
+            try:
+                await asyncio.wait_for(self._released.wait(), min(left, self._patience))
+            except asyncio.TimeoutError:
+                continue
+        if wanted > 0:
+            share.taken += wanted
+            self._used += wanted
+
+    def _drop_oldest(self, asking: Share) -> bool:
+        now = time.monotonic()
+        for share in self._shares:  # in the order in which they began
+            if share is not asking and share.taken and share.task is not None and now - share.since > self._patience:
+                share.is_dropped = True
+                share.task.cancel()
+                self._shares.pop(share)
+                self._give_back(share)
+                return True
+        return False
+
+    def _give_back(self, share: Share) -> None:
+        self._used -= share.taken
+        share.taken = 0
+        if self._released is not None:
+            self._released.set()
+            self._released = None
