@@ -6,7 +6,6 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
-from threading import Event
 
 import pytest
 from fastapi.testclient import TestClient
@@ -16,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, ServiceUnavailableError
 from pyiceberg.table import Table
 
-from headrace.errors import QueryError, SpecError, UnavailableError
+from headrace.errors import BusyError, QueryError, SpecError, UnavailableError
 from headrace.runs.figures import list_streams, read_now
 from headrace.runs.serving import load_own_pages
 from headrace.services.kafka_client import KafkaServers
@@ -31,7 +30,9 @@ from headrace.spec import copy_pipeline, load_pipeline
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import weather_pages
 from tests.topics import make_topic, produce
+from tests.waiting import wait_until
 
+SLOW = "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3"
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -169,35 +170,25 @@ def test_a_query_that_can_not_be_answered(client: TestClient, sql: str, says: st
 
 
 def test_a_query_is_bounded(shop: ShopLake) -> None:
-    ask = Desk().ask
-    found = ask(shop.catalog, "SELECT * FROM range(5000)", most_rows=10)
+    desk = Desk()
+    found = desk.ask(shop.catalog, "SELECT * FROM range(5000)", most_rows=10)
     assert (len(found.rows), found.truncated) == (10, True)
-    assert not ask(shop.catalog, "SELECT * FROM range(10)", most_rows=10).truncated
-    with pytest.raises(QueryError, match=r"longer than 0\.2 seconds"):
-        ask(
-            shop.catalog,
-            "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3",
-            most_seconds=0.2,
-        )
+    assert not desk.ask(shop.catalog, "SELECT * FROM range(10)", most_rows=10).truncated
+    with pytest.raises(QueryError, match=r"longer than 0\.\d+ seconds"):
+        desk.ask(shop.catalog, SLOW, most_seconds=0.2)
+    desk.close()
 
 
-def test_queries_wait_for_a_seat(shop: ShopLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, sits, leaves = Desk(seats=1), Event(), Event()
-
-    def run_until_told(*_: object, **__: object) -> None:
-        sits.set()
-        leaves.wait(60)
-        raise QueryError("the query was told to end", next_step="")
-
-    with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patched:
-        patched.setattr("headrace.serving.asking.run_query", run_until_told)
-        first = pool.submit(desk.ask, shop.catalog, "SELECT 1")
-        assert sits.wait(60)
-        with pytest.raises(UnavailableError, match="other queries are running"):
+def test_queries_wait_for_a_seat(shop: ShopLake) -> None:
+    desk = Desk(seats=1)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(desk.ask, shop.catalog, SLOW, most_seconds=3.0)
+        wait_until(lambda: not desk.has_free_seat, what="the first query to sit")
+        with pytest.raises(BusyError, match="other queries are running"):
             desk.ask(shop.catalog, "SELECT 1")
-        leaves.set()
         assert isinstance(first.exception(), QueryError)
     assert desk.ask(shop.catalog, "SELECT 1 AS one").rows == ((1,),)
+    desk.close()
 
 
 def test_metrics(shop: ShopLake, client: TestClient) -> None:

@@ -156,7 +156,7 @@ def test_the_control_room_lives_and_recovers(browser: Browser, server: Server, s
     expect(node).to_contain_text("nothing landed yet")
     shop.land(["a", "b"], bad=["no"])
     expect(node).to_contain_text("2 rows")
-    expect(node).to_contain_text("1 bad")
+    expect(node).to_contain_text("1 quarantined")
     assert watched.policy_complaints() == []
     server.stop()
     expect(signal_).to_contain_text("the server does not answer")

@@ -108,6 +108,7 @@ def test_names_are_the_same_in_spark(catalog: Catalog, spark: SparkSession) -> N
     assert ask(NAMES) == [{"n": 1, "visit": 2}, {"n": 11, "visit": 12}]
     with pytest.raises(QueryError, match="Spark can't answer it: A column, variable, or function parameter with name `nobody`"):
         ask("SELECT nobody FROM raw.orders")
+    assert ask("SELECT '${env:PATH} ${spark.app.name}' AS text") == [{"text": "${env:PATH} ${spark.app.name}"}]
 
 
 @pytest.mark.parametrize("engine", [each for each in IN_PROCESS if each != Engine.duckdb])

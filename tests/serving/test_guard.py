@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from headrace.errors import SettingsError
 from headrace.serving.app import make_app
 from headrace.serving.guard import COOKIE, TOKEN, Lock, local_path, make_lock
+from headrace.serving.login_throttle import FREE_TRIES, LoginThrottle
 from tests.application import start_headrace
 from tests.serving.shop_lake import ShopLake
 
@@ -54,6 +55,21 @@ def test_web_sockets_of_pages_need_the_token_too(shop: ShopLake) -> None:
     with pytest.raises(WebSocketDisconnect), client.websocket_connect("/live"):
         pass
     with client.websocket_connect("/live", headers={"Authorization": f"Bearer {SECRET}"}) as socket:
+        assert socket.receive_text() == "hello"
+
+
+def test_web_sockets_of_a_local_server_are_closed_to_other_origins(shop: ShopLake) -> None:
+    app = make_app(shop.room, Lock(None, local=True))
+
+    @app.websocket("/live")
+    async def live(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.send_text("hello")
+
+    client, address = TestClient(app), "ws://127.0.0.1:8080/live"
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect(address, headers={"Origin": "http://evil.example"}):
+        pass
+    with client.websocket_connect(address, headers={"Origin": "http://127.0.0.1:8080"}) as socket:
         assert socket.receive_text() == "hello"
 
 
@@ -110,7 +126,7 @@ def test_names_of_this_machine(client: TestClient, host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "lake.example"])
 def test_beyond_this_machine_a_token_must_be_set(host: str) -> None:
-    with pytest.raises(SettingsError, match="none is set"):
+    with pytest.raises(SettingsError, match="requires HEADRACE_TOKEN, which is not set"):
         make_lock(host, {})
     with pytest.raises(SettingsError, match=r"only 1 character\n"):
         make_lock(host, {TOKEN: "a"})
@@ -129,3 +145,51 @@ def test_the_command_refuses_to_start_without_a_token(tmp_path: Path) -> None:
     application = start_headrace("serve", "--host", "0.0.0.0", "--port", "0", environ={}, folder=tmp_path)
     assert application.wait(seconds=60) == 2
     assert "HEADRACE_TOKEN" in application.said()
+
+
+def test_a_login_takes_no_more_than_a_form(locked: TestClient) -> None:
+    for content in (b"token=" + b"x" * 5_000, (b"x" * 1_000 for _ in range(10))):
+        assert locked.post("/login", content=content).status_code == 413
+    assert locked.post("/login", content=b"x" * 10_000_000).status_code == 413
+
+
+def test_wrong_tokens_make_an_address_wait(locked: TestClient) -> None:
+    answers = [locked.post("/login", data={"token": f"wrong {number}"}) for number in range(FREE_TRIES)]
+    assert {answer.status_code for answer in answers} == {403}
+    refused = locked.post("/login", data={"token": SECRET})
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1"), "a right one is not looked at either"
+    assert locked.get("/api/figures", headers={"Authorization": f"Bearer {SECRET}"}).status_code == 200
+
+
+def test_waits_double_and_are_forgotten() -> None:
+    now = 0.0
+    throttle = LoginThrottle(clock=lambda: now)
+    waits = []
+    for _ in range(14):
+        throttle.fail("2001:db8::1")
+        waits.append(throttle.wait_seconds("2001:db8::ffff"))
+    assert waits == [0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
+    assert throttle.wait_seconds("10.0.0.1") == 0
+    now = 61.0
+    assert throttle.wait_seconds("2001:db8::1") == 0
+    throttle.fail("2001:db8::1")
+    assert throttle.wait_seconds("2001:db8::1") == 60
+    throttle.succeed("2001:db8::1")
+    assert throttle.wait_seconds("2001:db8::1") == 0
+    for number in range(5_000):
+        throttle.fail(str(number))
+    assert len(throttle._failures) <= 1_000
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"sql":' * 20_000 + b"1" + b"}" * 20_000])
+def test_deep_json_is_refused(client: TestClient, body: bytes) -> None:
+    answer = client.post("/api/query", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["next_step"]
+
+
+def test_long_bodies_are_refused_before_they_are_read(client: TestClient, locked: TestClient) -> None:
+    for content in (b"x" * 300_000, (b"x" * 10_000 for _ in range(30))):
+        answer = client.post("/api/query", content=content, headers={"content-type": "application/json"})
+        assert (answer.status_code, answer.json()["what"]) == (413, "the body has more than 262,144 bytes")
+    assert locked.post("/api/query", content=b"x" * 300_000).status_code == 401

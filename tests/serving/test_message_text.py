@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import NotFoundError, UnavailableError
-from headrace.serving.message_text import Writing, printable, read_header, read_part
+from headrace.printable import printable
+from headrace.serving.message_text import Writing, read_header, read_part
 from headrace.serving.topics import cut
 from tests.serving.changes import ENVELOPE, UPDATE, registered, with_schema_in_it
 
@@ -42,6 +43,31 @@ def test_plain_avro_is_read_with_the_streams_schema() -> None:
     shown = read_part(b"\x06abc", Writing(avro=PLAIN))
     assert (shown.form, json.loads(shown.text), shown.schema) == ("avro", {"uuid": "abc"}, "the stream's schema")
     assert read_part(b"\x00", Writing(avro=PLAIN)).text == '{\n  "uuid": ""\n}', "a 0 is no registry's prefix here"
+
+
+def test_framed_avro_is_read_by_its_own_schema_whatever_the_streams_is() -> None:
+    framed = registered(7, ENVELOPE, UPDATE)
+    for framing in ("auto", "confluent"):
+        shown = read_part(framed, Writing(avro=PLAIN, find_schema=schemas, framing=framing))
+        assert (shown.form, shown.schema) == ("avro", "schema 7 of the registry")
+    assert read_part(framed, Writing(avro=PLAIN, find_schema=schemas, framing="none")).form == "bytes"
+
+
+def test_a_message_that_reads_both_ways_is_shown_as_bytes_unless_its_framing_is_known() -> None:
+    numbers = {"type": "record", "name": "N", "fields": [{"name": name, "type": "int"} for name in "abcdefghij"]}
+    text = json.dumps(numbers)
+    raw = b"\x00\x00\x00\x00\x07" + bytes([2] * 5)
+
+    def five(schema_id: int) -> str:
+        return json.dumps({**numbers, "fields": numbers["fields"][:5]})
+
+    shown = read_part(raw, Writing(text, five))
+    assert (shown.form, shown.reason) == (
+        "bytes",
+        "it reads both as plain Avro and as Confluent-framed: set the stream's framing",
+    )
+    assert read_part(raw, Writing(text, five, "confluent")).schema == "schema 7 of the registry"
+    assert read_part(raw, Writing(text, five, "none")).schema == "the stream's schema"
 
 
 def test_numbers_are_as_they_came() -> None:

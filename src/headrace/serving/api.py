@@ -26,10 +26,9 @@ class Question(BaseModel):
     sql: str = Field(max_length=20_000, description="one SELECT")
 
 
-def make_api(room: Room, *, started: str) -> APIRouter:
+def make_api(room: Room, desk: Desk, *, started: str) -> APIRouter:
     """Gives back the routes below /api; `started` tells a page that the server is another one than before."""
     router = APIRouter(prefix="/api", responses=REFUSALS)
-    desk = Desk()
 
     @router.get("/flow", summary="Each pipeline as a picture")
     def flow() -> dict[str, object]:
@@ -122,6 +121,7 @@ def _stream(stream: StreamStatus) -> dict[str, object]:
         "freshness_seconds": stream.freshness_seconds,
         "batch_seconds": stream.batch_seconds,
         "bad_rows": stream.quarantined,
+        "quarantined": stream.quarantined,
         "commit": stream.checkpoint_id,
         "state": stream.state,
         "extras": dict(stream.extras),
@@ -137,6 +137,8 @@ def _table(table: TableStatus) -> dict[str, object]:
         "freshness_seconds": table.freshness_seconds,
         "batch_seconds": table.batch_seconds,
         "bad_rows": table.bad_rows,
+        "quarantined": table.quarantined,
+        "warnings": table.warnings,
         "expectations": table.expectations,
         "failing": len(table.failing),
         "commit": table.build_id,

@@ -12,35 +12,43 @@ from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse,
 from fastapi.staticfiles import StaticFiles
 
 from headrace import __version__
+from headrace.services.body_limit import BodyLimit
 from headrace.serving.api import make_api
+from headrace.serving.asking import Desk
 from headrace.serving.guard import Guard, Lock
 from headrace.serving.html import make_pages, make_templates
 from headrace.serving.metrics import CONTENT_TYPE, write_metrics
 from headrace.serving.pages import OwnPages, Readers
-from headrace.serving.problems import add_handlers
+from headrace.serving.problems import add_handlers, make_problem
 from headrace.serving.room import Room
 from headrace.serving.topics_api import make_topics_api
 
 _STATIC = Path(__file__).parent / "static"
+MAX_BODY_BYTES = 256 * 1024
+"""More than the longest query, with every character escaped."""
+_TOO_LONG = make_problem(413, f"the body has more than {MAX_BODY_BYTES:,} bytes", next_step="Send a shorter one.")
 _DAY = "public, max-age=86400"
 
 
 def make_app(room: Room, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> FastAPI:
     """Gives back the application; whoever asks passes the lock first."""
     readers = Readers(room.postgres)
+    desk = Desk()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         readers.close()
+        desk.close()
 
     app = FastAPI(title="Headrace", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     templates = make_templates(own_pages)
     app.state.readers = readers
     app.state.templates = templates
-    app.add_middleware(Guard, lock=lock)
+    app.add_middleware(BodyLimit, limit=MAX_BODY_BYTES, refuse=_TOO_LONG)
+    app.add_middleware(Guard, lock=lock)  # the last that is added is asked first: who may not look is refused unread
     add_handlers(app)
-    app.include_router(make_api(room, started=uuid.uuid4().hex))
+    app.include_router(make_api(room, desk, started=uuid.uuid4().hex))
     app.include_router(make_topics_api(room.topics))
     app.include_router(make_pages(room, lock, templates=templates, own_pages=own_pages))
 

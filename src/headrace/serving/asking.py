@@ -1,78 +1,65 @@
-"""Questions from a page: read-only SQL with a bound on rows, on time and on how many are answered at once."""
+"""Questions from a page: read-only SQL with a bound on rows, on time, on memory and on how many are answered at once."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from threading import BoundedSemaphore
 
-import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from headrace.errors import UnavailableError
-from headrace.serving.query import Bound, run_query
-from headrace.serving.values import as_text, is_number
+from headrace.errors import BusyError
+from headrace.serving.answer import Answer
+from headrace.serving.query import scan_source
+from headrace.serving.query_pool import LIMITS, QueryPool, Request, Sources
+from headrace.serving.query_worker import WorkerLimits
+from headrace.tables.catalog import list_tables
+from headrace.tables.storage import Storage
 
 MOST_ROWS = 1_000
 MOST_SECONDS = 20.0
 _AT_ONCE = 2
+_WAITING = 6
+"""How many may wait for a seat. Each takes a thread of the server, which has 40 for all requests."""
 _PATIENCE_SECONDS = 1.0
-_MEMORY = "1GB"
-_EXACT = 2**53
-
-Cell = str | int | float | bool | None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The first rows of a result; `truncated` says that there are more. Numbers are such where JSON holds them exactly."""
-
-    columns: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    truncated: bool
-    seconds: float
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "columns": [{"name": name, "type": kind, "number": is_number(kind)} for name, kind in self.columns],
-            "rows": [list(row) for row in self.rows],
-            "truncated": self.truncated,
-            "seconds": round(self.seconds, 3),
-        }
 
 
 class Desk:
-    """Where questions are answered, a few at once: whoever comes when all seats are taken is asked to wait."""
+    """Where questions are answered, a few at once, each in a process of its own; a BusyError where all seats are taken."""
 
-    def __init__(self, *, seats: int = _AT_ONCE) -> None:
+    def __init__(self, *, seats: int = _AT_ONCE, limits: WorkerLimits = LIMITS) -> None:
         self._seats = BoundedSemaphore(seats)
+        self._places = BoundedSemaphore(seats + _WAITING)
+        self._pool = QueryPool(limits)
 
     def ask(self, catalog: Catalog, sql: str, *, most_rows: int = MOST_ROWS, most_seconds: float = MOST_SECONDS) -> Answer:
-        """Gives back the answer to one SELECT; what can't be answered is a QueryError in plain words."""
-        if not self._seats.acquire(timeout=_PATIENCE_SECONDS):
-            raise UnavailableError("other queries are running already", next_step="Wait until one of them is done.")
-        started = time.monotonic()
+        """Return the answer to one SELECT; what can't be answered is a QueryError in plain words."""
+        if not self._places.acquire(blocking=False):
+            raise _busy()
         try:
-            found = run_query(catalog, sql, bound=Bound(rows=most_rows + 1, seconds=most_seconds, memory=_MEMORY))
+            if not self._seats.acquire(timeout=_PATIENCE_SECONDS):
+                raise _busy()
+            try:
+                request = Request(sql, list_tables(catalog), most_rows, most_seconds)
+                return self._pool.run(request, lambda tables: _find_sources(catalog, tables))
+            finally:
+                self._seats.release()
         finally:
-            self._seats.release()
-        return make_answer(found, most_rows=most_rows, seconds=time.monotonic() - started)
+            self._places.release()
+
+    @property
+    def has_free_seat(self) -> bool:
+        if not self._seats.acquire(blocking=False):
+            return False
+        self._seats.release()
+        return True
+
+    def close(self) -> None:
+        self._pool.close()
 
 
-def make_answer(found: pa.Table, *, most_rows: int, seconds: float = 0.0) -> Answer:
-    """Gives back the first rows of a table as a page shows them."""
-    columns = tuple((str(field.name), str(field.type)) for field in found.schema)
-    first = found.slice(0, most_rows)
-    values: Sequence[Sequence[object]] = [first.column(at).to_pylist() for at in range(len(columns))]
-    rows = tuple(tuple(as_cell(column[at]) for column in values) for at in range(first.num_rows))
-    return Answer(columns, rows, found.num_rows > most_rows, seconds)
+def _busy() -> BusyError:
+    return BusyError("other queries are running already", where="query", next_step="Wait until one of them is done.")
 
 
-def as_cell(value: object) -> Cell:
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if (isinstance(value, int) and abs(value) <= _EXACT) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return as_text(value, null="")
+def _find_sources(catalog: Catalog, tables: tuple[str, ...]) -> Sources:
+    storage = dict(Storage.of(catalog.properties).options)
+    return Sources({name: scan_source(catalog.load_table(name)) for name in tables}, storage)

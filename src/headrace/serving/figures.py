@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from headrace.tables.build_ledger import CheckedExpectation
+from headrace.tables.build_ledger import CheckedExpectation, TrainedWeights
 
 RATE_SECONDS = 60.0
 """The time that a rate is the average of."""
@@ -21,9 +21,9 @@ State = Literal["never", "fresh", "behind"]
 class StreamStatus:
     """A stream's figures.
 
-    `lag` and `messages`, which are in the topic now, are None where Kafka does not run; `extras` counts fields that the schema
-    does not name. `rate` is rows per second of the last minute, `freshness_seconds` the time since the last commit, and
-    `batch_seconds` how long that checkpoint took.
+    `lag` and `messages`, which are in the topic now, are None where Kafka does not run; `quarantined` messages are in the
+    quarantine now; `extras` counts the rows that hold a field which the schema does not name. `rate` is rows per second of the
+    last minute, `freshness_seconds` the time since the last commit, and `batch_seconds` how long that checkpoint took.
     """
 
     label: str
@@ -52,10 +52,12 @@ class StreamStatus:
 @dataclass(frozen=True)
 class TableStatus:
     """A layer table's figures. `behind_seconds` is how long something that it is made of, directly or by way of other tables,
-    has been newer than its last build; None where it was never built. `failing` are the expectations of the last build that
-    rows failed. `rate` is rows per second that came or changed in the last minute. Where the table has a `watermark`, rows
-    behind it count as late; `late_rows` is how many there were. Where it has `unchanged`, `unknown_rows` have a value that no
-    event told."""
+    has been newer than its last build; None where it was never built. `quarantined` rows are in the quarantine now. `failing`
+    are the expectations that rows of the last build failed. `rate` is rows per second that came or changed in the last minute.
+    Where the table has a `watermark`, rows behind it count as late; `late_rows` is how many there were. Where it has
+    `unchanged`, `unknown_rows` have a value that no event told. Of a table of entities, `largest_entity` is how many records
+    the largest one has, and `largest_expected` how many it may have before a build warns; `weights` are the trained ones that
+    records are compared with."""
 
     table: str
     kind: str
@@ -66,16 +68,25 @@ class TableStatus:
     freshness_seconds: float | None
     batch_seconds: float | None
     behind_seconds: float | None
+    quarantined: int
     expectations: int
     failing: tuple[CheckedExpectation, ...]
     watermark: datetime | None = None
     late_rows: int | None = None
     unknown_rows: int | None = None
+    largest_entity: int | None = None
+    largest_expected: int | None = None
+    weights: TrainedWeights | None = None
 
     @property
     def bad_rows(self) -> int:
-        """How often a row failed an expectation in the last build."""
+        """How often a row of the last build failed an expectation."""
         return sum(each.failed for each in self.failing)
+
+    @property
+    def warnings(self) -> int:
+        """How often a row of the last build failed an expectation and was kept."""
+        return sum(each.failed for each in self.failing if each.otherwise == "count")
 
     @property
     def state(self) -> State:
@@ -86,7 +97,8 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class PublishedStatus:
-    """What Postgres has of a layer table. `rows` is None where nothing was published, or where Postgres does not answer."""
+    """What Postgres has of a layer table. `rows` is None where nothing was published, or where Postgres does not answer.
+    `behind_seconds` is for how long the lake has had a build that Postgres has not."""
 
     table: str
     source: str
@@ -94,10 +106,13 @@ class PublishedStatus:
     build_id: int = 0
     last_published: datetime | None = None
     freshness_seconds: float | None = None
+    behind_seconds: float | None = None
 
     @property
     def state(self) -> State:
-        return "never" if self.rows is None else "fresh"
+        if self.rows is None:
+            return "never"
+        return "behind" if (self.behind_seconds or 0) > BEHIND_SECONDS else "fresh"
 
 
 @dataclass(frozen=True)

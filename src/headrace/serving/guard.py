@@ -15,13 +15,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.errors import SettingsError
+from headrace.services.local_requests import Refusal, refuse_foreign
 from headrace.serving.problems import make_problem
 from headrace.words import count_of
 
 TOKEN = "HEADRACE_TOKEN"
 COOKIE = "headrace"
 _SHORTEST = 16
-_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _OPEN = frozenset({"/health", "/login"})
 _OPEN_FOLDER = "/static/"
 _NOT_ALLOWED = 1008  # of a web socket: policy violation
@@ -73,11 +73,6 @@ class Lock:
         """What the cookie of a login holds: made of the token, which can't be found out from it."""
         return hmac.new((self.token or "").encode(), b"headrace session", hashlib.sha256).hexdigest()
 
-    def answers(self, host: str) -> bool:
-        """Says whether a request for this host is meant for us: a page elsewhere may have its own name lead to this machine."""
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        return not self.local or name.lower() in _LOCAL_NAMES
-
 
 def make_lock(host: str, environ: Mapping[str, str]) -> Lock:
     """Gives back the lock for an address to listen on; one that others can reach is a SettingsError without a token."""
@@ -85,7 +80,7 @@ def make_lock(host: str, environ: Mapping[str, str]) -> Lock:
     local = _is_local(host)
     if token is None and not local:
         raise SettingsError(
-            "beyond this machine only those may look who have a token, and none is set",
+            f"binding to a non-loopback address requires {TOKEN}, which is not set",
             where=f"--host {host}",
             next_step=f"Set {TOKEN} in the environment to at least {_SHORTEST} characters that nobody guesses, "
             "or leave --host out.",
@@ -132,17 +127,19 @@ class Guard:
     async def _pass_other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Lets the server's own messages through, and of web sockets, which pages may have, those that may look."""
         headers = Headers(scope=scope) if scope["type"] == "websocket" else None
-        if headers is None or (self._lock.answers(headers.get("host", "")) and self._lock.opens(headers)):
+        if headers is None or (self._refuse_foreign("GET", headers) is None and self._lock.opens(headers)):
             await self._app(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": _NOT_ALLOWED})
 
+    def _refuse_foreign(self, method: str, headers: Headers, *, takes_form: bool = False) -> Refusal | None:
+        return refuse_foreign(method, headers, takes_form=takes_form) if self._lock.local else None
+
     def _refuse(self, scope: Scope) -> Response | None:
         headers, path = Headers(scope=scope), str(scope["path"])
-        if not self._lock.answers(headers.get("host", "")):
-            return make_problem(
-                421, "this address is not one of this machine's own names", next_step="Open it as http://127.0.0.1."
-            )
+        foreign = self._refuse_foreign(scope["method"], headers, takes_form=path == "/login")
+        if foreign is not None:
+            return make_problem(foreign.status, foreign.what, where=path, next_step=foreign.next_step)
         if path in _OPEN or path.startswith(_OPEN_FOLDER) or self._lock.opens(headers):
             return None
         if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):

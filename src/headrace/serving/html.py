@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import parse_qs
@@ -11,8 +12,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader
 
 from headrace.serving.guard import COOKIE, Lock, local_path
+from headrace.serving.login_throttle import LoginThrottle
 from headrace.serving.pages import OwnPages
+from headrace.serving.problems import make_problem
 from headrace.serving.room import Room
+from headrace.words import count_of
 
 _MONTH_SECONDS = 30 * 24 * 3600
 _LONGEST_FORM = 4_096
@@ -27,6 +31,7 @@ def make_templates(own_pages: Sequence[OwnPages]) -> Environment:
 
 def make_pages(room: Room, lock: Lock, *, templates: Environment, own_pages: Sequence[OwnPages]) -> APIRouter:
     """Gives back the routes of the pages."""
+    throttle = LoginThrottle()
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
     def page(template: str, /, **values: object) -> HTMLResponse:
@@ -68,18 +73,46 @@ def make_pages(room: Room, lock: Lock, *, templates: Environment, own_pages: Seq
 
     @router.post("/login")
     async def sign_in(request: Request) -> Response:
-        form = parse_qs((await request.body())[:_LONGEST_FORM].decode("utf-8", errors="replace"))
+        address = request.client.host if request.client else ""
+        wait = throttle.wait_seconds(address)
+        if wait > 0:
+            seconds = math.ceil(wait)
+            return make_problem(
+                429,
+                "too many wrong tokens were tried from this address",
+                where="/login",
+                next_step=f"Wait {count_of(seconds, 'second')}, then sign in with the token that the server was started with.",
+                headers={"Retry-After": str(seconds)},
+            )
+        body = await _read_form(request)
+        if body is None:
+            return make_problem(
+                413, f"the form has more than {_LONGEST_FORM:,} bytes", where="/login", next_step="Send the token."
+            )
+        form = parse_qs(body.decode("utf-8", errors="replace"))
         go = local_path(form.get("next", ["/"])[0])
         if not lock.accepts(form.get("token", [""])[0]):
+            throttle.fail(address)
             answer = page("login", go=go, wrong=True)
             answer.status_code = 403
             return answer
+        throttle.succeed(address)
         welcome = RedirectResponse(go, status_code=303)
         secure = request.url.scheme == "https"
         welcome.set_cookie(COOKIE, lock.session, max_age=_MONTH_SECONDS, httponly=True, samesite="strict", secure=secure)
         return welcome
 
     return router
+
+
+async def _read_form(request: Request) -> bytes | None:
+    """Return the body, or None where it is longer than any form of ours; no more than that is read."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LONGEST_FORM:
+            return None
+    return body
 
 
 def _only_home(room: Room, own_pages: Sequence[OwnPages]) -> str | None:

@@ -19,7 +19,9 @@ import fastavro
 import msgspec
 
 from headrace.errors import HeadraceError
+from headrace.printable import printable
 from headrace.serving.values import as_text
+from headrace.spec.pipeline import Framing
 
 Form = Literal["null", "empty", "json", "avro", "text", "bytes"]
 
@@ -60,10 +62,11 @@ class Shown:
 @dataclass(frozen=True)
 class Writing:
     """How a topic's messages are written: `avro` is the schema of those without a registry's prefix; `find_schema` gives the
-    schema of a registry's id, and is None where no registry is known."""
+    schema of a registry's id, and is None where no registry is known. `framing` is that of the stream that has `avro`."""
 
     avro: str | None = None
     find_schema: Callable[[int], str] | None = None
+    framing: Framing = "auto"
 
 
 def read_part(raw: bytes | None, writing: Writing) -> Shown:
@@ -73,16 +76,17 @@ def read_part(raw: bytes | None, writing: Writing) -> Shown:
     if not raw:
         return Shown("empty", "", 0)
     reasons = []
-    if writing.avro is not None:
-        found = _read_avro(raw, raw, writing.avro, schema="the stream's schema")
-        if found.form != "bytes":
-            return found
-        reasons.append(found.reason)
-    if raw[0] == _REGISTRY_MARK and len(raw) >= _REGISTRY_PREFIX:
-        found = _read_registered(raw, writing)
-        if found.form != "bytes":
-            return found
-        reasons.append(found.reason)
+    plain = framed = None
+    if writing.avro is not None and writing.framing != "confluent":
+        plain = _read_avro(raw, raw, writing.avro, schema="the stream's schema")
+    if raw[0] == _REGISTRY_MARK and len(raw) >= _REGISTRY_PREFIX and not (writing.avro and writing.framing == "none"):
+        framed = _read_registered(raw, writing)
+    decoded = [found for found in (plain, framed) if found and found.form != "bytes"]
+    if len(decoded) == 1:
+        return decoded[0]
+    if decoded:
+        return _as_bytes(raw, "it reads both as plain Avro and as Confluent-framed: set the stream's framing")
+    reasons += [found.reason for found in (plain, framed) if found]
     if not reasons or raw[:1] in b"{[":
         found = _read_plain(raw)
         if found.form != "bytes":
@@ -96,18 +100,6 @@ def read_header(name: str, raw: bytes | None) -> Shown:
     if raw and _SECRET.search(name):
         return Shown("text", _HIDDEN, len(raw))
     return read_part(raw, Writing())
-
-
-def printable(text: str) -> str:
-    """Gives back a text in which what a terminal would obey, and what turns a line around, is escaped."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() or each in "\n\t" else _escape(each) for each in text)
-
-
-def _escape(character: str) -> str:
-    """Gives back a character as JSON escapes it, so that JSON stays what it was."""
-    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else json.dumps(character)[1:-1]
 
 
 def _read_registered(raw: bytes, writing: Writing) -> Shown:

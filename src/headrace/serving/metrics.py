@@ -19,7 +19,9 @@ ABOUT = {
     "headrace_behind_seconds": "For how long something that the table is made of has been newer than its last build",
     "headrace_freshness_seconds": "Seconds since the last commit or build",
     "headrace_batch_seconds": "Seconds that the last checkpoint or build took",
-    "headrace_bad_rows": "Rows of a stream that are in the quarantine, or failures of expectations in a table's last build",
+    "headrace_bad_rows": "For older dashboards: quarantined rows of a stream, or failed expectations in a table's last build",
+    "headrace_quarantined_rows": "Rows that are in the quarantine",
+    "headrace_warnings": "How often a row of a table's last build failed an expectation and was kept",
     "headrace_checkpoint": "Number of the last checkpoint or build",
 }
 """Every metric of streams (label stream is set) and of layer tables (label stream is empty)."""
@@ -54,6 +56,7 @@ def _values(pipeline: PipelineStatus) -> Iterable[tuple[list[str], dict[str, flo
                 "headrace_freshness_seconds": stream.freshness_seconds,
                 "headrace_batch_seconds": stream.batch_seconds,
                 "headrace_bad_rows": stream.quarantined,
+                "headrace_quarantined_rows": stream.quarantined,
                 "headrace_checkpoint": stream.checkpoint_id,
             },
         )
@@ -67,6 +70,8 @@ def _values(pipeline: PipelineStatus) -> Iterable[tuple[list[str], dict[str, flo
                 "headrace_freshness_seconds": table.freshness_seconds,
                 "headrace_batch_seconds": table.batch_seconds,
                 "headrace_bad_rows": table.bad_rows,
+                "headrace_quarantined_rows": table.quarantined,
+                "headrace_warnings": table.warnings,
                 "headrace_checkpoint": table.build_id,
             },
         )

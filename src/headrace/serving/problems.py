@@ -16,7 +16,7 @@ from pyiceberg.exceptions import RESTError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from headrace.errors import HeadraceError, NotFoundError, QueryError, RetryableError
+from headrace.errors import BusyError, HeadraceError, NotFoundError, QueryError, RetryableError
 from headrace.tables.away import find_away
 
 _RETRY_SECONDS = "2"
@@ -42,6 +42,7 @@ REFUSALS: dict[int | str, dict[str, object]] = {
         404: "there is no such table or topic",
         421: "asked by a name that is not this machine's",
         422: "a value can't be",
+        429: "other queries are running already",
         503: "something that is needed is away for now",
     }.items()
 }
@@ -90,9 +91,11 @@ def _explain(request: Request, error: Exception) -> Response:
         status = 400
     elif isinstance(error, NotFoundError):
         status = 404
+    elif isinstance(error, BusyError):
+        status = 429
     elif isinstance(error, RetryableError):
         status = _AWAY
-    headers = {"Retry-After": _RETRY_SECONDS} if status == _AWAY else None
+    headers = {"Retry-After": _RETRY_SECONDS} if isinstance(error, RetryableError) else None
     return _answer(request, status, error.what, where=error.where, next_step=error.next_step, headers=headers)
 
 

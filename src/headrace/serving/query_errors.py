@@ -7,9 +7,10 @@ import re
 import duckdb
 
 from headrace.errors import QueryError
-from headrace.serving.question import NAME_ONE, ONLY_TABLES
+from headrace.serving.query_worker import ASK_FOR_LESS, TOO_MUCH_MEMORY
+from headrace.serving.question import BEGINNINGS
+from headrace.serving.sql_policy import NAME_ONE, ONLY_TABLES
 
-BEGINNINGS = "SELECT, WITH, FROM, DESCRIBE or SUMMARIZE"
 _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 _PLACE = re.compile(r"^LINE (?P<line>\d+): (?P<cut>\.\.\.)?.*\n(?P<indent> *)\^", re.MULTILINE)
 _CLOSE = re.compile(r'^Candidate bindings: .*?(?P<names>".*)$')
@@ -29,7 +30,7 @@ def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
     if isinstance(error, duckdb.PermissionException):
         what, hints = ONLY_TABLES, [NAME_ONE]
     elif isinstance(error, duckdb.OutOfMemoryException):
-        what, hints = "the query needs more memory than it may have", ["Ask for less: fewer columns, rows or groups."]
+        what, hints = TOO_MUCH_MEMORY, [ASK_FOR_LESS]
     elif what.endswith("FROM clause is missing"):
         hints = ["Write FROM and the name of a table."]
     elif isinstance(error, duckdb.ParserException) and column == 1:

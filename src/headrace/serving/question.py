@@ -6,18 +6,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from headrace.errors import QueryError
+from headrace.serving.sql_policy import check_policy, check_quotes, is_reading
 from headrace.spec.problems import suggest
 
+BEGINNINGS = "SELECT, WITH, FROM, DESCRIBE or SUMMARIZE"
 EXAMPLE = "SELECT count(*) FROM lineage.events"
-ONLY_TABLES = "a query reads tables of the lake, and nothing else of this machine"
-NAME_ONE = "Name a table: namespace.table."
-_MAKERS = ("GENERATE_SERIES", "UNNEST", "json_each", "json_tree", "numbers", "range")
-"""What a query may read rows from beside tables; sqlglot calls DuckDB's range(…) the first. Other functions of the engines read
-files and addresses, or tell the keys to the object store."""
 
 
 @dataclass(frozen=True)
@@ -60,34 +57,37 @@ class Question:
 
 
 def read_question(sql: str, *, dialect: str, known: Sequence[str]) -> Question:
-    """Gives back what a query in an engine's SQL asks; what is no SELECT of tables that are known is a QueryError."""
+    """Return what a query in an engine's SQL asks; raise a QueryError unless it is one SELECT of known tables."""
     statement = parse_select(sql, dialect=dialect, known=known)
     tables = tuple(_find_tables(statement, known))
     return Question(sql, (*tables, *_find_columns(statement, {each.table for each in tables})))
 
 
 def parse_select(sql: str, *, dialect: str, known: Sequence[str]) -> exp.Expr:
-    """Gives back the one statement that a query is, which reads and changes nothing; anything else is a QueryError."""
+    """Return the one statement of a query, which reads tables and changes nothing; anything else is a QueryError."""
     example = f"Write one SELECT, such as: {EXAMPLE}"
     try:
         statements = [statement for statement in sqlglot.parse(sql, read=dialect) if statement]
     except SqlglotError as error:
+        if isinstance(error, ParseError) and (first := sqlglot.tokenize(sql, read=dialect)[0]).token_type is TokenType.VAR:
+            raise _refuse_word(first) from error
         where, reason = _place_of(error)
         raise QueryError(
-            f"the query can't be read{reason}", where=where, next_step=f"Write it more plainly. {example}"
+            f"the query can't be read{reason}", where=where, next_step=f"Check the spelling there and just before it. {example}"
         ) from error
+    except RecursionError:
+        raise QueryError(
+            "the query is nested too deeply", where="query", next_step="Split it into CTEs: WITH part AS (…) SELECT …"
+        ) from None
     if not statements:
         raise QueryError("there is no query", where="query", next_step=example)
     if len(statements) > 1:
         what = f"one SELECT can be asked at a time, and these are {len(statements)}"
         raise QueryError(what, where="query", next_step="Ask them one after the other.")
-    if not isinstance(statements[0], (exp.Query, exp.Describe, exp.Summarize)):
-        raise refusal(sqlglot.tokenize(sql, read=dialect)[0].text.upper(), known)
-    for function in statements[0].find_all(exp.Func):
-        name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
-        stands_for_table = isinstance(function.parent, (exp.Table, exp.Lateral)) and not function.parent.args.get("view")
-        if stands_for_table and name not in _MAKERS:
-            raise QueryError(ONLY_TABLES, where=_place_in(sql, function), next_step=NAME_ONE)
+    if not is_reading(statements[0]):
+        raise _refuse_statement(statements[0], sqlglot.tokenize(sql, read=dialect)[0], known)
+    check_quotes(sql, dialect=dialect)
+    check_policy(statements[0], sql=sql, dialect=dialect)
     return statements[0]
 
 
@@ -107,16 +107,50 @@ def refusal(word: str, known: Sequence[str]) -> QueryError:
     )
 
 
+def _refuse_statement(statement: exp.Expr, first: Token, known: Sequence[str]) -> QueryError:
+    """Return why a statement is refused: it changes something, or it is none."""
+    if isinstance(statement, (exp.Condition, exp.Alias)):  # a bare expression: the first word is a name
+        return _refuse_word(first)
+    return refusal(first.text.upper(), known)
+
+
+def _refuse_word(first: Token) -> QueryError:
+    """Return the error of a query whose first word begins no statement."""
+    where = f"query:{first.line}:{first.col - len(first.text) + 1}"
+    return QueryError(f'syntax error at or near "{first.text}"', where=where, next_step=f"Begin with {BEGINNINGS}.")
+
+
 def _find_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[str] = ()) -> Iterator[Mention]:
-    ctes = {cte.alias for cte in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
-        if not table.name or (not table.db and table.name in ctes) or isinstance(table.this, exp.Func) or table.db in own:
+        if isinstance(table.this, exp.Func) or table.args.get("rows_from") or table.db in own:
+            continue
+        if not table.db and _names_cte(table):
             continue
         name = ".".join(part.name for part in table.parts)
         if name not in known:
             raise QueryError(f'there is no table "{name}"', where="query", next_step=_which_tables(name, known))
         start, end = _span(table.parts)
         yield Mention(name, start, end, alias=table.alias)
+
+
+def _names_cte(table: exp.Table) -> bool:
+    """Return whether a name is that of a CTE which can be seen from where it stands.
+
+    A CTE elsewhere in the query doesn't count: an engine would look for a file of that name.
+    """
+    child: exp.Expr = table
+    parent = table.parent
+    while parent is not None:
+        if isinstance(parent, exp.With):
+            above = parent.expressions[: child.index if child.index is not None else 0]
+            visible = [*above, child] if parent.recursive else above
+        else:
+            holder = parent.args.get("with_")
+            visible = holder.expressions if holder is not None and holder is not child else []
+        if any(cte.alias.lower() == table.name.lower() for cte in visible):
+            return True
+        child, parent = parent, parent.parent
+    return False
 
 
 def _find_columns(statement: exp.Expr, tables: Collection[str]) -> Iterator[Mention]:
@@ -136,19 +170,15 @@ def _span(parts: Sequence[exp.Expr]) -> tuple[int, int]:
     return int(parts[0].meta["start"]), int(parts[-1].meta["end"]) + 1
 
 
-def _place_in(sql: str, part: exp.Expr) -> str:
-    """Gives back where a part of the query begins."""
-    before = sql[: int(part.meta.get("start", 0))].split("\n")
-    return f"query:{len(before)}:{len(before[-1]) + 1}"
-
-
 def _place_of(error: SqlglotError) -> tuple[str, str]:
-    """Gives back where sqlglot stopped reading, and its reason."""
+    """Return where sqlglot stopped reading, and its reason."""
     if not isinstance(error, ParseError) or not error.errors:
         return "query", ""
     first = error.errors[0]
     column = int(first["col"]) - len(str(first["highlight"])) + 1  # it says where the word ends
     reason = str(first["description"]).partition(" but got <")[0].rstrip(".")
+    if reason.startswith("Invalid expression"):  # sqlglot's words for a token that fits nowhere
+        reason = f'syntax error at or near "{first["highlight"]}"'
     return f"query:{first['line']}:{column}", f": {reason[:1].lower()}{reason[1:]}"
 
 

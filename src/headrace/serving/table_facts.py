@@ -9,14 +9,15 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
-from headrace.serving.asking import Answer, make_answer
+from headrace.serving.answer import Answer, make_answer
 from headrace.serving.room import ShownTable
 from headrace.spec.lineage import Input, Topic
 from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger, read_build
-from headrace.tables.catalog import load_table, rows_after
+from headrace.tables.catalog import load_table
 from headrace.tables.ledger import Ledger
 from headrace.tables.quarantine import QUARANTINE
+from headrace.tables.row_counts import rows_after
 
 _SNAPSHOTS = 20
 _FILES = 100

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import sys
+from collections.abc import Mapping
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
+
+from headrace.printable import printable
 
 _BYTES_SHOWN = 60
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
@@ -35,8 +39,27 @@ def as_json(value: object) -> object:
 
 
 def print_json(value: object) -> None:
-    json.dump(value, sys.stdout, default=as_json, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    """Print a value as JSON; floats that JSON has no number for are the texts NaN, Infinity and -Infinity."""
+    try:
+        text = _to_json(value)
+    except ValueError:
+        text = _to_json(_name_floats(value))
+    sys.stdout.write(f"{printable(text)}\n")
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, default=as_json, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _name_floats(value: object) -> object:
+    """Return a value with names for the floats in it that aren't finite, at every depth."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {name: _name_floats(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_name_floats(each) for each in value]
+    return value
 
 
 def is_number(arrow_type: str) -> bool:

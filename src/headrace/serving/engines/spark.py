@@ -20,11 +20,14 @@ def ask(question: Question, *, settings: Settings, spark: SparkSession) -> pa.Ta
     """Gives back the result of one SELECT in Spark's SQL. The lake is its default catalog, so names are the same."""
     from pyspark.errors import PySparkException
 
+    from headrace.tables.spark_arrow import to_arrow
+
     session = open_spark_catalog(spark, settings)
     session.conf.set("spark.sql.defaultCatalog", CATALOG_NAME)
+    session.conf.set("spark.sql.variable.substitute", "false")  # ${env:NAME} would read the environment
     use_session(session)
     try:
-        return session.sql(question.sql).toArrow()
+        return to_arrow(session.sql(question.sql))
     except PySparkException as error:
         raise failed("Spark", _without_condition(str(error))) from error
 

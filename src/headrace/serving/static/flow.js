@@ -38,6 +38,12 @@ function path(points) {
   return parts.join("");
 }
 
+/** What is wrong with rows, as far as a node has room for it. */
+function problems(figures) {
+  if (figures.quarantined) return `${short(figures.quarantined)} quarantined`;
+  return figures.warnings ? `${short(figures.warnings)} warnings` : "";
+}
+
 function drawNode(place, size) {
   const table = place.kind === "raw" || place.kind === "table";
   const title = table ? place.name.split(".").pop() : place.name.replace(/^(topic|http) /, "");
@@ -66,8 +72,9 @@ function drawNode(place, size) {
     } else {
       say(rows, never ? (place.kind === "raw" ? "nothing landed yet" : "not built yet") : `${short(figures.rows)} rows`);
       say(speed, never ? "" : rate(figures.rate));
-      say(lag, never ? "" : `${delay(figures)} · ${brief(figures.freshness_seconds)} ago`);
-      say(bad, figures.bad_rows ? `${short(figures.bad_rows)} bad` : "");
+      const problem = problems(figures);
+      say(lag, never ? "" : problem ? delay(figures) : `${delay(figures)} · ${brief(figures.freshness_seconds)} ago`);
+      say(bad, problem);
     }
     say(label, describe(place, figures));
   }

@@ -2,7 +2,7 @@
 import { make, say } from "./dom.js";
 import { batch, count, known, rate, span } from "./format.js";
 
-const FIGURES = ["rows", "rows/s", "lag", "freshness", "batch", "bad", "commit"];
+const FIGURES = ["rows", "rows/s", "lag", "freshness", "batch", "quarantined", "warnings", "commit"];
 
 export function makeList(pipeline) {
   const rows = new Map();
@@ -19,10 +19,11 @@ export function makeList(pipeline) {
 
 function write(cells, figures) {
   const lag = known(figures.behind_seconds) ? span(figures.behind_seconds) : count(figures.lag);
-  const values = [count(figures.rows), rate(figures.rate), lag, span(figures.freshness_seconds), batch(figures.batch_seconds), bad(figures), count(figures.commit)];
+  const values = [count(figures.rows), rate(figures.rate), lag, span(figures.freshness_seconds), batch(figures.batch_seconds), count(figures.quarantined), warnings(figures), count(figures.commit)];
   values.forEach((value, index) => say(cells[index], value));
   cells[2].classList.toggle("behind", figures.state === "behind");
-  cells[5].classList.toggle("bad-text", Boolean(figures.bad_rows));
+  cells[5].classList.toggle("bad-text", Boolean(figures.quarantined));
+  cells[6].classList.toggle("bad-text", Boolean(figures.warnings));
 }
 
-const bad = (figures) => (figures.failing ? `${count(figures.bad_rows)} in ${figures.failing}/${figures.expectations}` : count(figures.bad_rows));
+const warnings = (figures) => (figures.failing ? `${count(figures.warnings)} in ${figures.failing}/${figures.expectations}` : count(figures.warnings));

@@ -55,8 +55,9 @@ async function later(id, from, show) {
 
 function now(own) {
   const lag = known(own.behind_seconds) ? ["behind", span(own.behind_seconds)] : ["lag", known(own.lag) ? count(own.lag) : "Kafka is off"];
-  const figures = [["rows", count(own.rows)], ["rows per second", rate(own.rate)], lag, ["freshness", span(own.freshness_seconds)], ["last batch", batch(own.batch_seconds)], ["bad rows", count(own.bad_rows)]];
-  return figures.map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", { class: label === "bad rows" && own.bad_rows ? "behind" : null }, value)));
+  const figures = [["rows in the table", count(own.rows)], ["rows per second", rate(own.rate)], lag, ["freshness", span(own.freshness_seconds)], ["last batch", batch(own.batch_seconds)], ["quarantined rows", count(own.quarantined)], ...(known(own.warnings) ? [["warnings in the last build", count(own.warnings)]] : [])];
+  const marked = { "quarantined rows": own.quarantined, "warnings in the last build": own.warnings };
+  return figures.map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", { class: marked[label] ? "behind" : null }, value)));
 }
 
 function definition(table) {
@@ -83,7 +84,7 @@ function expectations(table) {
       make("td", { class: `number ${each.failed ? "behind" : ""}` }, count(each.failed)),
     ),
   );
-  return grid(["expectation", "otherwise", "#checked", "#failing"], rows);
+  return grid(["expectation", "otherwise", "#checked in the last build", "#failing in it"], rows);
 }
 
 /** A name without the namespace that it shares with the table. */

@@ -1,0 +1,181 @@
+"""What a query may contain, in every engine: one statement that reads tables of the lake, and nothing else of the machine.
+
+The rules are applied to sqlglot's syntax tree before an engine sees the text: an engine may act while it parses, as DuckDB
+does when it expands `PRAGMA import_database`. Functions that stand for a table are allow-listed per dialect, because engines
+add new ones that read files and addresses with every release. Scalar functions run on values of the query and are too many to
+list, so those that read something else are deny-listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+
+from headrace.errors import QueryError
+
+ONLY_TABLES = "a query reads tables of the lake, and nothing else of this machine"
+NAME_ONE = "Name a table: namespace.table."
+
+TABLE_FUNCTIONS: Mapping[str, frozenset[str]] = {
+    "duckdb": frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"}),
+    "spark": frozenset(
+        {
+            "explode",
+            "explode_outer",
+            "generate_series",
+            "inline",
+            "inline_outer",
+            "json_tuple",
+            "posexplode",
+            "posexplode_outer",
+            "range",
+            "stack",
+            "variant_explode",
+        }
+    ),
+    "trino": frozenset({"generate_series", "sequence", "unnest"}),
+    "clickhouse": frozenset({"generate_series", "generateseries", "numbers", "numbers_mt", "zeros", "zeros_mt"}),
+    "postgres": frozenset({"unnest"}),
+}
+"""The functions that make rows out of their arguments alone. sqlglot names DuckDB's range and Trino's sequence generate_series.
+The dialect of Polars is postgres."""
+
+REFUSED_FUNCTIONS: Mapping[str, frozenset[str]] = {
+    "duckdb": frozenset(
+        {
+            "current_setting",
+            "currval",
+            "getenv",
+            "getvariable",
+            "json_serialize_plan",
+            "nextval",
+            "pg_sleep",
+            "sleep_ms",
+            "write_log",
+        }
+    ),
+    "spark": frozenset({"from_protobuf", "java_method", "reflect", "to_protobuf", "try_reflect"}),
+    "trino": frozenset(),
+    "clickhouse": frozenset(
+        {
+            "catboostevaluate",
+            "executable",
+            "file",
+            "filesystemavailable",
+            "filesystemcapacity",
+            "filesystemunreserved",
+            "getmacro",
+            "getserversetting",
+            "getsetting",
+            "globalin",
+            "globalnotin",
+            "globalnotnullin",
+            "globalnullin",
+            "hascolumnintable",
+            "joinget",
+            "joingetornull",
+            "notin",
+            "notnullin",
+            "nullin",
+            "reversednsquery",
+            "showcertificate",
+            "sleep",
+            "sleepeachrow",
+        }
+    ),
+    "postgres": frozenset(),
+}
+"""Scalar functions that read files, settings, variables or other servers, call Java, or only wait. DuckDB's json_serialize_plan
+plans any text as a query and returns constants that it computed. ClickHouse's notIn and its like take a table as a list."""
+_REFUSED_PREFIXES: Mapping[str, tuple[str, ...]] = {"clickhouse": ("dictget", "ai")}
+
+_READING = (exp.Query, exp.Describe, exp.Summarize)
+_WRITING = (exp.DML, exp.Create, exp.Drop, exp.Alter, exp.Command, exp.Pragma, exp.Set, exp.Copy, exp.Attach, exp.Into)
+_RELATIONS = (exp.Table, exp.Subquery, exp.Query, exp.Values, exp.Unnest, exp.Lateral)
+_DOLLAR_QUOTE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)?\$")
+
+
+def is_reading(statement: exp.Expr) -> bool:
+    """Return whether a statement only reads, in all of its parts: a CTE may write, too."""
+    return isinstance(statement, _READING) and not any(isinstance(node, _WRITING) for node in statement.walk())
+
+
+def check_quotes(sql: str, *, dialect: str) -> None:
+    """Raise a QueryError where sqlglot and an engine may disagree on what is a string, so that SQL could hide in one.
+
+    ClickHouse also takes typographic quotes, and nothing else but ASCII outside of quotes. sqlglot takes any text between
+    dollar signs as the tag of a quote.
+    """
+    for token in sqlglot.tokenize(sql, read=dialect):
+        if token.token_type == TokenType.HEREDOC_STRING:
+            sign = "" if _DOLLAR_QUOTE.match(sql, token.start) else "$"
+        else:
+            is_free = dialect != "clickhouse" or _is_quoted(token)
+            sign = "" if is_free else next((each for each in token.text if not each.isascii()), "")
+        if sign:
+            before = sql[: token.start].split("\n")
+            raise QueryError(
+                f"the character {sign} is outside of quotes",
+                where=f"query:{len(before)}:{len(before[-1]) + 1}",
+                next_step="Quote texts with ' and names as the engine does.",
+            )
+
+
+def check_policy(statement: exp.Expr, *, sql: str, dialect: str) -> None:
+    """Raise a QueryError with its place where a statement reads anything but tables, or changes settings of its engine."""
+    for node in statement.walk():
+        reason = _reason_to_refuse(node, dialect)
+        if reason is not None:
+            raise QueryError(reason, where=place_in(sql, node), next_step=NAME_ONE)
+
+
+def place_in(sql: str, node: exp.Expr) -> str:
+    """Return where a part of the query begins, as query:line:column."""
+    starts = [int(part.meta["start"]) for part in node.walk() if "start" in part.meta]
+    before = sql[: min(starts, default=0)].split("\n")
+    return f"query:{len(before)}:{len(before[-1]) + 1}"
+
+
+def _is_quoted(token: Token) -> bool:
+    return token.token_type == TokenType.IDENTIFIER or token.token_type.name.endswith("STRING")
+
+
+def _reason_to_refuse(node: exp.Expr, dialect: str) -> str | None:
+    if isinstance(node, exp.QueryTransform):
+        return "a query runs no programs"
+    if isinstance(node, exp.Query) and (node.args.get("settings") or node.args.get("format")):
+        return "a query sets neither settings nor the format of its result"
+    if isinstance(node, (exp.Table, exp.Lateral)):
+        return None if _is_readable(node.this, dialect, node) else ONLY_TABLES
+    if isinstance(node, (exp.From, exp.Join)):
+        is_array = isinstance(node, exp.Join) and node.kind == "ARRAY"  # ClickHouse's ARRAY JOIN takes columns
+        return None if is_array or isinstance(node.this, _RELATIONS) else ONLY_TABLES
+    if isinstance(node, exp.In) and dialect == "clickhouse":
+        # Where other engines have a list here, ClickHouse has a table or a table function.
+        is_table = isinstance(node.args.get("field"), (exp.Column, exp.Anonymous))
+        return ONLY_TABLES if is_table else None
+    if isinstance(node, exp.Func):
+        return ONLY_TABLES if _is_refused(_name_of(node), dialect) else None
+    return None
+
+
+def _is_readable(source: object, dialect: str, holder: exp.Expr) -> bool:
+    """Return whether a query may read from this: a named table, a subquery, or a function that makes rows."""
+    if isinstance(source, exp.Anonymous) and source.name.upper() == "TABLE" and len(source.expressions) == 1:
+        source = source.expressions[0]  # Trino's TABLE(function(…))
+    if isinstance(source, exp.Func):
+        return _name_of(source) in TABLE_FUNCTIONS[dialect] and not holder.args.get("db")
+    if source is None:
+        return bool(holder.args.get("rows_from"))  # ROWS FROM (…) has tables of its own, which are looked at in turn
+    return isinstance(source, (exp.Identifier, exp.Subquery, exp.Query))
+
+
+def _is_refused(name: str, dialect: str) -> bool:
+    return name in REFUSED_FUNCTIONS[dialect] or name.startswith(_REFUSED_PREFIXES.get(dialect, ()))
+
+
+def _name_of(function: exp.Func) -> str:
+    return (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()

@@ -1,0 +1,178 @@
+"""Queries of the server run in processes of their own: what one does to its process, nobody else notices."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace.errors import QueryError, UnavailableError
+from headrace.serving.asking import Desk
+from headrace.serving.query_worker import WorkerLimits
+from headrace.tables.storage import local_path
+from tests.serving.shop_lake import ShopLake
+
+MB = 1024**2
+LIMITS = WorkerLimits(memory_bytes=200 * MB, data_bytes=900 * MB, spill_bytes=50 * MB, answer_bytes=1 * MB)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShopLake]:
+    lake = ShopLake(tmp_path_factory.mktemp("pool"))
+    lake.land(["a", "b"])
+    yield lake
+    lake.watch.close()
+
+
+@pytest.fixture(scope="module")
+def spills(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("spills")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def desk(spills: Path) -> Iterator[Desk]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HEADRACE_TOKEN", "a token that no worker needs")
+        patched.setenv("STRIPE_WEBHOOK_SECRET", "a secret that no worker needs")
+        desk = Desk(limits=LIMITS)
+        yield desk
+        desk.close()
+    assert list(spills.iterdir()) == [], "what workers write is removed with them"
+
+
+def workers() -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has just ended
+            if "headrace.serving.query_worker" in child.cmdline():
+                found.append(child)
+    return found
+
+
+def memory_of(process: psutil.Process) -> int:
+    with suppress(psutil.Error):
+        return int(process.memory_info().rss)
+    return 0
+
+
+def test_memory_is_bounded_and_the_reason_is_given(lake: ShopLake, desk: Desk) -> None:
+    peak = 0
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(desk.ask, lake.catalog, "SELECT list(repeat('ab', 5000000)) FROM range(100000)")
+        while not asked.done():
+            peak = max([peak, *map(memory_of, workers())])
+            time.sleep(0.02)
+    with pytest.raises(QueryError, match="needs more memory than it may have"):
+        asked.result()
+    assert 0 < peak < LIMITS.data_bytes + 200 * MB, "the libraries themselves are mapped, too"
+    assert desk.ask(lake.catalog, "SELECT count(*) FROM raw.charges").rows == ((2,),)
+
+
+def test_spill_is_bounded_and_removed(lake: ShopLake, desk: Desk, spills: Path) -> None:
+    sql = "SELECT a.range, b.range, repeat('x', 200) AS t FROM range(3000) a, range(3000) b ORDER BY t, b.range DESC, a.range"
+    before = set(Path.cwd().iterdir())
+    with pytest.raises(QueryError, match="needs more memory than it may have"):
+        desk.ask(lake.catalog, sql)
+    assert set(Path.cwd().iterdir()) == before
+    assert sum(each.stat().st_size for each in spills.rglob("*") if each.is_file()) < MB
+
+
+def test_a_result_that_is_too_long_is_refused(lake: ShopLake, desk: Desk) -> None:
+    with pytest.raises(QueryError, match="the result has more than 1 MB"):
+        desk.ask(lake.catalog, "SELECT repeat('x', 30000) FROM range(100)")
+
+
+def test_deep_nesting_is_a_query_error(lake: ShopLake, desk: Desk) -> None:
+    with pytest.raises(QueryError, match="nested too deeply"):
+        desk.ask(lake.catalog, "SELECT " + "(" * 9_000 + "1" + ")" * 9_000)
+
+
+def test_workers_have_no_secrets_of_the_server(lake: ShopLake, desk: Desk) -> None:
+    desk.ask(lake.catalog, "SELECT 1")
+    found = [each.environ() for each in workers()]
+    assert found
+    assert all("HEADRACE_TOKEN" not in each and "STRIPE_WEBHOOK_SECRET" not in each for each in found)
+
+
+def test_a_file_that_hangs_is_given_up_while_others_are_answered(tmp_path: Path, lake: ShopLake, desk: Desk) -> None:
+    hung = ShopLake(tmp_path)
+    hung.land(["a"])
+    replace_data_file(hung, os.mkfifo)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(desk.ask, hung.catalog, "SELECT id FROM raw.charges", most_seconds=2.0)
+        assert desk.ask(lake.catalog, "SELECT count(*) FROM raw.charges").rows == ((2,),)
+        assert not asked.done()
+        with pytest.raises(QueryError, match="ran for longer than 2 seconds"):
+            asked.result(30)
+    hung.watch.close()
+
+
+def test_damaged_metadata_ends_at_most_its_own_process(tmp_path: Path, lake: ShopLake, desk: Desk) -> None:
+    damaged = ShopLake(tmp_path)
+    damaged.land(["a"])
+    table = damaged.catalog.load_table("raw.charges")
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    manifest = local_path(snapshot.manifests(table.io)[0].manifest_path)
+    assert manifest is not None
+    whole = manifest.read_bytes()
+    refused = 0
+    for length in (len(whole) * 3 // 4, len(whole) // 2, len(whole) // 4, 4):
+        manifest.write_bytes(whole[:length])
+        try:
+            desk.ask(damaged.catalog, "SELECT id FROM raw.charges")
+        except QueryError:
+            refused += 1
+    assert refused
+    assert desk.ask(lake.catalog, "SELECT count(*) FROM raw.charges").rows == ((2,),)
+    damaged.watch.close()
+
+
+def test_an_idle_worker_that_is_killed_is_replaced(lake: ShopLake, desk: Desk) -> None:
+    desk.ask(lake.catalog, "SELECT 1")
+    for each in workers():
+        each.kill()
+        each.wait()
+    assert desk.ask(lake.catalog, "SELECT 1 AS one").rows == ((1,),)
+
+
+def test_without_a_temporary_folder_the_reason_is_given(
+    lake: ShopLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Desk(limits=LIMITS)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(UnavailableError, match="a worker for queries can't be started: No such file or directory"):
+        own.ask(lake.catalog, "SELECT 1")
+
+
+def test_closing_ends_a_query_that_runs(lake: ShopLake) -> None:
+    own = Desk(limits=LIMITS)
+    own.ask(lake.catalog, "SELECT 1")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(
+            own.ask, lake.catalog, "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3"
+        )
+        time.sleep(0.5)
+        started = time.monotonic()
+        own.close()
+        with pytest.raises(QueryError, match="the server stops"):
+            asked.result(10)
+        assert time.monotonic() - started < 5
+
+
+def replace_data_file(lake: ShopLake, make: Callable[[Path], None]) -> None:
+    task = next(iter(lake.catalog.load_table("raw.charges").scan().plan_files()))
+    path = local_path(task.file.file_path)
+    assert path is not None
+    path.unlink()
+    make(path)
