@@ -1,7 +1,8 @@
 """`python -m benchmarks [NAME …] [--quick]`: what Headrace does on this machine, held against what one would have without it.
 
 Landing is held against plain Spark, two workers of a cluster against one, layers against a full rebuild and a plain query,
-entities against Splink, a compacted table against its small files, receiving against a handler that does nothing.
+entities (by equal values, and fuzzy) against Splink, a compacted table against its small files, receiving against a handler
+that does nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from benchmarks.cluster import compare_workers
 from benchmarks.compaction import compare_compaction
 from benchmarks.entities import compare_entities
 from benchmarks.freshness import compare_freshness
+from benchmarks.fuzzy import compare_fuzzy
 from benchmarks.layers import compare_layers
 from benchmarks.mart import measure_mart
 from benchmarks.memory import measure_growth
@@ -79,6 +81,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {
     "layers": compare_layers,
     "rolling": compare_rolling,
     "entities": compare_entities,
+    "fuzzy": compare_fuzzy,
     "mart": measure_mart_freshness,
     "capture": measure_changes,
     "compaction": compare_compaction,

@@ -22,9 +22,10 @@ from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.columns import landed_columns
 from headrace.tables.append import append_checkpoint
 from headrace.tables.build_ledger import InputState
-from headrace.tables.catalog import ensure_table, open_catalog, rows_after, table_location
+from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.ledger import Ledger, read_ledger
+from headrace.tables.row_counts import rows_after
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -60,19 +60,19 @@ def compare_entities(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, 
         for source in SOURCES:
             people.part(0).filter(pl.col("source") == source).write_parquet(folder / f"{source}.parquet")
         for turn in range(RUNS):
-            clusters = _timed(bench, readings, "Splink", lambda: resolve_with_splink(folder))
-            _timed(bench, readings, "Headrace", lambda: lake.build(EXACT, full_refresh=True))
+            clusters = timed(bench, readings, "Splink", lambda: resolve_with_splink(folder))
+            timed(bench, readings, "Headrace", lambda: lake.build(EXACT, full_refresh=True))
             if turn == 0:
                 check_clusters(lake.entities(EXACT), clusters)
-        _timed(bench, readings, "Headrace, normalising", lambda: lake.build(NORMALISED, full_refresh=True))
+        timed(bench, readings, "Headrace, normalising", lambda: lake.build(NORMALISED, full_refresh=True))
         for number in range(CHANGES):
             lake.land(people.part(number + 1))
-            _timed(bench, readings, "Headrace, 1 % more", lambda: lake.build(EXACT))
-            _timed(bench, readings, "Headrace, 1 % more, normalising", lambda: lake.build(NORMALISED))
+            timed(bench, readings, "Headrace, 1 % more", lambda: lake.build(EXACT))
+            timed(bench, readings, "Headrace, 1 % more, normalising", lambda: lake.build(NORMALISED))
         found = lake.entities(EXACT)
         lake.build(EXACT, full_refresh=True)
         check_clusters(found, lake.entities(EXACT).rename({"entity_id": "cluster_id"}))
-    return [_row(what, each) for what, each in readings.items()], _bars(readings)
+    return [row_of(what, each) for what, each in readings.items()], _bars(readings)
 
 
 def resolve_with_splink(folder: Path) -> pl.DataFrame:
@@ -107,7 +107,8 @@ def check_clusters(entities: pl.DataFrame, clusters: pl.DataFrame) -> None:
         raise RuntimeError(f"{entities.height:,} and {clusters.height:,} records: entities, clusters and pairs are {counts}")
 
 
-def _timed(bench: Bench, readings: dict[str, list[Reading]], what: str, run: Callable[[], T]) -> T:
+def timed(bench: Bench, readings: dict[str, list[Reading]], what: str, run: Callable[[], T]) -> T:
+    """Return what `run` returns, and add what it took to the readings."""
     with measure(os.getpid()) as reading:
         result = run()
     readings.setdefault(what, []).append(reading)
@@ -115,7 +116,8 @@ def _timed(bench: Bench, readings: dict[str, list[Reading]], what: str, run: Cal
     return result
 
 
-def _row(what: str, readings: list[Reading]) -> dict[str, object]:
+def row_of(what: str, readings: list[Reading]) -> dict[str, object]:
+    """Return the medians of several readings, and each of them, as a row of results."""
     return {
         "what": what,
         "seconds": round(median(each.seconds for each in readings), 3),

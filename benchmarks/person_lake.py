@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 
 from benchmarks.person_rows import SOURCES
 from headrace.layers.build import Built
@@ -73,7 +74,8 @@ class PersonLake:
         """Appends records to the raw tables of their sources, one checkpoint each."""
         for stream in self.pipeline.streams:
             mine = records.filter(pl.col("source") == stream.name).drop("source")
-            self._append(f"bench.raw_{stream.name}", mine.to_arrow(compat_level=pl.CompatLevel.oldest()))
+            rows = mine.to_arrow(compat_level=pl.CompatLevel.oldest())
+            append_raw(self.catalog, f"bench.raw_{stream.name}", rows, time_column="updated_at")
 
     def build(self, name: str, *, full_refresh: bool = False) -> Built:
         """Builds one index, as `headrace build --table` does in an application that runs already."""
@@ -89,24 +91,26 @@ class PersonLake:
         scan = self.catalog.load_table(f"bench.{name}").scan(selected_fields=("source", "source_id", "entity_id"))
         return pl.DataFrame(scan.to_arrow())
 
-    def _append(self, name: str, rows: pa.Table) -> None:
-        raw = self.catalog.load_table(name)
-        planned = read_ledger(raw)
-        checkpoint, offset, count = planned.checkpoint_id + 1, planned.offsets.get(0, 0), rows.num_rows
-        form = TableFormat(raw.schema(), raw.spec())
-        given = {
-            "kafka_topic": pa.repeat(name, count),
-            "kafka_partition": pa.repeat(0, count),
-            "kafka_offset": pa.array(range(offset, offset + count), pa.int64()),
-            "kafka_timestamp": rows["updated_at"],
-            "checkpoint_id": pa.repeat(checkpoint, count),
-            **{each: rows[each] for each in rows.column_names},
-        }
-        columns = [
-            given[field.name].cast(field.type) if field.name in given else pa.nulls(count, field.type)
-            for field in form.arrow_schema
-        ]
-        files = TableFiles(form, folder=f"{raw.location()}/output", name=uuid.uuid4().hex)
-        files.write(pa.Table.from_arrays(columns, schema=form.arrow_schema))
-        new = Ledger(checkpoint, {0: offset + count}, writer=str(uuid.uuid4()))
-        append_checkpoint(self.catalog, raw, files=files.close(), planned=planned, new=new)
+
+def append_raw(catalog: Catalog, name: str, rows: pa.Table, *, time_column: str) -> None:
+    """Append rows to a raw table as one checkpoint, as if they had been landed from one partition."""
+    raw = catalog.load_table(name)
+    planned = read_ledger(raw)
+    checkpoint, offset, count = planned.checkpoint_id + 1, planned.offsets.get(0, 0), rows.num_rows
+    form = TableFormat(raw.schema(), raw.spec())
+    given = {
+        "kafka_topic": pa.repeat(name, count),
+        "kafka_partition": pa.repeat(0, count),
+        "kafka_offset": pa.array(range(offset, offset + count), pa.int64()),
+        "kafka_timestamp": rows[time_column],
+        "checkpoint_id": pa.repeat(checkpoint, count),
+        **{each: rows[each] for each in rows.column_names},
+    }
+    columns = [
+        given[field.name].cast(field.type) if field.name in given else pa.nulls(count, field.type)
+        for field in form.arrow_schema
+    ]
+    files = TableFiles(form, folder=f"{raw.location()}/output", name=uuid.uuid4().hex)
+    files.write(pa.Table.from_arrays(columns, schema=form.arrow_schema))
+    new = Ledger(checkpoint, {0: offset + count}, writer=str(uuid.uuid4()))
+    append_checkpoint(catalog, raw, files=files.close(), planned=planned, new=new)

@@ -62,11 +62,12 @@ def save_results(name: str, measured: Sequence[Mapping[str, object]], bars: Sequ
 def show_table(console: Console, title: str, rows: Sequence[Mapping[str, object]]) -> None:
     """Prints the rows; lists, which are details, stay in the file."""
     table = Table(title=title, title_justify="left")
-    names = [name for name, value in rows[0].items() if not isinstance(value, list)]
+    values = {name: value for row in reversed(rows) for name, value in row.items() if not isinstance(value, list)}
+    names = dict.fromkeys(name for row in rows for name in row if name in values)
     for name in names:
-        table.add_column(name.replace("_", " "), justify="left" if isinstance(rows[0][name], str) else "right")
+        table.add_column(name.replace("_", " "), justify="left" if isinstance(values[name], str) else "right")
     for row in rows:
-        table.add_row(*(_text(row[name]) for name in names))
+        table.add_row(*(_text(row.get(name, "")) for name in names))
     console.print(table)
 
 

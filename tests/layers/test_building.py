@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,12 @@ from headrace.errors import QualityError, ServiceError, SpecError
 from headrace.layers.build import Built
 from headrace.layers.lake import Lake
 from headrace.layers.plan import TablePlan
+from headrace.quality.expectations import measure
 from headrace.quality.results import read_results
 from headrace.runs import building
 from headrace.runs.building import build, plan
 from headrace.runs.quality import report_quality
+from headrace.spec.layers import Expectation
 from headrace.tables.quarantine import QUARANTINE
 from tests.layers.pond import CHECKED, READER, Event, Pond
 
@@ -55,8 +58,10 @@ def test_what_fails_an_expectation_is_counted_dropped_or_quarantined(spark: Spar
             ("pond.quarantine", "amount is positive", "e3"),
         ]
     found = {(each.table, each.sentence): each for each in report_quality(pond.settings, pond.pipeline)}
-    assert (found["pond.count", "amount is positive"].checked, found["pond.count", "amount is positive"].failed) == (5, 2)
-    assert (found["pond.count", "the group is known"].last_checked, found["pond.drop", "the group is known"].failed) == (2, 1)
+    counted, set_aside = found["pond.count", "amount is positive"], found["pond.quarantine", "amount is positive"]
+    assert (counted.rows, counted.failing, counted.quarantined, counted.last_checked, counted.last_failed) == (5, 2, 0, 2, 1)
+    assert (set_aside.rows, set_aside.failing, set_aside.quarantined, set_aside.last_checked) == (3, 0, 2, 5)
+    assert (found["pond.count", "the group is known"].last_checked, found["pond.drop", "the group is known"].failing) == (2, 1)
     assert json.loads(found["pond.drop", "amount is positive"].sample or "")["id"] == "e3"
     assert [row["build_id"] for row in read_results(pond.catalog, "pond") if row["table_name"] == "pond.drop"] == [1, 1, 2, 2]
 
@@ -185,6 +190,45 @@ def test_a_type_that_can_not_widen_is_refused_before_anything_is_written(spark: 
     assert pond.all_rows() == before
 
 
+def test_a_decimal_of_a_larger_scale_is_rebuilt_in_its_table(spark: SparkSession, tmp_path: Path) -> None:
+    scaled = """/*\nkeys: [id]\nsequence_by: n\napply_as_deletes: op = 'd'\nexcept_column_list: [op]\n*/
+SELECT id, CAST(amount / 8 AS {0}) AS part, array(struct(CAST(amount / 8 AS {0}) AS part, g)) AS parts, n, op
+FROM pond.events"""
+    totals = "/*\nkeys: [id]\n*/\nSELECT id, sum(part) AS total FROM pond.scaled GROUP BY id"
+    pond = Pond(tmp_path, spark, {"a/scaled.sql": scaled.format("DECIMAL(12, 2)"), "b/totals.sql": totals})
+    pond.land(
+        [Event("kept", "k", "g", 1, 101, "u", 0), *(Event("gone", "k", "g", n, 100, op, n) for n, op in ((2, "u"), (3, "d")))]
+    )
+    pond.build()
+    old = pond.catalog.load_table("pond.scaled")
+    snapshot = old.current_snapshot()
+    assert snapshot is not None
+    path = tmp_path / "pipelines/pond/a/scaled.sql"
+    path.write_text(scaled.format("DECIMAL(13, 3)"), encoding="utf-8")
+    pond.reload()
+    pond.build()
+    pond.land(
+        [
+            Event("kept", "k", "g", 4, 103, "u", 4),
+            Event("gone", "k", "g", 2, 100, "u", 5),
+            Event("new", "k", "g", 5, 107, "u", 6),
+        ]
+    )
+    pond.build()
+
+    new = pond.catalog.load_table("pond.scaled")
+    assert [field.name for field in new.schema().fields] == [field.name for field in old.schema().fields]
+    parts = {"kept": Decimal("0.129"), "new": Decimal("0.134")}
+    rows = new.scan().to_arrow().to_pylist()
+    assert {row["id"]: (row["part"], row["parts"]) for row in rows} == {
+        name: (part, [{"part": part, "g": "g"}]) for name, part in parts.items()
+    }
+    totals_now = pond.catalog.load_table("pond.totals").scan().to_arrow().to_pylist()
+    assert {row["id"]: row["total"] for row in totals_now} == parts
+    then = new.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
+    assert [row["part"] for row in then] == [Decimal("0.13")], "older snapshots keep the old column"
+
+
 def test_keys_that_are_not_unique_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     pond = Pond(tmp_path, spark, {"a/wrong.sql": "/*\nkeys: [k]\n*/\nSELECT k, n FROM pond.events"})
     pond.land(events(1, 3))
@@ -202,3 +246,20 @@ def test_a_spark_that_has_ended_is_told_as_that(spark: SparkSession, tmp_path: P
     (outcome,) = build(pond.lake)
     assert isinstance(outcome.error, ServiceError)
     assert outcome.error.what == "Spark has died"
+
+
+def test_refused_rows_keep_microseconds(spark: SparkSession) -> None:
+    times = "TIMESTAMP '2026-01-01 10:00:00.123456' AS at, TIMESTAMP_NTZ '2026-01-01 10:00:00.654321' AS plain"
+    rows = spark.sql(f"SELECT {times}, named_struct('at', TIMESTAMP '2026-01-01 10:00:00.000001') AS inner, 0 AS n")
+    measured = measure(rows, [Expectation("n is positive", "n > 0", "quarantine", 1)])
+    (refused,) = measured.refused.collect()
+    assert json.loads(refused["row"]) == {
+        "at": "2026-01-01T10:00:00.123456Z",
+        "plain": "2026-01-01T10:00:00.654321",
+        "inner": {"at": "2026-01-01T10:00:00.000001Z"},
+        "n": 0,
+    }
+    (values,) = measured.rows.agg(*measured.metrics()).collect()
+    (checked,) = measured.read_metrics(values.asDict())
+    assert checked.sample is not None
+    assert json.loads(checked.sample) == json.loads(refused["row"])

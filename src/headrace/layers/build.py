@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -14,14 +15,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.errors import BuildError
 from headrace.layers.analysis import stored_columns
+from headrace.layers.build_errors import explain_spark_error
 from headrace.layers.carry import has_unknown
 from headrace.layers.entities.arrived import rows_to_resolve
 from headrace.layers.entities.build import change_entities, refresh_entities
 from headrace.layers.entities.index import Stored
-from headrace.layers.entities.records import rules_of
+from headrace.layers.entities.records import newest, normalised, rules_of
 from headrace.layers.entities.scoring import splink_score
+from headrace.layers.entities.training import choose_weights
 from headrace.layers.events import mark_events
 from headrace.layers.glance import Glance, glance_metrics, read_glance
 from headrace.layers.keeping import keep_before, keep_removed
@@ -31,24 +33,27 @@ from headrace.layers.merge import bounds_of, merge, read_bounds
 from headrace.layers.placing import Merged, persisted
 from headrace.layers.plan import TablePlan
 from headrace.layers.removed import DELETED
-from headrace.layers.versions import NOT_UNIQUE
 from headrace.layers.work import reduce_rows, whole_work, work_of
 from headrace.quality.expectations import Measured, check_results, measure, rows_in
 from headrace.quality.refused import settle_refused, stage_refused
 from headrace.services.faults import reach
-from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
+from headrace.spec.layers import BUILD_ID, CARRIED
+from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column
 from headrace.tables.arrow_files import ArrowFile, arrow_file, data_folder, stage_arrow
 from headrace.tables.build_commit import FileChanges, commit_build
-from headrace.tables.build_ledger import BuildLedger, CheckedExpectation
-from headrace.tables.catalog import ensure_table, table_location
+from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, TrainedWeights
+from headrace.tables.catalog import ensure_table, load_table, table_location
 from headrace.tables.deleted_rows import stage_deletes
 from headrace.tables.in_flight import check_in_time
+from headrace.tables.rescaling import keep_scales, replace_columns, rescaled_columns
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import JavaObject, ScanFiles, StagedFiles, load_java_table, plan_files, stage_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_LOG = logging.getLogger(__name__)
 _FILES_OF_APPEND = 2
 _CARRIED, _UNKNOWN = "__carried", "__unknown"
 _PROPERTIES = {"commit.retry.num-retries": "0", "write.metadata.metrics.default": "truncate(16)"}
@@ -83,24 +88,31 @@ class _Result:
     carried: int = 0
     unknown: int = 0
     removed: bool = False
+    largest_entity: int | None = None
+    weights: TrainedWeights | None = None
 
 
 def build_table(lake: Lake, plan: TablePlan) -> Built:
     """Gives back what was built and committed. Idempotent: what a build that died had not committed is built again."""
     started, began = time.monotonic(), time.time()
-    lake = lake.for_build(plan)
     table = plan.table
     name = table.table
+    columns = stored_columns(table, lake.columns[name])
+    have = load_table(lake.catalog, name)
+    rescaled = () if have is None or table.kind == "entities" else rescaled_columns(have, columns)
+    if rescaled and plan.action != "refresh":
+        plan = replace(plan, action="refresh", why=("a decimal has a larger scale",))
+    lake = lake.for_build(plan)
     ensure_table(
         lake.catalog,
         name,
-        columns=stored_columns(table, lake.columns[name]),
+        columns=columns if have is None else keep_scales(have, columns),
         partition_by=table.partition_by,
         location=table_location(lake.settings, name),
         properties=_PROPERTIES,
     )
     settle_refused(lake.catalog, lake.settings, name, plan.entry)
-    java_table = load_java_table(lake.spark, name)
+    java_table = _table_to_write(lake, name, rescaled)
     inputs = PlannedInputs(lake, plan)
     build_id = plan.entry.build_id + 1
     try:
@@ -114,7 +126,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
             result = _merge(inputs, java_table, build_id)
         lateness = measure_lateness(inputs)
     except PySparkException as error:
-        raise _explain(table, error) from error
+        raise explain_spark_error(table, error) from error
     entry = replace(
         plan.entry,
         build_id=build_id,
@@ -139,12 +151,16 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         deleted_at=result.glance.deleted_at,
         knows_deletes=plan.action == "refresh" or plan.entry.knows_deletes,
         removed_in=build_id if result.removed else 0 if plan.action == "refresh" else plan.entry.removed_in,
+        largest_entity=result.largest_entity,
+        weights=result.weights,
     )
     reach(f"{name}:staged")
     check_in_time(lake.settings, began=began, where=str(name))
-    entry = commit_build(lake.spark, lake.catalog, name, files=result.files, planned=plan.entry, new=entry)
+    entry = commit_build(lake.spark, lake.catalog, name, files=result.files, planned=plan.entry, new=entry, replaced=rescaled)
     reach(f"{name}:committed")
     settle_refused(lake.catalog, lake.settings, name, entry)
+    if entry.largest_entity and entry.largest_entity > table.largest_entity:
+        _LOG.warning("%s: build %d has an entity of %d records", name, build_id, entry.largest_entity)
     return Built(
         plan,
         entry,
@@ -154,6 +170,16 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         written_bytes=result.staged.bytes,
         seconds=time.monotonic() - started,
     )
+
+
+def _table_to_write(lake: Lake, name: TableName, rescaled: tuple[Column, ...]) -> JavaObject:
+    """Return the table as the build's commit leaves its columns; nothing is committed here."""
+    table = load_java_table(lake.spark, name)
+    if not rescaled:
+        return table
+    transaction = table.newTransaction()
+    replace_columns(lake.spark, table, rescaled, transaction=transaction)
+    return transaction.table()
 
 
 def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
@@ -173,8 +199,9 @@ def _refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
         marked = mark_events(table, measured.good) if result.glance.truncates else None
         deletions = reduced(measured.good).where(F.col(DELETED))
         keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
-    current = _current(java_table)
-    old = plan_files(java_table, snapshot_id=current)
+    stored = load_java_table(inputs.lake.spark, table.table)  # the table to write may be a transaction's, which has no scans
+    current = _current(stored)
+    old = plan_files(stored, snapshot_id=current)
     files = FileChanges(result.staged.files, tuple(old.tasks.values()), snapshot_id=current)
     return replace(result, files=files, removed=keeps)
 
@@ -270,7 +297,7 @@ def _merge(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Res
 def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _Result:
     """Resolves records, all or those that came, with the entities that they touch."""
     lake, table = inputs.lake, inputs.table
-    rules = rules_of(table, score=splink_score(table, spark=lake.spark))
+    table.check_extras()
     is_anew = inputs.plan.action == "refresh"
     current = _current(java_table)
     with ThreadPoolExecutor(1) as beside:  # Java plans while Python reads
@@ -279,9 +306,15 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
         files, arrow_files = planning.result()
     found = lake.catalog.load_table(str(table.table))
     stored = Stored(found, arrow_files, lake.read_files)
+    weights = inputs.plan.entry.weights
     if is_anew:
-        change = refresh_entities(table, rows=arrived.rows, stored=stored, rules=rules, build_id=build_id)
+        records = newest(normalised(table, arrived.rows), keys=table.keys, sequence_by=table.sequence_by)
+        trains = table.fuzzy if table.fuzzy and table.fuzzy.train else None
+        weights = choose_weights(records, trains, keys=table.keys, version=build_id) if trains else None
+        rules = rules_of(table, score=splink_score(table, spark=lake.spark, stored=weights))
+        change = refresh_entities(records, stored=stored, rules=rules, build_id=build_id)
     else:
+        rules = rules_of(table, score=splink_score(table, spark=lake.spark, stored=weights))
         change = change_entities(
             table, rows=arrived.rows, touched=arrived.touched, stored=stored, rules=rules, build_id=build_id
         )
@@ -302,7 +335,8 @@ def _resolve(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> _R
         before = change.before.with_columns(pl.lit(False).alias(DELETED))
         removed = keep_before(inputs, merged, before.to_arrow(compat_level=pl.CompatLevel.oldest()), build_id)
     refused = _refuse(inputs, arrived.measured, arrived.results, build_id) if arrived.measured else ()
-    return replace(_merged_result(merged, arrived.processed, arrived.results, refused), removed=removed)
+    result = _merged_result(merged, arrived.processed, arrived.results, refused)
+    return replace(result, removed=removed, largest_entity=change.largest_entity, weights=weights)
 
 
 def _plan_arrow(java_table: JavaObject, *, snapshot_id: int | None) -> tuple[ScanFiles, tuple[ArrowFile, ...]]:
@@ -353,16 +387,3 @@ def _first(rows: DataFrame) -> Mapping[str, Any]:
     row = rows.first()
     assert row is not None
     return row.asDict()
-
-
-def _explain(table: LayerTable, error: PySparkException) -> Exception:
-    """Gives back an error of the data, which no retry mends, in plain words; any other as it is."""
-    text = str(error)
-    if NOT_UNIQUE in text:
-        key = text.split(NOT_UNIQUE, 1)[1].splitlines()[0].split(" SQLSTATE")[0].strip()
-        return table.error(f"several rows have the key {key}", at="keys", fix="Group by the keys, or name more of them")
-    return BuildError(
-        f"Spark could not compute the table: {text.splitlines()[0]}",
-        where=table.place.label,
-        next_step="Nothing was published. The whole error is in logs/spark.log.",
-    )

@@ -13,6 +13,7 @@ from headrace.layers.placing import Merged
 from headrace.layers.removed import DELETED, TRUNCATES, write_removed
 from headrace.layers.types import spark_schema
 from headrace.services.faults import reach
+from headrace.tables.spark_arrow import to_arrow
 from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def keep_removed(
     if isinstance(rows, pa.Table):
         kept = rows.select(names).append_column(TRUNCATES, pa.repeat(pa.scalar(False), rows.num_rows))
         if truncates is not None:
-            kept = pa.concat_tables([kept, truncates.select(*map(named, kept.column_names)).toArrow().cast(kept.schema)])
+            kept = pa.concat_tables([kept, to_arrow(truncates.select(*map(named, kept.column_names))).cast(kept.schema)])
     else:
         kept = rows.select(*map(named, names), F.lit(False).alias(TRUNCATES))
         kept = kept if truncates is None else kept.unionByName(truncates)

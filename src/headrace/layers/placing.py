@@ -27,6 +27,7 @@ from headrace.tables.arrow_files import arrow_file, data_folder, stage_arrow, wi
 from headrace.tables.build_commit import FileChanges
 from headrace.tables.deleted_rows import MOST_DELETED, read_positions, stage_deletes
 from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
+from headrace.tables.spark_arrow import to_arrow
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import FILE, POSITION, JavaObject, ScanFiles, StagedFiles, read_files, stage_files
 
@@ -80,7 +81,7 @@ def place_few(target: Target, verdicts: DataFrame) -> tuple[Merged, pa.Table]:
     A file is written anew when it has lost many rows, or is one of many small ones.
     """
     found = target.lake.catalog.load_table(str(target.table.table))
-    decided = verdicts.toArrow()
+    decided = to_arrow(verdicts)
     new, deleted = _rows_in(decided, "new"), _rows_in(decided, "deletion")
     is_old = pc.is_valid(decided["old"])
     old, places = _rows_in(decided, "old"), pl.DataFrame(decided.filter(is_old).select(PLACE))

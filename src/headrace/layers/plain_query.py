@@ -109,6 +109,8 @@ def _parse(text: str) -> exp.Expr:
         return sqlglot.parse_one(text, dialect=DIALECT)
     except sqlglot.errors.SqlglotError as error:
         raise NotPlainError(str(error)) from error
+    except RecursionError:
+        raise NotPlainError("it is nested too deeply") from None
 
 
 def _selects(tree: exp.Expr) -> list[exp.Select]:

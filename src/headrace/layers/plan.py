@@ -11,6 +11,7 @@ from typing import Literal
 from pyiceberg.catalog import Catalog
 
 from headrace.layers.entities.levels import CHANCE, LEVELS
+from headrace.layers.entities.weights import can_train_now
 from headrace.layers.inputs import input_states, state_of
 from headrace.spec.layers import LayerTable, Query
 from headrace.spec.pipeline import Pipeline, TableName
@@ -119,6 +120,7 @@ def definition_of(table: LayerTable) -> str:
         *((table.apply_as_truncates, table.unchanged) if table.apply_as_truncates or table.unchanged else ()),
         *((table.valid_from,) if table.valid_from else ()),
         *((table.fuzzy, dict(LEVELS), CHANCE) if table.fuzzy else ()),
+        *(("train", table.fuzzy.seed) if table.fuzzy and table.fuzzy.train else ()),
         tuple((each.that, each.otherwise) for each in table.expectations if each.otherwise in ("drop", "quarantine")),
     )
     return hashlib.sha256(repr((source, settings)).encode()).hexdigest()[:16]
@@ -144,6 +146,8 @@ def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
         return ("it was never built",)
     if plan.definition != plan.entry.definition:
         return ("its definition has changed",)
+    if can_train_now(plan.table.fuzzy, plan.entry.weights, records=plan.rows):
+        return (f"its {plan.rows:,} records are enough to train weights",)
     reasons = [f"a person was erased from {name}" for name in plan.erased]
     reasons += [f"rows of {name} were replayed" for name in plan.replayed]
     for name in _followed(plan.table):

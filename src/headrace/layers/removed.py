@@ -25,6 +25,7 @@ from headrace.tables.build_commit import append_files
 from headrace.tables.build_ledger import InputState
 from headrace.tables.catalog import ensure_table, load_table, table_location
 from headrace.tables.commit import commit_once
+from headrace.tables.rescaling import replace_columns, rescaled_columns
 from headrace.tables.spark_catalog import spark_name
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import load_java_table, stage_files
@@ -63,6 +64,10 @@ def write_removed(
 ) -> None:
     """Keeps rows, which have the table's columns, `_tombstone` and `_truncates`, as removed by a build."""
     kept = removed_name(name)
+    have = load_table(catalog, kept)
+    if have is not None:
+        # Rows of earlier generations lose such a column, and nobody reads them again.
+        replace_columns(spark, load_java_table(spark, kept), rescaled_columns(have, columns))
     found = ensure_table(catalog, kept, columns=(*columns, *_OWN), location=table_location(settings, kept))
     java_table = load_java_table(spark, kept)
     marks = {GENERATION: generation, BUILD_ID: build_id}

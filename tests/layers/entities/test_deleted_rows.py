@@ -12,8 +12,9 @@ from pyiceberg.table import Table
 from headrace.layers.entities.read_files import ReadFiles
 from headrace.serving.table_facts import list_files
 from headrace.spec import TableName
-from headrace.tables.catalog import count_rows, rows_after
+from headrace.tables.catalog import count_rows
 from headrace.tables.purge import purge_table
+from headrace.tables.row_counts import rows_after
 from headrace.tables.spark_files import read_snapshot
 from tests.engine_rows import IN_PROCESS
 from tests.layers.entities.people import TABLES, People, Record, clusters

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from decimal import Decimal
 from math import log2
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 
 from headrace.errors import HeadraceError
+from headrace.layers.entities import training
+from headrace.layers.entities import weights as weights_module
+from headrace.layers.entities.records import resolve_records, rules_of
+from headrace.layers.entities.scoring import splink_score
+from headrace.layers.plan import plan_table
+from headrace.runs.board import describe
+from headrace.runs.figures import list_layer_tables
 from headrace.spec import layers as layers_module
+from headrace.spec.matching import ENTITY_COLUMNS
+from headrace.tables.build_ledger import BuildLedger, read_build
 from tests.layers.entities.people import STAGED, People, Record, clusters
 from tests.layers.pond import assert_same
 
@@ -138,3 +149,81 @@ def test_a_table_can_become_fuzzy_later(spark: SparkSession, tmp_path: Path) -> 
     assert {row["entity_id"] for row in index.values()} == {before["shop:1"]["entity_id"]}
     assert index["crm:7"]["previous_entity_ids"] == [before["crm:7"]["entity_id"]]
     assert {float(row["match_confidence"]) for row in index.values()} == {round(ALIKE, 2)}
+
+
+TRAINED = {
+    **TABLES,
+    "b/entity_index.sql": TABLES["b/entity_index.sql"].replace("  at_least: 6\n", "  at_least: 6\n  train: {seed: 3}\n"),
+}
+NAMES = ("Ann Lee", "Bob Stone", "Cleo Okafor", "Dan Silva", "Eva Novak", "Finn Meyer", "Gita Rossi", "Hugo Haddad")
+
+
+def person_records(start: int, count: int) -> list[Record]:
+    """Return records of persons that two or three sources know, some with another spelling and another mailbox."""
+    random = Random(start)
+    found = []
+    for number in range(start, start + count):
+        name = f"{random.choice(NAMES)}{number % 7}"
+        for source in random.sample(("shop", "pay", "crm"), random.choice((1, 2, 2, 3))):
+            spelled = name if random.random() < 0.8 else name.replace("e", "a", 1)
+            email = f"{name.split()[0].lower()}.{number}@{random.choice(('a.org', 'b.org'))}"
+            phone = f"+1 415 555 {2000 + number}" if random.random() < 0.9 else None
+            found.append(
+                Record(source, str(number), email=email, phone=phone, name=spelled, country=random.choice(("US", "CA")))
+            )
+    return found
+
+
+def test_trained_weights_are_kept_until_a_full_refresh(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (weights_module, training):
+        monkeypatch.setattr(module, "LEAST_RECORDS", 100)
+    people = People(tmp_path, spark, TRAINED)
+
+    def entry() -> BuildLedger:
+        return read_build(people.catalog.load_table("pond.entity_index"))
+
+    people.send(*person_records(0, 5))
+    assert (first := entry().weights) is not None
+    assert (first.version, first.columns) == (1, ()), "too few to train of"
+    people.send(*person_records(5, 150))
+    assert entry().weights == first
+    table = next(each for each in people.lake.pipeline.tables if each.table.name == "entity_index")
+    plan = plan_table(people.catalog, people.lake.pipeline, table)
+    assert plan.why == (f"its {len(people.index()):,} records are enough to train weights",)
+    people.build()
+    trained = entry().weights
+    assert trained is not None
+    assert (trained.version, trained.records) == (3, len(people.index()))
+    assert trained.columns
+
+    index = people.send(*person_records(155, 20))
+    assert entry().weights == trained, "an increment compares with the weights that are stored"
+    rows = pl.DataFrame(people.catalog.load_table("pond.entity_index").scan().to_arrow())
+    rules = rules_of(table, score=splink_score(table, spark=spark, stored=trained))
+    whole = resolve_records(rows.drop(*ENTITY_COLUMNS), rows.clear(), rules)
+    by_key = {f"{row['source']}:{row['source_id']}": row for row in whole.iter_rows(named=True)}
+    assert clusters(by_key) == clusters(index), "an increment gives what a full build gives with the same weights"
+    assert {key: row["match_confidence"] for key, row in by_key.items()} == {
+        key: row["match_confidence"] for key, row in index.items()
+    }
+
+    people.build(full_refresh=True)
+    again = entry().weights
+    assert again is not None
+    assert (again.version, again.records) == (5, len(index))
+
+
+def test_a_large_entity_is_warned_of(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    index = TABLES["b/entity_index.sql"].replace("fuzzy:", "largest_entity: 3\nfuzzy:")
+    people = People(tmp_path, spark, {**TABLES, "b/entity_index.sql": index})
+    people.send(*(Record("shop", str(number), email="same@a.org") for number in range(3)))
+    people.land([Record("crm", "9", email="same@a.org", day=9)])
+    outcomes = people.build()
+    said = [sentence for outcome in outcomes for sentence in describe(outcome, only_trouble=True)]
+    assert len(said) == 1
+    assert said[0].startswith("pond.entity_index: warning: one entity has 4 records, more than largest_entity: 3.")
+    assert "build 2 has an entity of 4 records" in caplog.text
+    status = list_layer_tables(people.catalog, people.lake.pipeline, now=datetime.now(timezone.utc))
+    assert [(each.largest_entity, each.largest_expected) for each in status if each.kind == "entities"] == [(4, 3)]

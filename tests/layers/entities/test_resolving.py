@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
@@ -82,6 +83,7 @@ class Index:
         moved = rest.drop(*ADDED).join(found.changed, on=KEYS)
         self.gone = pl.concat([self.gone, self.rows.join(stays, on=KEYS, how="anti")])
         self.rows = pl.concat([each.select(*SCHEMA) for each in (stays, moved, came)])
+        assert found.largest_entity == max(Counter(self.rows[ENTITY_ID]).values(), default=0)
         return found
 
     def entities(self) -> dict[Key, str]:

@@ -86,11 +86,20 @@ def _shares(values: pl.DataFrame, names: list[str]) -> pl.Series:
     return values.select(names).is_duplicated() & whole
 
 
+def count_pairs(values: pl.DataFrame, fuzzy: Fuzzy) -> int:
+    """Return how many pairs of records the blocks make, counting a pair of two blocks twice."""
+    return sum(_pairs_of(values, names) for names in _blocks(fuzzy))
+
+
+def _pairs_of(values: pl.DataFrame, names: list[str]) -> int:
+    sizes = values.select(names).drop_nulls().group_by(names).len()["len"].cast(pl.Int64)
+    return int((sizes * (sizes - 1)).sum()) // 2
+
+
 def _check_size(values: pl.DataFrame, fuzzy: Fuzzy) -> None:
     """Raises a BuildError where a block makes more pairs than can be compared in reasonable time."""
     for block, names in zip(fuzzy.block_on, _blocks(fuzzy), strict=True):
-        sizes = values.select(names).drop_nulls().group_by(names).len()["len"].cast(pl.Int64)
-        pairs = int((sizes * (sizes - 1)).sum()) // 2
+        pairs = _pairs_of(values, names)
         if pairs > MOST_PAIRS:
             raise BuildError(
                 f"fuzzy block_on [{', '.join(block.columns)}] makes {pairs:,} pairs of records to compare",

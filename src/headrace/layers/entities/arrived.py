@@ -17,6 +17,7 @@ from headrace.layers.work import whole_work, work_of
 from headrace.quality.expectations import Measured, check_results, rows_in
 from headrace.spec.layers import Query
 from headrace.tables.build_ledger import CheckedExpectation
+from headrace.tables.spark_arrow import to_arrow
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
     found = _computed(inputs, work.measured)
     if work.touched is None:
         return found
-    touched = pl.DataFrame(work.touched.toArrow())
+    touched = pl.DataFrame(to_arrow(work.touched))
     work.touched.unpersist()
     return replace(found, touched=touched)
 
@@ -55,7 +56,7 @@ def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
 def _computed(inputs: PlannedInputs, measured: Measured) -> Arrived:
     observation = Observation()
     observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics()))
-    rows = pl.DataFrame(observed.good.toArrow())
+    rows = pl.DataFrame(to_arrow(observed.good))
     results = measured.read_metrics(observation.get)
     check_results(inputs.table, results)
     return Arrived(rows, None, results, rows_in(observation.get), measured)

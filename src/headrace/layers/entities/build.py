@@ -7,14 +7,14 @@ the whole rows that change, and those of files that have to be written anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
 
 from headrace.layers.entities.index import FILE_NUMBER, PLACE, ROW_NUMBER, Stored
 from headrace.layers.entities.records import newest, normalised, resolve_records
-from headrace.layers.entities.resolve import Rules
+from headrace.layers.entities.resolve import Rules, largest_entity
 from headrace.layers.entities.touched import resolve_change, rows_with_keys
 from headrace.spec.layers import BUILD_ID, LayerTable
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
@@ -30,7 +30,8 @@ _RESOLVED = (ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE)
 class EntityRows:
     """Rows to write, as parts that become files, the paths of the files that go, and of others the rows that are deleted there.
 
-    `written` rows are new or changed; `before` are the old rows that were replaced or went.
+    `written` rows are new or changed; `before` are the old rows that were replaced or went. `largest_entity` is how many
+    records the largest entity has now.
     """
 
     parts: tuple[pa.Table, ...]
@@ -38,15 +39,16 @@ class EntityRows:
     deleted: Mapping[str, pa.Array]
     written: int
     before: pl.DataFrame
+    largest_entity: int
 
 
-def refresh_entities(table: LayerTable, *, rows: pl.DataFrame, stored: Stored, rules: Rules, build_id: int) -> EntityRows:
-    """Gives back all rows of the table, made of all rows of its query. Ids that are there stay."""
-    records = newest(normalised(table, rows), keys=table.keys, sequence_by=table.sequence_by)
+def refresh_entities(records: pl.DataFrame, *, stored: Stored, rules: Rules, build_id: int) -> EntityRows:
+    """Return all rows of the table, made of all its records. Ids that are there stay."""
     resolved = resolve_records(records, stored.ids(rules), rules)
     resolved = resolved.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
     parts = _parts(resolved, stored, rows_each=-(-resolved.height // _PARTS))
-    return EntityRows(parts, tuple(file.path for file in stored.files), {}, resolved.height, resolved.clear())
+    replaced = tuple(file.path for file in stored.files)
+    return EntityRows(parts, replaced, {}, resolved.height, resolved.clear(), largest_entity(resolved))
 
 
 def change_entities(
@@ -76,7 +78,8 @@ def change_entities(
     same = _same(wanted, before.select(columns), keys)
     written = wanted.join(same, on=keys, how="anti", nulls_equal=True)
     before = before.join(same, on=keys, how="anti", nulls_equal=True)
-    return _change_files(written, before, stored=stored, build_id=build_id)
+    found = _change_files(written, before, stored=stored, build_id=build_id)
+    return replace(found, largest_entity=change.largest_entity)
 
 
 def _change_files(written: pl.DataFrame, before: pl.DataFrame, *, stored: Stored, build_id: int) -> EntityRows:
@@ -85,7 +88,7 @@ def _change_files(written: pl.DataFrame, before: pl.DataFrame, *, stored: Stored
     A file is written anew when it has lost many rows, or is one of many small ones.
     """
     if not written.height and not before.height:
-        return EntityRows((), (), {}, 0, before.select(written.columns))
+        return EntityRows((), (), {}, 0, before.select(written.columns), 0)
     gone = {number: each[ROW_NUMBER] for (number,), each in before.partition_by(FILE_NUMBER, as_dict=True).items()}
     gone = {number: pl.concat([rows, stored.deleted[number]]).sort() for number, rows in sorted(gone.items())}
     small = stored.small(rows=_SMALL_ROWS) if len(stored.files) >= MANY_SMALL else []
@@ -99,6 +102,7 @@ def _change_files(written: pl.DataFrame, before: pl.DataFrame, *, stored: Stored
         {stored.files[number].path: rows.to_arrow() for number, rows in gone.items() if number not in anew},
         written.height,
         before.select(written.columns),
+        0,
     )
 
 

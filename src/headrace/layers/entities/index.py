@@ -60,6 +60,23 @@ class RecordIndex:
         near = self.where(self.rows[_HASH.format(name)].is_in(wanted.hash().implode()))
         return near.filter(pl.col(name).is_in(wanted.implode(), nulls_equal=True))
 
+    def largest_entity(self, touched: pl.Series) -> int:
+        """Return how many records the largest entity has that is not among the touched ones; 0 where there is none.
+
+        Hashes are counted, because numbers are faster to group than text. In theory two entities may have one hash; the figure
+        only decides about a warning.
+        """
+        hashes = []
+        for number, frame in enumerate(self.frames):
+            gone = self.deleted.filter(pl.col(FILE_NUMBER) == number)[ROW_NUMBER]
+            here = frame.select(pl.col(_HASH.format(ENTITY_ID)).alias("hash"))
+            hashes.append(
+                here.with_row_index(ROW_NUMBER).filter(~pl.col(ROW_NUMBER).is_in(gone.implode())) if len(gone) else here
+            )
+        counts = pl.concat([each.select("hash") for each in hashes]).group_by("hash").len()
+        others = counts.filter(~pl.col("hash").is_in(touched.cast(pl.String).hash().implode()))
+        return int(others["len"].max() or 0)  # type: ignore[arg-type]
+
 
 def hashed(records: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Gives back records with hashes of the values by which they are looked up."""

@@ -16,7 +16,7 @@ from headrace.layers.entities.clusters import connected_components
 from headrace.layers.entities.ids import Taken, stable_ids
 from headrace.layers.entities.names import CLUSTER, NODE
 from headrace.spec.fuzzy import Fuzzy
-from headrace.spec.matching import UNUSED, Match
+from headrace.spec.matching import ENTITY_ID, UNUSED, Match
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,11 @@ def resolve(records: pl.DataFrame, rules: Rules, *, unused: Unused, taken: Taken
     with_ids = stable_ids(numbered.with_columns(cluster.alias(CLUSTER)), rules.keys, oldest_by=rules.oldest_by, taken=taken)
     sure = confidence(records.height, exact=(left, right), pairs=pairs)
     return with_ids.drop(NODE, CLUSTER).with_columns(not_used(rules.matches, unused), sure)
+
+
+def largest_entity(records: pl.DataFrame) -> int:
+    """Return how many records the largest entity has; 0 where there are none."""
+    return int(records.group_by(ENTITY_ID).len()["len"].max() or 0)  # type: ignore[arg-type]
 
 
 def edges(records: pl.DataFrame, matches: Sequence[Match], *, unused: Unused) -> tuple[pl.Series, pl.Series]:

@@ -13,7 +13,7 @@ import polars as pl
 
 from headrace.layers.entities.alike import share_block
 from headrace.layers.entities.index import PLACE, RecordIndex
-from headrace.layers.entities.resolve import Rules, resolve
+from headrace.layers.entities.resolve import Rules, largest_entity, resolve
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, Match
 
 
@@ -21,12 +21,14 @@ from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, Matc
 class Resolved:
     """`new` are the records that came, `changed` those that were there and whose entity changed: keys and what was resolved.
 
-    `was` are the rows of the index that changed, as they were.
+    `was` are the rows of the index that changed, as they were. `largest_entity` is how many records the largest entity of the
+    table has then.
     """
 
     new: pl.DataFrame
     changed: pl.DataFrame
     was: pl.DataFrame
+    largest_entity: int
 
 
 def resolve_change(index: RecordIndex, new: pl.DataFrame, replaced: pl.DataFrame, rules: Rules) -> Resolved:
@@ -54,7 +56,8 @@ def resolve_change(index: RecordIndex, new: pl.DataFrame, replaced: pl.DataFrame
     added = [ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
     now = resolved.tail(affected.height).select(*keys, *added)
     differs = pl.select(pl.any_horizontal(now[name].ne_missing(affected[name]) for name in added)).to_series()
-    return Resolved(resolved.head(came.height).select(*keys, *added), now.filter(differs), affected.filter(differs))
+    largest = max(largest_entity(resolved), index.largest_entity(touched))
+    return Resolved(resolved.head(came.height).select(*keys, *added), now.filter(differs), affected.filter(differs), largest)
 
 
 def rows_with_keys(index: RecordIndex, keys: pl.DataFrame) -> pl.DataFrame:
