@@ -184,3 +184,24 @@ def test_without_patience_the_table_has_failed(pipeline: Pipeline, monkeypatch: 
     tables = Tables(monkeypatch, pipeline, latest=[AWAY])
     latest, counted = building.build(tables.lake)
     assert (latest.error, counted.because_of) == (AWAY, TableName("pond", "latest"))
+
+
+def test_a_table_is_published_before_its_round_ends(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = session.pipeline.tables[0]
+    published = Event()
+
+    class Queue:
+        def after(self, built: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+            return lambda outcome: published.set() if outcome.table is first else None
+
+        def add(self) -> None: ...
+
+    def build(*arguments: object, done: Callable[[Outcome], None], **named: object) -> tuple[Outcome, ...]:
+        done(Outcome(first))
+        assert published.wait(10), "the round goes on, and the first table is published"
+        return ()
+
+    monkeypatch.setattr(live, "build", build)
+    queue: Any = Queue()
+    with live.builds(session, built=print, report=print, end=Event(), queue=queue):
+        assert published.wait(10)

@@ -128,7 +128,9 @@ def test_jupyterlab_opens_on_the_copy_and_wants_the_token(tmp_path: Path) -> Non
     import httpx
 
     port = str(find_free_port())
-    environ = {"HEADRACE_HOME": str(tmp_path / "home")}
+    relaxed = "c.ServerApp.allow_origin = '*'\nc.ServerApp.disable_check_xsrf = True\nc.ServerApp.allow_remote_access = True\n"
+    (tmp_path / "jupyter_server_config.py").write_text(relaxed, encoding="utf-8")
+    environ = {"HEADRACE_HOME": str(tmp_path / "home"), "JUPYTER_CONFIG_DIR": str(tmp_path)}
     application = start_headrace("notebook", "--no-browser", "--port", port, environ=environ, folder=tmp_path)
     try:
         application.wait_to_say("storefront.ipynb?token=", seconds=60)
@@ -145,5 +147,14 @@ def test_jupyterlab_opens_on_the_copy_and_wants_the_token(tmp_path: Path) -> Non
 
         wait_until(answers, what="JupyterLab to answer")
         assert shown == ["storefront.ipynb"]
+        with httpx.Client(base_url=base, follow_redirects=True, timeout=10) as browser:
+            browser.get("/lab", params={"token": token})
+            own = {"Content-Type": "application/json", "X-XSRFToken": browser.cookies["_xsrf"], "Origin": base}
+            assert browser.get("/api/contents").status_code == 200, "the browser is logged in"
+            foreign = {"Origin": "http://evil.example", "Content-Type": "text/plain"}
+            assert browser.post("/api/contents", headers=foreign, content="{}").status_code in (403, 404)
+            assert browser.post("/api/contents", headers={"Content-Type": "text/plain"}, content="{}").status_code == 403
+            assert browser.get("/api/contents", headers={"Host": f"evil.example:{port}"}).status_code == 403
+            assert browser.post("/api/contents", headers=own, json={"type": "file"}).status_code == 201
     finally:
         application.end()

@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from headrace.landing.lander import Batch
+from headrace.landing.landed import Batch
 from headrace.runs.building import Outcome
+from headrace.serving.entity_notes import describe_largest, describe_weights
 from headrace.serving.publish import Published
+from headrace.tables.build_ledger import BuildLedger
 from headrace.words import count_of
 
 _RATE_SECONDS = 10.0
@@ -23,7 +25,8 @@ _RATE_SECONDS = 10.0
 @dataclass
 class _Row:
     rows: int = 0
-    bad: int = 0
+    quarantined: int = 0
+    warnings: int = 0
     checkpoint_id: int = 0
     seconds: float = 0.0
     recent: deque[tuple[float, int]] = field(default_factory=deque)
@@ -63,7 +66,8 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
         if outcome.built:
             row = rows.setdefault(str(outcome.table.table), _Row())
             row.rows += outcome.built.rows
-            row.bad += sum(each.failed for each in outcome.built.entry.expectations)
+            row.quarantined += count_failed(outcome.built.entry, "quarantine")
+            row.warnings += count_failed(outcome.built.entry, "count")
             row.checkpoint_id = outcome.built.entry.build_id
             row.seconds = outcome.built.seconds
             row.recent.append((now, outcome.built.rows))
@@ -85,7 +89,7 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
         for part in batch.landed:
             row = rows.setdefault(part.label, _Row())
             row.rows += part.rows
-            row.bad += part.bad
+            row.quarantined += part.bad
             row.checkpoint_id = part.checkpoint_id
             row.seconds = batch.seconds
             row.recent.append((now, part.rows + part.bad))
@@ -109,11 +113,8 @@ def lines(console: Console) -> Board:
 
     def landed(batch: Batch) -> None:
         for part in batch.landed:
-            console.print(
-                f"{part.label}  checkpoint {part.checkpoint_id}  {part.rows:,} rows  {part.bad:,} bad  {batch.seconds:.2f} s",
-                highlight=False,
-                soft_wrap=True,
-            )
+            what = f"{part.rows:,} rows  {part.bad:,} quarantined  {batch.seconds:.2f} s"
+            console.print(f"{part.label}  checkpoint {part.checkpoint_id}  {what}", highlight=False, soft_wrap=True)
 
     def say(sentence: str) -> None:
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
@@ -137,25 +138,40 @@ def describe(outcome: Outcome, *, only_trouble: bool = False) -> list[str]:
         return [f"{name}  failed: {outcome.error}"]
     if outcome.because_of:
         return [f"{name}  left alone, because {outcome.because_of} failed"]
-    if outcome.built and not only_trouble:
-        bad = sum(each.failed for each in outcome.built.entry.expectations)
-        entry, seconds = outcome.built.entry, outcome.built.seconds
-        return [f"{name}  build {entry.build_id}  {outcome.built.rows:,} rows  {bad:,} bad  {seconds:.2f} s"]
-    return []
+    if not outcome.built:
+        return []
+    entry, seconds = outcome.built.entry, outcome.built.seconds
+    large = describe_largest(name, entry.largest_entity, outcome.table.largest_entity)
+    if only_trouble:
+        return large
+    failed = f"{count_failed(entry, 'count'):,} warnings  {count_failed(entry, 'quarantine'):,} quarantined"
+    trained = describe_weights(name, entry.weights) if entry.weights and entry.weights.version == entry.build_id else []
+    return [f"{name}  build {entry.build_id}  {outcome.built.rows:,} rows  {failed}  {seconds:.2f} s", *trained, *large]
+
+
+def count_failed(entry: BuildLedger, otherwise: str) -> int:
+    """Return how often a row of a build failed an expectation that treats it so."""
+    return sum(result.failed for result in entry.expectations if result.otherwise == otherwise)
 
 
 def _draw(rows: dict[str, _Row], behind: int, title: str, *, running: bool = True) -> Table:
     table = Table(title=title, title_justify="left", caption="Ctrl-C stops it" if running else None, caption_justify="left")
     table.add_column("stream or table")
-    for column in ("rows", "rows/s", "bad", "checkpoint or build", "seconds"):
+    for column in ("new rows", "rows/s", "quarantined", "warnings", "checkpoint or build", "seconds"):
         table.add_column(column, justify="right")
     now = time.monotonic()
-    for label, row in rows.items():
+    for label, row in tuple(rows.items()):
         table.add_row(
-            label, f"{row.rows:,}", f"{row.rate(now):,.0f}", f"{row.bad:,}", str(row.checkpoint_id), f"{row.seconds:.2f}"
+            label,
+            f"{row.rows:,}",
+            f"{row.rate(now):,.0f}",
+            f"{row.quarantined:,}",
+            f"{row.warnings:,}",
+            str(row.checkpoint_id),
+            f"{row.seconds:.2f}",
         )
     if not rows:
-        table.add_row("nothing landed yet" if running else "nothing to land", "", "", "", "", "")
+        table.add_row("nothing landed yet" if running else "nothing to land", *[""] * 6)
     elif behind and running:
         table.caption = f"{count_of(behind, 'message')} behind; Ctrl-C stops it"
     return table

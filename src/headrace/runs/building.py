@@ -41,6 +41,7 @@ from headrace.spec.problems import suggest
 from headrace.tables.away import away_if_broken
 from headrace.tables.build_ledger import CheckedExpectation, read_build
 from headrace.tables.catalog import find_catalog, load_table, open_catalog
+from headrace.tables.rescaling import keep_scales
 from headrace.tables.spark_catalog import open_spark_catalog
 from headrace.tables.widening import can_widen
 
@@ -101,7 +102,8 @@ def follow_inputs(lake: Lake, *, tables: tuple[LayerTable, ...] | None = None) -
     columns = analyse(lake.small, replace(lake.pipeline, tables=looked_at), landed)
     for table in looked_at:
         found = load_table(lake.catalog, table.table)
-        if found is not None and not can_widen(found, columns[table.table]):
+        wanted = columns[table.table]
+        if found is not None and not can_widen(found, wanted if table.kind == "entities" else keep_scales(found, wanted)):
             raise table.error(
                 f"{table.table} can't become what the query says: a column's type would have to be narrowed",
                 at="",

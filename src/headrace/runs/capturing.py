@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Thread
 
 from headrace.errors import HeadraceError, RetryableError, ServiceError, SpecError, UnavailableError
+from headrace.runs.own_topics import make_topics
 from headrace.services.connect import connect, find_connect, knows_kafka, secret_path, start_connect, stop_connect
 from headrace.services.embedded import Report
 from headrace.services.kafka import find_servers, kafka, start_kafka
 from headrace.services.kafka_client import KafkaServers
 from headrace.services.postgres import find_postgres, postgres, start_postgres
 from headrace.services.registry import find_registry, registry, start_registry
+from headrace.services.secret_files import write_privately
 from headrace.services.source_database import (
     Slot,
     SourceDatabase,
@@ -26,7 +28,7 @@ from headrace.services.source_database import (
     read_slot,
     ready_database,
 )
-from headrace.services.topics import admin_client, ensure_topics
+from headrace.services.web import split_login
 from headrace.settings import Settings
 from headrace.sources import connectors
 from headrace.sources.connector_templates import Connector, Surroundings, fill_templates
@@ -62,7 +64,7 @@ class Capturing:
     def register(self) -> tuple[Connector, ...]:
         """Gives back the connectors, registered; Kafka has their topics, and Postgres their publication, before they start."""
         database, found = self._fill()
-        ensure_topics(admin_client(self._servers()), {stream.topic: stream.partitions for stream in self.pipeline.streams})
+        make_topics(self.settings, self._servers(), self.pipeline.streams)
         for connector in found:
             if connector.publication is not None:
                 tables = (connector.included, connector.other_tables)
@@ -141,24 +143,19 @@ class Capturing:
         url = find_registry(self.settings) if self.capture.format == "avro" else None
         if url is None and self.capture.format == "avro":  # else its messages would become JSON
             raise UnavailableError("no registry runs", where=self.pipeline.name, next_step="Run: headrace up registry")
-        password = self._password(database)
-        around = Surroundings(database, password, url, os.environ)
+        login = {"password": database.password, "registry": split_login(url or "")[2]}
+        said = self._say_secrets({name: secret for name, secret in login.items() if secret})
+        around = Surroundings(database, said.get("password", ""), url, os.environ, said.get("registry", ""))
         return database, fill_templates(self.pipeline, self.capture, around)
 
-    def _password(self, database: SourceDatabase) -> str:
-        """Gives back how a connector says the password: for a Connect of ours as the name of a file, which it alone reads."""
+    def _say_secrets(self, secrets: Mapping[str, str]) -> dict[str, str]:
+        """Return how a connector states each secret: to a Connect of ours as a reference to a file that it alone reads."""
         if self.settings.connect_url is not None:
-            return database.password
+            return dict(secrets)
         path = secret_path(self.settings, self.pipeline.name)
-        units = database.password.encode("utf-16-be").hex()
-        written = "password=" + "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)) + "\n"
-        if not path.exists() or path.read_text(encoding="ascii") != written:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fresh = path.with_suffix(f".{os.getpid()}")
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-                file.write(written)
-            os.replace(fresh, path)
-        return f"${{file:{path}:password}}"
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_privately(path, "".join(f"{name}={_as_property(secret)}\n" for name, secret in secrets.items()))
+        return {name: f"${{file:{path}:{name}}}" for name in secrets}
 
     def _connect(self) -> str:
         url = find_connect(self.settings)
@@ -171,6 +168,12 @@ class Capturing:
         if servers is None:
             raise UnavailableError("Kafka does not run", where=self.pipeline.name, next_step="Run: headrace up kafka")
         return servers
+
+
+def _as_property(text: str) -> str:
+    """Return a text as the value of a Java properties file: each UTF-16 unit escaped."""
+    units = text.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def revive(settings: Settings, capture: Capture, *, report: Report) -> None:

@@ -43,7 +43,8 @@ class Compared:
     """How a table of Postgres and its table of the lake compare.
 
     `rows` were compared, and of them `different` differ, or are on one side only. `moving` changed again whenever they were
-    looked at, so that nothing can be said of them. `notes` are worth knowing, and no difference.
+    looked at, so that nothing can be said of them. `problems` are those of the table as a whole. `notes` are worth knowing,
+    and no difference.
     """
 
     source: str
@@ -55,10 +56,11 @@ class Compared:
     examples: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     next_step: str | None = None
+    problems: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
-        return not (self.different or self.moving)
+        return not (self.different or self.moving or self.problems)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from threading import Event, Thread
 import pyarrow as pa
 
 from headrace.errors import BuildError
-from headrace.landing.lander import Batch
+from headrace.landing.landed import Batch
 from headrace.landing.verify import Verified
 from headrace.runs.building import Outcome, build, open_lake
 from headrace.runs.generating import ways

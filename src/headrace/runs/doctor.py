@@ -101,7 +101,10 @@ def _look_at_java(environ: Mapping[str, str]) -> Finding:
 
 
 def _look_at_jars(group: str) -> Finding:
-    jars = cached_jars(group)
+    try:
+        jars = cached_jars(group)
+    except HeadraceError as error:
+        return Finding(f"jars for {group}", "broken", str(error))
     if jars:
         return Finding(
             f"jars for {group}", "ok", f"{len(jars)} in the cache, {sum(jar.stat().st_size for jar in jars) >> 20} MB"

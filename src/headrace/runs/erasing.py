@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.erasure.identifiers import Identifiers
 from headrace.erasure.matching import holds_them, is_theirs, names_them, without_them
 from headrace.erasure.note import Note, write_note
+from headrace.erasure.offsets import quarantine_offsets_label, stream_offsets_label
 from headrace.erasure.removal import Found, Mark, Marks, Place, find_rows, stage_rest
 from headrace.errors import ErasureError
 from headrace.landing.commit_log import log_files
@@ -51,9 +52,8 @@ def find_in_stream(lake: Lake, stream: Stream, person: Identifiers, requests: Re
     """Gives back what of a raw table is the person's, and the rows that ask for their erasure."""
     if load_table(lake.catalog, stream.table) is None:
         return Found(stream.table)
-    label = F.lit(f"{lake.pipeline.name}.{stream.name}")
-    mark = _mark_stream(lake.pipeline, stream, person, requests)
-    place = [label, F.col("kafka_partition"), F.col("kafka_offset")]
+    mark = _mark_stream(lake, stream, person, requests)
+    place = [stream_offsets_label(lake.catalog, lake.pipeline, stream), F.col("kafka_partition"), F.col("kafka_offset")]
     try:
         return find_rows(lake.spark, stream.table, mark, place=place)
     except (AnalysisException, ParseException) as error:
@@ -68,7 +68,7 @@ def find_in_quarantine(lake: Lake, person: Identifiers) -> tuple[Found, ...]:
     """Gives back what of the quarantine is the person's; nothing where there is none."""
     if load_table(lake.catalog, QUARANTINE) is None:
         return ()
-    place = [F.col("stream"), F.col("`partition`"), F.col("`offset`")]
+    place = [quarantine_offsets_label(lake.catalog, lake.pipeline), F.col("`partition`"), F.col("`offset`")]
     return (find_rows(lake.spark, QUARANTINE, _mark_quarantine(lake.pipeline, person), place=place),)
 
 
@@ -89,7 +89,7 @@ def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
         return note
     if found:
         note = _account(lake, note, found)
-    files = stage_rest(lake.spark, found, _mark_stream(lake.pipeline, stream, note.person, note.request_offsets))
+    files = stage_rest(lake.spark, found, _mark_stream(lake, stream, note.person, note.request_offsets))
     paths = [str(file.location()) for file in files.added]
     if paths:
         log_files(
@@ -147,15 +147,16 @@ def _offsets(places: list[Place]) -> tuple[Offset, ...]:
     return tuple(Offset(at.partition, at.offset) for at in places if at.partition is not None and at.offset is not None)
 
 
-def _mark_stream(pipeline: Pipeline, stream: Stream, person: Identifiers, requests: RequestOffsets) -> Mark:
-    label = f"{pipeline.name}.{stream.name}"
-    whose = pipeline.people.streams.get(stream.name) if pipeline.people else None
-    asked = [(partition, offset) for name, partition, offset in requests if name == label]
+def _mark_stream(lake: Lake, stream: Stream, person: Identifiers, requests: RequestOffsets) -> Mark:
+    people = lake.pipeline.people
+    whose = people.streams.get(stream.name) if people else None
+    label = stream_offsets_label(lake.catalog, lake.pipeline, stream)
 
     def mark(rows: DataFrame) -> Marks:
         removed: Column = is_theirs(rows, whose, person)
-        for partition, offset in asked:
-            removed = removed | ((F.col("kafka_partition") == partition) & (F.col("kafka_offset") == offset))
+        for name, partition, offset in requests:
+            at = (F.col("kafka_partition") == partition) & (F.col("kafka_offset") == offset)
+            removed = removed | ((label == name) & at)
         return Marks(removed, ~removed & names_them(rows, person), without_them(rows, person))
 
     return mark

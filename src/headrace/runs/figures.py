@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from headrace.errors import UnavailableError
+from headrace.landing.extra_counts import count_extras
 from headrace.layers.plan import plan_table
 from headrace.runs.lock import is_running
 from headrace.services.kafka import find_servers
@@ -24,7 +25,7 @@ from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger
 from headrace.tables.catalog import count_rows, load_table
-from headrace.tables.replay_ledger import read_replay
+from headrace.tables.quarantine import QUARANTINE, count_quarantined
 from headrace.tables.watched import watch_catalog
 
 Bounds = Mapping[tuple[str, int], tuple[int, int]]
@@ -69,14 +70,16 @@ def read_figures(
         at=now,
         streams=list_streams(catalog, pipeline, bounds=bounds, now=now),
         tables=list_layer_tables(catalog, pipeline, now=now),
-        published=read_published(dsn, pipeline.serving.postgres, now=now),
+        published=read_published(dsn, pipeline.serving.postgres, catalog=catalog, now=now),
     )
 
 
 def list_streams(catalog: Catalog, pipeline: Pipeline, *, bounds: Bounds | None, now: datetime) -> tuple[StreamStatus, ...]:
     """Gives back the figures of each stream."""
+    quarantined = count_quarantined(load_table(catalog, QUARANTINE))
     return tuple(
-        _stream_status(pipeline, stream, load_table(catalog, stream.table), bounds, now) for stream in pipeline.streams
+        _stream_status(pipeline, stream, load_table(catalog, stream.table), quarantined, bounds, now)
+        for stream in pipeline.streams
     )
 
 
@@ -84,6 +87,7 @@ def list_layer_tables(catalog: Catalog, pipeline: Pipeline, *, now: datetime) ->
     """Gives back the figures of each layer table, in the order in which they are built."""
     names = {name for table in pipeline.tables for name in (table.table, *table.inputs)}
     known = {name: load_table(catalog, name) for name in names}
+    quarantined = count_quarantined(load_table(catalog, QUARANTINE))
     behind: dict[TableName, float] = {}
     found = []
     for table in pipeline.tables:
@@ -105,21 +109,29 @@ def list_layer_tables(catalog: Catalog, pipeline: Pipeline, *, now: datetime) ->
                 freshness_seconds=_age(built_at, now),
                 batch_seconds=entry.seconds or None,
                 behind_seconds=behind[table.table] if entry.build_id else None,
+                quarantined=quarantined.get(str(table.table), 0),
                 expectations=len(entry.expectations),
                 failing=tuple(each for each in entry.expectations if each.failed),
                 watermark=_watermark(table, entry),
                 late_rows=entry.rows_late if table.watermark else None,
                 unknown_rows=entry.rows_unknown if table.unchanged else None,
+                largest_entity=entry.largest_entity if table.kind == "entities" else None,
+                largest_expected=table.largest_entity if table.kind == "entities" else None,
+                weights=entry.weights if table.fuzzy and table.fuzzy.train else None,
             )
         )
     return tuple(found)
 
 
 def _stream_status(
-    pipeline: Pipeline, stream: Stream, table: Table | None, bounds: Bounds | None, now: datetime
+    pipeline: Pipeline,
+    stream: Stream,
+    table: Table | None,
+    quarantined: Mapping[str, int],
+    bounds: Bounds | None,
+    now: datetime,
 ) -> StreamStatus:
     entry = ledger.read_ledger(table) if table else ledger.Ledger()
-    recovered = read_replay(table).recovered if table else 0
     snapshot = _last_landed(table) if table else None
     committed = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, timezone.utc) if snapshot else None
     own = [(partition, at) for (topic, partition), at in (bounds or {}).items() if topic == stream.topic]
@@ -130,13 +142,13 @@ def _stream_status(
         rows=count_rows(table),
         rate=_rate(table, _rows_landed, now),
         checkpoint_id=entry.checkpoint_id,
-        quarantined=entry.quarantined - recovered,
+        quarantined=quarantined.get(f"{pipeline.name}.{stream.name}", 0),
         lag=None if bounds is None else sum(messages_waiting(entry.offsets.get(partition), at) for partition, at in own),
         messages=None if bounds is None else sum(high - low for _, (low, high) in own),
         last_commit=committed,
         freshness_seconds=_age(committed, now),
         batch_seconds=entry.seconds or None,
-        extras=entry.extras,
+        extras=count_extras(table),
         gaps=entry.gaps,
     )
 

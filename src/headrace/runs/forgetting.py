@@ -40,7 +40,7 @@ from headrace.services.faults import reach
 from headrace.settings import Settings
 from headrace.spec.pipeline import People, Pipeline
 from headrace.tables.catalog import count_rows, load_table
-from headrace.tables.erasures import record_erasure
+from headrace.tables.erasures import read_answered_requests, record_erasure
 from headrace.tables.purge import Purged
 from headrace.tables.spark_catalog import use_session
 
@@ -56,12 +56,16 @@ class Erasing:
 
 @dataclass(frozen=True)
 class Look:
-    """What an erasure would do: who is meant, the requests that ask for it, and what of each landed table goes."""
+    """What an erasure would do: who is meant, the requests that ask for it, and what of each landed table goes.
+
+    `repeated` are ids of requests that an earlier erasure answered: their rows go, and nobody is erased because of them.
+    """
 
     persons: tuple[Person, ...]
     requests: tuple[Request, ...]
     found: tuple[Found, ...]
     unclear: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
 
     @property
     def person(self) -> Identifiers:
@@ -120,17 +124,22 @@ def look(erasing: Erasing, asked: Sequence[Identifiers], *, requested: bool) -> 
         request
         for each in people.requests
         if requested and _is_there(lake, each.stream)
-        for request in find_requests(lake.spark, lake.pipeline, each)
+        for request in find_requests(lake.spark, lake.pipeline, each, catalog=lake.catalog)
     )
     entities = _entities(lake.pipeline, people)
     persons, unclear, clear = [find_person(lake.catalog, entities, each) for each in asked], [], []
+    answered = read_answered_requests(lake.catalog, lake.pipeline.name) if requests else frozenset()
     for request in requests:
+        if request.id in answered:
+            clear.append(request)
+            continue
         try:
             persons.append(find_person(lake.catalog, entities, request.person))
             clear.append(request)
         except ErasureError as error:
             unclear.append(f"request {request.id}: {error.what}")
-    looked = Look(tuple(persons), tuple(clear), (), tuple(unclear))
+    repeated = tuple(sorted({each.id for each in clear} & answered))
+    looked = Look(tuple(persons), tuple(clear), (), tuple(unclear), repeated)
     at = tuple((each.stream, each.partition, each.offset) for each in looked.requests)
     streams = [find_in_stream(lake, each, looked.person, at) for each in lake.pipeline.streams]
     return replace(looked, found=(*streams, *find_in_quarantine(lake, looked.person)))

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.errors import LockedError, SpecError
+from headrace.runs.own_topics import make_topics
 from headrace.runs.receiving import receiving
 from headrace.services.kafka import kafka
 from headrace.services.locks import try_lock, unlock
 from headrace.services.status import GENERATOR
-from headrace.services.topics import admin_client, ensure_topics
 from headrace.settings import Settings
 from headrace.sources.generate import Way, generate
 from headrace.sources.generators import Rate, check_problems, load_generator
@@ -47,7 +47,7 @@ def generate_all(
         for one in chosen:
             held.enter_context(_one_at_a_time(settings, pipeline, one))
         servers = held.enter_context(kafka(settings, report=report))
-        ensure_topics(admin_client(servers), {one.topic: one.partitions for one in chosen})
+        make_topics(settings, servers, chosen)
         way = held.enter_context(ways(settings, pipeline, chosen, report=report))
         for one in chosen:
             report(f"{SENDING} {one.topic}" + ("" if rate.count else " until Ctrl-C"))

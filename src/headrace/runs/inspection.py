@@ -14,6 +14,7 @@ from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline, Stream
 from headrace.tables.catalog import find_catalog, load_table
 from headrace.tables.erasures import read_erased_offsets
+from headrace.tables.ledger import offsets_label, read_ledger
 from headrace.tables.quarantine import QUARANTINE
 
 
@@ -45,7 +46,9 @@ def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: KafkaSe
             commit_log=places_of(stream, settings).commit_log,
             admin=admin,
             consumer=bootstrap_servers.task_config(),
-            erased=read_erased_offsets(catalog, f"{pipeline.name}.{stream.name}"),
+            erased=read_erased_offsets(
+                catalog, offsets_label(f"{pipeline.name}.{stream.name}", read_ledger(table).first_checkpoint)
+            ),
         )
         for stream, table, quarantine in _landed_streams(settings, pipeline)
     )

@@ -12,15 +12,17 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from headrace.errors import LandingError, RetryableError
-from headrace.landing.lander import Batch, Lander
+from headrace.landing.landed import Batch
+from headrace.landing.lander import Lander
 from headrace.runs.capturing import capturing
 from headrace.runs.lock import pipeline_lock
+from headrace.runs.own_topics import make_topics
 from headrace.runs.patience import Patience, for_a_command
 from headrace.services.embedded import Report
 from headrace.services.java import find_java_home
 from headrace.services.kafka import kafka
 from headrace.services.kafka_client import KafkaServers
-from headrace.services.registry import find_registry
+from headrace.services.registry import ExpectedRegistry
 from headrace.services.spark import spark_jars, start_spark
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _IDLE_SECONDS = 0.05
+_RETRIES_ONCE = 2
+"""How often `--once` tries a stream again that failed, after one second and after two."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +51,20 @@ class Session:
 
 
 @contextmanager
+def _kafka_with_topics(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[KafkaServers]:
+    """Yield the servers of a Kafka that has the pipeline's topics, before anything slower starts."""
+    with kafka(settings, report=report) as servers:
+        patience = for_a_command("landing", report=report)
+        patience.keep_trying(lambda: make_topics(settings, servers, pipeline.streams), stop=Event())
+        yield servers
+
+
+@contextmanager
 def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, take_over: bool = False) -> Iterator[Session]:
     """Gives a session with everything started, and stops what it started at its end."""
     with (
         pipeline_lock(settings, pipeline.name, take_over=take_over),
-        kafka(settings, report=report) as servers,
+        _kafka_with_topics(settings, pipeline, report=report) as servers,
         capturing(settings, pipeline, report=report),
         spark_session(settings, report=report) as spark,
     ):
@@ -64,7 +77,7 @@ def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, t
                     catalog=open_catalog(settings),
                     admin=admin_client(servers),
                     consumer=servers.task_config(),
-                    find_registry=lambda: find_registry(settings) or "",
+                    find_registry=ExpectedRegistry(settings).find,
                 )
 
         lander = for_a_command("landing", report=report).keep_trying(open_lander, stop=Event())
@@ -94,15 +107,20 @@ def land(
     landed: Callable[[Batch], None],
     report: Report,
     idle: Callable[[], None] = lambda: None,
+    nothing: Report = lambda sentence: None,
 ) -> None:
     """Lands batch after batch until `stop` is set, or with `once` until all is landed that was there at its start.
 
-    A stream that can't go on stops alone; its error is raised when the others are done. When Kafka, the catalog or the object
-    store is away, landing waits and says so; with `once` it gives up after five minutes.
+    With `once`, `nothing` is called with a sentence when nothing was there. A stream that can't go on stops alone; its error is
+    raised when the others are done. One that fails is tried again after longer and longer waits; with `once` it is given up
+    after a few. When Kafka, the catalog or the object store is away, landing waits and says so; with `once` it gives up after
+    five minutes.
     """
     patience = for_a_command("landing", report=report) if once else Patience("landing", report=report)
     until: Mapping[tuple[str, int], int] | None = None
     told: set[str] = set()
+    failing: dict[str, str] = {}
+    has_landed = False
     while not stop.is_set():
         started = time.monotonic()
         try:
@@ -113,26 +131,54 @@ def land(
             stop.wait(patience.next_pause(error))
             continue
         patience.goes_on()
-        for label, stopped in session.lander.stopped.items():
-            if label not in told:
-                report(f"{label} is stopped. {stopped}")
-                told.add(label)
+        failing = _report_changes(failing, session.lander, report)
         if batch is not None:
             for note in batch.notes:
                 if note not in told:
                     report(note)
                     told.add(note)
             landed(batch)
+            has_landed = True
         elif once:
-            break
+            pause = session.lander.seconds_to_retry(most=_RETRIES_ONCE)
+            if pause is None:
+                break
+            stop.wait(pause)
         else:
             idle()
         if batch is None or not batch.behind:
             pause = _IDLE_SECONDS if batch is None else 0.0
             stop.wait(max(pause, 0.0 if once else session.pipeline.trigger_seconds - (time.monotonic() - started)))
-    errors: list[LandingError] = list(session.lander.stopped.values())
-    if errors:
-        raise errors[0]
+    stopped = session.lander.stopped
+    if len(stopped) > 1:
+        raise LandingError(
+            f"{len(stopped)} streams did not land: {'; '.join(error.what for error in stopped.values())}",
+            where=", ".join(stopped),
+            next_step="All others have landed. Tracebacks are in: headrace logs landing",
+        )
+    for only in stopped.values():
+        raise only
+    if until is not None and not has_landed and not stop.is_set():
+        nothing(_describe_nothing(until))
+
+
+def _report_changes(before: Mapping[str, str], lander: Lander, report: Report) -> dict[str, str]:
+    """Report streams that stopped or stop for another reason, and those that go on; return the reasons of now."""
+    stopped = lander.stopped
+    for label, error in stopped.items():
+        if before.get(label) != error.what:
+            report(f"{label} {'failed and is retried' if label in lander.retried else 'is stopped'}. {error}")
+    for label in before.keys() - stopped.keys():
+        report(f"{label} is landing again")
+    return {label: error.what for label, error in stopped.items()}
+
+
+def _describe_nothing(ends: Mapping[tuple[str, int], int]) -> str:
+    """Return why there was nothing to land, by the ends of the topics' partitions."""
+    topics = ", ".join(sorted({topic for topic, _ in ends}))
+    if any(ends.values()):
+        return f"nothing new was there: all messages of {topics} have landed"
+    return f"nothing was there: {topics} {'has' if ',' not in topics else 'have'} no messages yet"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import replace
 from threading import Event, Thread
 
 from headrace.errors import HeadraceError, UnavailableError
-from headrace.landing.lander import Batch
+from headrace.landing.landed import Batch
 from headrace.layers.lake import Lake
 from headrace.runs.board import Board
 from headrace.runs.building import Outcome, build, follow_inputs, mirror, open_lake
@@ -18,6 +18,7 @@ from headrace.runs.idle import Idleness, maintained
 from headrace.runs.landing import Session, land
 from headrace.runs.lock import build_lock
 from headrace.runs.patience import Patience, for_a_command
+from headrace.runs.publish_queue import PublishQueue, publish_queue
 from headrace.runs.publishing import Publisher
 from headrace.runs.waiting_requests import WaitingRequests
 from headrace.services.embedded import Report
@@ -32,7 +33,7 @@ Turn = Callable[[], AbstractContextManager[object]]
 
 
 def land_and_build(session: Session, *, stop: Event, board: Board, publisher: Publisher | None = None) -> None:
-    """Lands batch after batch until `stop` is set; beside it, builds what that moves and publishes what that changes.
+    """Lands batch after batch until `stop` is set; beside it, builds what that moves and publishes each table once it is built.
 
     When landing keeps up, the tables are maintained between the builds. When the catalog or the object store is away, all of
     them wait. Builds that end with an error that nobody expected end the run with it: nothing is lost, and a run that landed on
@@ -42,7 +43,8 @@ def land_and_build(session: Session, *, stop: Event, board: Board, publisher: Pu
     if publisher is not None:
         publisher = replace(publisher, report=board.report, published=board.published)
     with (
-        builds(session, built=board.built, report=board.report, end=stop, publisher=publisher, turn=idleness.turn) as moved,
+        publish_queue(publisher, report=board.report, failed=stop.set) as queue,
+        builds(session, built=board.built, report=board.report, end=stop, queue=queue, turn=idleness.turn) as moved,
         maintained(session, idleness, report=board.report),
     ):
 
@@ -61,7 +63,7 @@ def builds(
     built: Callable[[Outcome], None],
     report: Report,
     end: Event,
-    publisher: Publisher | None = None,
+    queue: PublishQueue | None = None,
     turn: Turn = nullcontext,
 ) -> Iterator[Event]:
     """Builds the pipeline's tables beside landing while the block runs; gives the flag that says that something landed.
@@ -79,7 +81,7 @@ def builds(
 
         def follow() -> None:
             try:
-                _follow(lake, landed, stop, built, report, publisher, turn)
+                _follow(lake, landed, stop, built, report, queue, turn)
             except BaseException as error:
                 errors.append(error)
                 end.set()
@@ -114,18 +116,22 @@ def _follow(
     stop: Event,
     built: Callable[[Outcome], None],
     report: Report,
-    publisher: Publisher | None,
+    queue: PublishQueue | None,
     turn: Turn,
 ) -> None:
-    """Builds and publishes round after round. A table that fails is left alone for a while, longer each time, and then tried
-    again; one that a replay writes anew is left alone until it has."""
+    """Builds round after round, and queues what has to be published.
+
+    A table that fails is left alone for a while, longer each time, and then tried again; one that a replay writes anew is left
+    alone until it has.
+    """
     again_at: dict[TableName, float] = {}
     waits: dict[TableName, float] = {}
     claimed: frozenset[TableName] = frozenset()
     requests = WaitingRequests(lake, report)
     patience = Patience("builds", report=report)
+    finished = built if queue is None else queue.after(built)
     while True:
-        landed.wait(timeout=1.0 if again_at or claimed or (publisher is not None and publisher.is_behind) else None)
+        landed.wait(timeout=1.0 if again_at or claimed else None)
         if stop.is_set():
             return
         landed.clear()
@@ -134,7 +140,7 @@ def _follow(
         resting = {name for name, moment in again_at.items() if moment > started} | claimed
         try:
             with turn():
-                outcomes = build(lake, done=built, stop=stop, leave_out=resting, patience=patience)
+                outcomes = build(lake, done=finished, stop=stop, leave_out=resting, patience=patience)
             if any(each.grown for each in outcomes):
                 with away_if_broken():
                     lake = follow_inputs(lake)
@@ -155,8 +161,8 @@ def _follow(
             elif name not in resting:
                 waits.pop(name, None)
                 again_at.pop(name, None)
-        if publisher is not None:
-            publisher.try_publish()
+        if queue is not None:
+            queue.add()  # also what others built meanwhile, as a replay does
         try:
             with away_if_broken():
                 requests.look()

@@ -7,19 +7,18 @@ import os
 import sys
 from collections.abc import Callable
 
-import uvicorn
 from fastapi import FastAPI
 
 from headrace.errors import ServiceError, UnavailableError
 from headrace.runs.landing import stop_on_signals
 from headrace.services import embedded, ports, process
 from headrace.services.embedded import Embedded, Report
+from headrace.services.http_server import make_server, run_server
 from headrace.services.web import ask
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
 
 _ANSWER_SECONDS = 5.0
-_ENDING_SECONDS = 10
 
 
 def need_free(port: int, *, pipeline: Pipeline) -> None:
@@ -38,15 +37,7 @@ def serve_app(app: FastAPI, *, port: int) -> None:
     gc.collect()
     gc.freeze()
     with stop_on_signals():  # uvicorn raises the signal again that ended it, which must not end what comes after
-        uvicorn.run(
-            app,
-            host=ports.HOST,
-            port=port,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=_ENDING_SECONDS,
-        )
+        run_server(make_server(app, host=ports.HOST, port=port))
 
 
 def own_server(

@@ -1,75 +1,86 @@
-"""Publishing as a command runs it: after every round of builds, whatever became of the last one."""
+"""Publish the tables of a pipeline to Postgres, as a command does it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 
-from headrace.errors import HeadraceError
-from headrace.runs.patience import Patience
+from headrace.errors import HeadraceError, SpecError, UnavailableError
 from headrace.services.embedded import Report
 from headrace.services.postgres import find_postgres, postgres, start_postgres
 from headrace.serving.publish import Published, publish
 from headrace.settings import Settings
-from headrace.spec.pipeline import Pipeline
+from headrace.spec.pipeline import Pipeline, PostgresTable
+from headrace.spec.problems import suggest
 from headrace.tables.away import away_if_broken
 from headrace.tables.catalog import open_catalog
 
 
-@dataclass
+@dataclass(frozen=True)
 class Publisher:
-    """Brings a pipeline's tables in Postgres up to the lake, and after a failure waits before it tries again."""
+    """Brings a pipeline's tables in Postgres up to the lake; `published` is called for each one that changed."""
 
     settings: Settings
     pipeline: Pipeline
     catalog: Catalog
     report: Report
     published: Callable[[Published], None]
-    _again_at: float = field(default=0.0, init=False)
-    _patience: Patience = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._patience = Patience("publishing", report=self.report)
+    def publish(self, *, full: bool = False) -> int:
+        """Publish all tables; return how many changed. A table that fails does not stop the others: its error is raised last.
 
-    @property
-    def is_behind(self) -> bool:
-        """Says whether the last try failed."""
-        return self._patience.is_waiting
+        An UnavailableError is raised at once: Postgres or the lake is away for all tables.
+        """
+        errors: list[HeadraceError] = []
+        changed = 0
+        for table in self.pipeline.serving.postgres:
+            try:
+                changed += self.publish_table(table, full=full)
+            except UnavailableError:
+                raise
+            except HeadraceError as error:
+                errors.append(error)
+        for other in errors[1:]:
+            self.report(str(other))
+        if errors:
+            raise errors[0]
+        return changed
 
-    def publish(self) -> None:
-        """Publishes all tables; the first failure is an error. A Postgres of ours that died is started again."""
+    def publish_table(self, table: PostgresTable, *, full: bool = False) -> bool:
+        """Publish one table; say whether it changed. An embedded Postgres that died is started again."""
         dsn = find_postgres(self.settings)
         if dsn is None:
             dsn = start_postgres(self.settings, detached=False, report=self.report).dsn
-        for table in self.pipeline.serving.postgres:
-            with away_if_broken():
-                done = publish(dsn, self.catalog, table)
-            if done is not None:
-                self.published(done)
-
-    def try_publish(self) -> None:
-        """Publishes all tables, unless the last try failed a moment ago. The first failure is reported, and so is its end."""
-        if time.monotonic() < self._again_at:
-            return
-        try:
-            self.publish()
-        except HeadraceError as error:
-            self._again_at = time.monotonic() + self._patience.next_pause(error)
-        else:
-            self._patience.goes_on()
+        with away_if_broken():
+            done = publish(dsn, self.catalog, table, full=full, pipeline=self.pipeline.name)
+        if done is None:
+            return False
+        self.published(done)
+        return True
 
 
 @contextmanager
 def publishing(
     settings: Settings, pipeline: Pipeline, *, report: Report, published: Callable[[Published], None]
 ) -> Iterator[Publisher | None]:
-    """Gives a publisher with a Postgres that answers, or None for a pipeline that publishes nothing."""
+    """Yield a publisher with a Postgres that answers, or None for a pipeline that publishes nothing."""
     if not pipeline.serving.postgres:
         yield None
         return
     with postgres(settings, report=report):
         yield Publisher(settings, pipeline, open_catalog(settings), report, published)
+
+
+def choose_published(pipeline: Pipeline, name: str | None) -> Sequence[PostgresTable]:
+    """Return the pipeline's published tables, or those that `name` means: a table in Postgres, or the one it is made from."""
+    tables = pipeline.serving.postgres
+    if name is None:
+        return tables
+    found = [table for table in tables if name in (table.name, str(table.source), table.source.name)]
+    if not found:
+        hint = suggest(name, [table.name for table in tables], plural="Published tables")
+        raise SpecError(f'no published table "{name}"', where=f"pipeline {pipeline.name}", next_step=hint)
+    return found

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 from headrace.errors import SpecError
 from headrace.runs.own_server import need_free, own_server, serve_app
+from headrace.runs.own_topics import make_topics
 from headrace.services import embedded, ports
 from headrace.services.embedded import Embedded, Report
 from headrace.services.kafka import kafka
 from headrace.services.status import RECEIVER
-from headrace.services.topics import admin_client, ensure_topics
 from headrace.settings import Settings
 from headrace.sources.receiving import receiving_app
 from headrace.sources.webhooks import Limits, Lock
@@ -25,7 +25,7 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
     chosen = port or _source_of(pipeline).port
     need_free(chosen, pipeline=pipeline)
     with kafka(settings, report=report) as servers:
-        ensure_topics(admin_client(servers), {stream.topic: stream.partitions for stream in pipeline.streams})
+        make_topics(settings, servers, pipeline.streams)
         limits = Limits(settings.receive_max_body_bytes, settings.receive_public_url)
         app = receiving_app(pipeline, bootstrap_servers=servers, environ=os.environ, limits=limits)
         _tell_what_is_off(pipeline, report)

@@ -45,7 +45,7 @@ from headrace.services.embedded import Report
 from headrace.services.faults import reach
 from headrace.services.kafka import kafka
 from headrace.services.kafka_client import KafkaServers
-from headrace.services.registry import find_registry
+from headrace.services.registry import ExpectedRegistry
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline, Stream, TableName
@@ -54,6 +54,7 @@ from headrace.tables.catalog import count_rows, load_table, table_location
 from headrace.tables.erasures import read_erased_offsets, read_redacted_offsets
 from headrace.tables.filters import column_is
 from headrace.tables.in_flight import check_in_time
+from headrace.tables.ledger import offsets_label
 from headrace.tables.quarantine import QUARANTINE
 from headrace.tables.quarantine_replay import settle_replayed, write_refused
 from headrace.tables.replay_commit import FilesMovedError, commit_replay
@@ -120,8 +121,8 @@ class Replaying:
 
     @property
     def registry_url(self) -> str:
-        has_changes = any(each.format == "debezium" for each in self.lake.pipeline.streams)
-        return (find_registry(self.lake.settings) or "") if has_changes else ""
+        needs_one = any(each.may_need_registry for each in self.lake.pipeline.streams)
+        return ExpectedRegistry(self.lake.settings).find() if needs_one else ""
 
 
 @contextmanager
@@ -185,7 +186,7 @@ def _prepare(replaying: Replaying, stream: Stream, *, wanted: Wanted, stage: boo
     target = plan_target(lake.catalog, lake.settings, lake.pipeline, stream, window=wanted.window or Window())
     if target is None:
         return None
-    left_alone = _left_alone(lake, target.label)
+    left_alone = _left_alone(lake, offsets_label(target.label, target.ledger.first_checkpoint))
     scratch.callback(remove_scratch, target)
     target, read = _read(replaying, target, wanted)
     if not read.read and not wanted.window:
@@ -248,7 +249,7 @@ def _put_in_place(lake: Lake, prepared: _Prepared, *, same_bytes: bool) -> None:
     if after is not None:
         folder = f"{table_location(lake.settings, QUARANTINE)}/output"
         files = write_refused(target.quarantine, after, folder=folder, name=f"{target.label}-{target.replay_id}")
-        settlement = Settlement(checkpoint_id, target.window, files)
+        settlement = Settlement(checkpoint_id, target.window, files, target.ledger.first_checkpoint)
     counts, planned = compared.counts, target.replay
     new = ReplayLedger(
         count=planned.count + (1 if counts.changed else 0),

@@ -7,10 +7,9 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
-import uvicorn
-
 from headrace.errors import SettingsError
 from headrace.runs.watching import Watch, load_pipelines
+from headrace.services.http_server import BACKLOG, make_server, run_server
 from headrace.services.ports import name_holder
 from headrace.services.postgres import find_postgres
 from headrace.services.status import list_services
@@ -20,8 +19,6 @@ from headrace.serving.pages import OwnPages, load_pages
 from headrace.serving.room import Room
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
-
-_BACKLOG = 128
 
 
 def serve(
@@ -47,12 +44,12 @@ def serve(
         broken=broken,
     )
     app = make_app(room, lock, own_pages=load_own_pages(pipelines))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on"))
+    server = make_server(app)
     with listen(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
         report(f"The control room is at http://{shown}:{listening.getsockname()[1]}  (Ctrl-C stops it)")
         try:
-            server.run(sockets=[listening])
+            run_server(server, sockets=[listening])
         finally:
             watch.close()
 
@@ -66,7 +63,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Gives back a socket that listens; an address that can't be had is a SettingsError."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         number = error.errno or 0
         if number < 0 or number == errno.EADDRNOTAVAIL:  # below 0: a name that leads nowhere

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
 
 from headrace.errors import HeadraceError, NotFoundError, UnavailableError
+from headrace.printable import printable
 from headrace.runs.figures import Bounds, messages_waiting
 from headrace.services.kafka import find_servers
 from headrace.services.kafka_client import KafkaServers
@@ -17,7 +18,7 @@ from headrace.services.messages import Message, read_from, read_last
 from headrace.services.registry import find_registry
 from headrace.services.schemas import Registry
 from headrace.services.topics import admin_client, list_bounds, list_partitions
-from headrace.serving.message_text import Writing, printable, read_header, read_part
+from headrace.serving.message_text import Writing, read_header, read_part
 from headrace.serving.topics import (
     PartitionStatus,
     ShownMessage,
@@ -149,13 +150,14 @@ class TopicDesk:
     def _shown(self, message: Message, topic: str) -> ShownMessage:
         registry = self._find_registry()
         find_schema = registry.schema if registry else None
-        avro = next((stream.avro_schema for _, stream in self._of(topic) if stream.format == "avro"), None)
+        written = next((stream for _, stream in self._of(topic) if stream.format == "avro"), None)
+        writing = Writing(written.avro_schema, find_schema, written.framing) if written else Writing(None, find_schema)
         return ShownMessage(
             message.partition,
             message.offset,
             message.at,
             key=read_part(message.key, Writing(find_schema=find_schema)),
-            value=read_part(message.value, Writing(avro, find_schema)),
+            value=read_part(message.value, writing),
             headers=tuple((printable(name), read_header(name, value)) for name, value in message.headers),
         )
 
@@ -207,7 +209,7 @@ def _declared(pipeline: Pipeline, stream: Stream) -> ShownSchema:
 def _pretty(text: str) -> str:
     try:
         return printable(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
-    except ValueError:
+    except (ValueError, RecursionError):
         return printable(text)
 
 
