@@ -42,7 +42,8 @@ def customer_of_both(events: Events) -> tuple[str, str]:
 
 
 def redaction(identity: str, email: str) -> dict[str, Any]:
-    body = {"shop_id": 1, "customer": {"id": int(identity), "email": email, "phone": None}, "orders_to_redact": []}
+    shop = {"shop_id": 1, "shop_domain": "headrace-coffee.myshopify.com"}
+    body = {**shop, "customer": {"id": int(identity), "email": email, "phone": None}, "orders_to_redact": []}
     return {
         "payload": json.dumps(body),
         "_webhook_topic": "customers/redact",
@@ -61,13 +62,16 @@ def test_a_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: P
     engine = EngineBuild(tmp_path, spark, pipeline)
     events = sample(pipeline)
     identity, email = customer_of_both(events)
-    events["shopify_other"].append(redaction(identity, email))
+    forged = {"id": 1, "email": "bystander@example.com", "customer": {"id": 2, "email": "bystander@example.com"}}
+    events["shopify_other"] += [redaction(identity, email), {**redaction("2", ""), "payload": json.dumps(forged)}]
     engine.land_and_build(events)
     raw = [stream.table for stream in pipeline.streams]
     before = {name: rows_of(engine, name) for name in raw}
     entities = {(row["source"], row["source_id"]): row["entity_id"] for row in rows_of(engine, "semantic.entity_index")}
     asked = {
-        json.loads(each["payload"])["customer"]["id"] for each in events["shopify_other"] if "redact" in each["_webhook_topic"]
+        json.loads(each["payload"])["customer"]["id"]
+        for each in events["shopify_other"]
+        if "redact" in each["_webhook_topic"] and "shop_domain" in each["payload"]
     }
     gone = {entities["shopify", str(each)] for each in asked if ("shopify", str(each)) in entities}
 

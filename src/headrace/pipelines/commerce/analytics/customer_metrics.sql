@@ -27,7 +27,7 @@ WITH facts AS (
         entity_id,
         currency,
         'charge' AS kind,
-        CAST(NULL AS DECIMAL(18, 2)) AS order_amount,
+        CAST(NULL AS DECIMAL(19, 3)) AS order_amount,
         CAST(NULL AS BOOLEAN) AS is_cancelled,
         CAST(NULL AS BOOLEAN) AS is_paid,
         status,

@@ -24,7 +24,7 @@ SELECT
     coalesce(sum(placed.tax_amount) FILTER (WHERE NOT placed.is_cancelled), 0) AS tax_amount,
     coalesce(sum(placed.discount_amount) FILTER (WHERE NOT placed.is_cancelled), 0) AS discount_amount,
     coalesce(sum(placed.shipping_amount) FILTER (WHERE NOT placed.is_cancelled), 0) AS shipping_amount,
-    CAST(avg(placed.total_amount) FILTER (WHERE NOT placed.is_cancelled) AS DECIMAL(18, 2)) AS average_order_amount
+    CAST(avg(placed.total_amount) FILTER (WHERE NOT placed.is_cancelled) AS DECIMAL(19, 3)) AS average_order_amount
 FROM analytics.entity_orders AS placed
 LATERAL VIEW explode(array('day', 'month')) period AS name
 GROUP BY

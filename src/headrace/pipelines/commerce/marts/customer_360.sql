@@ -36,7 +36,7 @@ WITH facts AS (
         shopper.tags,
         CAST(NULL AS STRUCT<
             currency: STRING, order_count: BIGINT, cancelled_order_count: BIGINT, paid_order_count: BIGINT,
-            ordered_amount: DECIMAL(28, 2), cancelled_amount: DECIMAL(28, 2),
+            ordered_amount: DECIMAL(29, 3), cancelled_amount: DECIMAL(29, 3),
             charge_count: BIGINT, failed_charge_count: BIGINT, refunded_charge_count: BIGINT, disputed_charge_count: BIGINT,
             charged_amount: DECIMAL(28, 3), refunded_amount: DECIMAL(28, 3), net_amount: DECIMAL(28, 3),
             failed_amount: DECIMAL(28, 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from headrace import Delivery, Message, Payload, webhook
 
 SHOPIFY = {
@@ -12,6 +14,8 @@ SHOPIFY = {
     **{f"customers/{what}": "shopify_customers" for what in ("create", "update", "enable", "disable", "delete")},
 }
 """Shopify's topics whose payload is the order or the customer itself; `customers/redact` and the like have one of their own."""
+REDACTION = "customers/redact"
+REDACTION_FIELDS = {"shop_id", "shop_domain", "customer", "orders_to_redact"}
 STRIPE = {"charge": "stripe_charges", "customer": "stripe_customers"}
 """Streams by the kind of object that an event is about: `charge.dispute.created` is about a dispute."""
 HUBSPOT = {
@@ -45,7 +49,30 @@ def shopify(payload: Payload, delivery: Delivery) -> Message:
     """Takes a webhook of Shopify: what it is, and its id, stand in headers."""
     topic = delivery.headers.get("x-shopify-topic", "")
     identity = delivery.headers.get("x-shopify-webhook-id") or payload.digest
+    if topic == REDACTION:
+        if not is_redaction(payload, delivery.headers.get("x-shopify-shop-domain", "")):
+            return Message(f"{topic} (unconfirmed)", identity, None, payload.fields)
+        identity = payload.digest  # a repeat is recognised by what the signature covers
     return Message(topic, identity, SHOPIFY.get(topic), payload.fields, key=payload.text("id"))
+
+
+def is_redaction(payload: Payload, shop: str) -> bool:
+    """Return whether a payload asks for a customer to be erased, and comes from this shop.
+
+    Shopify signs the body alone. Whoever replays another signed body can name any topic in its header, so the body itself has
+    to be a redaction: exactly its four fields, with the domain of the shop that the headers name, which has to be one of
+    SHOPIFY_SHOP_DOMAINS, where that is set.
+    """
+    domain = (payload.text("shop_domain") or "").lower()
+    ours = {each.strip().lower() for each in os.environ.get("SHOPIFY_SHOP_DOMAINS", "").split(",")} - {""}
+    return (
+        payload.fields.keys() == REDACTION_FIELDS
+        and payload.inner("customer").text("id") is not None
+        and (payload.text("orders_to_redact") or "").startswith("[")
+        and domain != ""
+        and domain == shop.strip().lower()
+        and (not ours or domain in ours)
+    )
 
 
 @webhook(

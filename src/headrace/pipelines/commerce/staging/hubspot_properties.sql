@@ -44,7 +44,7 @@ WITH events AS (
 ),
 
 parsed AS (
-    SELECT *, from_json(properties, 'MAP<STRING, STRING>') AS parsed_properties
+    SELECT *, from_json(properties, 'MAP<STRING, STRING>') AS parsed_properties, ' \t\r\n' AS blanks
     FROM events
     WHERE happened IN ('creation', 'propertyChange', 'deletion', 'privacyDeletion', 'restore')
 ),
@@ -55,6 +55,7 @@ told AS (
         id,
         properties,
         parsed_properties,
+        blanks,
         occurred_at,
         happened,
         _event_id,
@@ -64,14 +65,18 @@ told AS (
         kafka_offset,
         explode(concat(
             CASE
-                WHEN happened = 'propertyChange' THEN array(struct(lower(trim(property_name)) AS name, property_value AS value))
+                WHEN happened = 'propertyChange'
+                    THEN array(struct(lower(trim(BOTH blanks FROM property_name)) AS name, property_value AS value))
                 WHEN happened = 'creation'
                     THEN array(struct('_created' AS name, 'true' AS value), struct('_exists' AS name, 'true' AS value))
                 ELSE array(struct('_exists' AS name, CAST(happened = 'restore' AS STRING) AS value))
             END,
             transform(
                 map_entries(coalesce(parsed_properties, CAST(map() AS MAP<STRING, STRING>))),
-                each -> struct(lower(trim(each.key)) AS name, coalesce(get_json_object(each.value, '$.value'), each.value) AS value)
+                each -> struct(
+                    lower(trim(BOTH blanks FROM each.key)) AS name,
+                    coalesce(get_json_object(each.value, '$.value'), each.value) AS value
+                )
             )
         )) AS property
     FROM parsed
@@ -79,14 +84,25 @@ told AS (
 
 SELECT
     object,
-    IF(lower(trim(id)) IN ('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined'), NULL, trim(id)) AS object_id,
+    IF(
+        lower(trim(BOTH blanks FROM id)) IN ('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined'), NULL, trim(BOTH blanks FROM id)
+    ) AS object_id,
     property.name AS property,
     struct(
         occurred_at AS at,
         happened <> 'creation' AS is_change,
         _event_id AS event_id
     ) AS _version,
-    IF(lower(trim(property.value)) IN ('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined'), NULL, trim(property.value)) AS value,
+    -- Null, Nan, Nil and None are names of people, companies and places, but not an address, a number or a stage.
+    IF(
+        lower(trim(BOTH blanks FROM property.value)) IN ('', 'n/a', 'undefined')
+        OR (
+            lower(trim(BOTH blanks FROM property.value)) IN ('null', 'none', 'nil', 'nan')
+            AND property.name IN ('email', 'phone', 'mobilephone', 'domain', 'lifecyclestage', 'hs_lead_status')
+        ),
+        NULL,
+        trim(BOTH blanks FROM property.value)
+    ) AS value,
     occurred_at AS changed_at,
     _event_id AS _raw_id,
     _loaded_at AS _staged_at,

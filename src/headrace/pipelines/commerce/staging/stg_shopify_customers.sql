@@ -68,28 +68,44 @@ WITH told AS (
 spelled AS (
     SELECT
         *,
-        array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing
+        array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing,
+        -- Null, Nan, Nil and None are names of people and places.
+        array('', 'n/a', 'undefined') AS no_name,
+        ' \t\r\n' AS blanks
     FROM told
 ),
 
 cleaned AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(customer_id))), NULL, trim(customer_id)) AS customer_id,
-        IF(array_contains(nothing, lower(trim(email))), NULL, trim(email)) AS email,
-        IF(array_contains(nothing, lower(trim(phone))), NULL, trim(phone)) AS phone,
-        IF(array_contains(nothing, lower(trim(first_name))), NULL, trim(first_name)) AS first_name,
-        IF(array_contains(nothing, lower(trim(last_name))), NULL, trim(last_name)) AS last_name,
-        nullif(trim(get_json_object(address, '$.city')), '') AS city,
-        nullif(trim(get_json_object(address, '$.province_code')), '') AS state,
-        nullif(upper(trim(get_json_object(address, '$.country_code'))), '') AS country,
-        nullif(trim(get_json_object(address, '$.zip')), '') AS postal_code,
-        IF(array_contains(nothing, lower(trim(account_state))), NULL, lower(trim(account_state))) AS account_state,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM customer_id))), NULL, trim(BOTH blanks FROM customer_id))
+            AS customer_id,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM email))), NULL, trim(BOTH blanks FROM email)) AS email,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM phone))), NULL, trim(BOTH blanks FROM phone)) AS phone,
+        IF(array_contains(no_name, lower(trim(BOTH blanks FROM first_name))), NULL, trim(BOTH blanks FROM first_name))
+            AS first_name,
+        IF(array_contains(no_name, lower(trim(BOTH blanks FROM last_name))), NULL, trim(BOTH blanks FROM last_name))
+            AS last_name,
+        nullif(trim(BOTH blanks FROM get_json_object(address, '$.city')), '') AS city,
+        nullif(trim(BOTH blanks FROM get_json_object(address, '$.province_code')), '') AS state,
+        nullif(upper(trim(BOTH blanks FROM get_json_object(address, '$.country_code'))), '') AS country,
+        nullif(trim(BOTH blanks FROM get_json_object(address, '$.zip')), '') AS postal_code,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM account_state))), NULL, lower(trim(BOTH blanks FROM account_state)))
+            AS account_state,
         is_email_verified,
         orders_count,
-        try_cast(trim(total_spent) AS DECIMAL(18, 2)) AS total_spent,
-        nullif(upper(trim(currency)), '') AS currency,
+        -- Never rounded: what has more than three decimals is no amount.
+        IF(
+            try_cast(trim(BOTH blanks FROM total_spent) AS DECIMAL(19, 3))
+            = try_cast(trim(BOTH blanks FROM total_spent) AS DECIMAL(38, 18)),
+            try_cast(trim(BOTH blanks FROM total_spent) AS DECIMAL(19, 3)),
+            NULL
+        ) AS total_spent,
+        nullif(upper(trim(BOTH blanks FROM currency)), '') AS currency,
         array_sort(array_distinct(
-            filter(transform(split(coalesce(tags, ''), ','), each -> lower(trim(each))), each -> NOT array_contains(nothing, each))
+            filter(
+                transform(split(coalesce(tags, ''), ','), each -> lower(trim(BOTH blanks FROM each))),
+                each -> NOT array_contains(nothing, each)
+            )
         )) AS tags,
         told_by,
         is_deletion,

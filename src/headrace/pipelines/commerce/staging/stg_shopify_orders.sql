@@ -4,76 +4,103 @@ keys: [order_id]
 sequence_by: _version
 apply_as_deletes: is_deletion
 partition_by: [months(order_date)]
-except_column_list: [is_deletion, exact_amount, kafka_topic, kafka_partition, kafka_offset]
+except_column_list: [is_deletion, is_number, is_negative, is_exact, smallest_unit, kafka_topic, kafka_partition, kafka_offset]
 expect:
   the order has an id: {that: order_id IS NOT NULL, otherwise: quarantine}
   the order has a time: {that: is_deletion OR created_at IS NOT NULL, otherwise: quarantine}
-  the total is an amount: {that: is_deletion OR total_amount >= 0, otherwise: quarantine}
-  the total has no more than two decimals: {that: is_deletion OR exact_amount = total_amount, otherwise: quarantine}
+  the total is an amount: {that: is_deletion OR (is_number AND NOT is_negative), otherwise: quarantine}
+  each amount has at most 16 digits before the point and 3 after it: {that: is_deletion OR is_exact, otherwise: quarantine}
+  the total has no more decimals than its currency:
+    that: is_deletion OR NOT is_exact OR coalesce(total_amount % smallest_unit = 0, true)
+    otherwise: quarantine
   the currency is in ISO 4217: is_deletion OR currency IS NOT NULL
   the email address has an @: "email IS NULL OR email LIKE '_%@_%'"
   the financial status is one we know: "is_deletion OR financial_status IN ('pending', 'authorized', 'partially_paid', 'paid', 'partially_refunded', 'refunded', 'voided', 'expired')"
-  the total is what its parts add up to: is_deletion OR subtotal_amount + tax_amount + shipping_amount = total_amount
+  the total is what its parts add up to: is_deletion OR NOT is_exact OR subtotal_amount + tax_amount + shipping_amount = total_amount
   the order was made before it was changed: is_deletion OR created_at <= updated_at
 */
 -- Shopify tells times to the second, so two states can have the same: then the one further in the order's life counts. It gives no
 -- id twice, so what is deleted stays so. Money is in the shop's currency. Guests have no customer_id.
 WITH orders AS (
-    SELECT *, array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing
+    SELECT
+        *,
+        array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing,
+        -- Null, Nan, Nil and None are names of people and places.
+        array('', 'n/a', 'undefined') AS no_name,
+        ' \t\r\n' AS blanks,
+        '^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$' AS number_pattern,
+        array(
+            total_price,
+            subtotal_price,
+            total_tax,
+            total_discounts,
+            get_json_object(total_shipping_price_set, '$.shop_money.amount')
+        ) AS amounts
     FROM raw.shopify_orders
 ),
 
 spelled AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(id))), NULL, trim(id)) AS order_id,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM id))), NULL, trim(BOTH blanks FROM id)) AS order_id,
         order_number,
         get_json_object(customer, '$.id') AS customer_id,
         filter(
-            array(trim(email), trim(get_json_object(customer, '$.email'))),
+            array(trim(BOTH blanks FROM email), trim(BOTH blanks FROM get_json_object(customer, '$.email'))),
             each -> NOT array_contains(nothing, lower(each))
         ) AS emails,
         filter(
             array(
-                trim(phone),
-                trim(get_json_object(customer, '$.phone')),
-                trim(get_json_object(shipping_address, '$.phone')),
-                trim(get_json_object(billing_address, '$.phone'))
+                trim(BOTH blanks FROM phone),
+                trim(BOTH blanks FROM get_json_object(customer, '$.phone')),
+                trim(BOTH blanks FROM get_json_object(shipping_address, '$.phone')),
+                trim(BOTH blanks FROM get_json_object(billing_address, '$.phone'))
             ),
             each -> NOT array_contains(nothing, lower(each))
         ) AS phones,
         filter(
             array(
-                trim(get_json_object(customer, '$.first_name')),
-                trim(get_json_object(billing_address, '$.first_name')),
-                trim(get_json_object(shipping_address, '$.first_name'))
+                trim(BOTH blanks FROM get_json_object(customer, '$.first_name')),
+                trim(BOTH blanks FROM get_json_object(billing_address, '$.first_name')),
+                trim(BOTH blanks FROM get_json_object(shipping_address, '$.first_name'))
             ),
-            each -> NOT array_contains(nothing, lower(each))
+            each -> NOT array_contains(no_name, lower(each))
         ) AS first_names,
         filter(
             array(
-                trim(get_json_object(customer, '$.last_name')),
-                trim(get_json_object(billing_address, '$.last_name')),
-                trim(get_json_object(shipping_address, '$.last_name'))
+                trim(BOTH blanks FROM get_json_object(customer, '$.last_name')),
+                trim(BOTH blanks FROM get_json_object(billing_address, '$.last_name')),
+                trim(BOTH blanks FROM get_json_object(shipping_address, '$.last_name'))
             ),
-            each -> NOT array_contains(nothing, lower(each))
+            each -> NOT array_contains(no_name, lower(each))
         ) AS last_names,
-        try_cast(trim(total_price) AS DECIMAL(38, 12)) AS exact_amount,
-        try_cast(trim(total_price) AS DECIMAL(18, 2)) AS total_amount,
-        try_cast(trim(subtotal_price) AS DECIMAL(18, 2)) AS subtotal_amount,
-        try_cast(trim(total_tax) AS DECIMAL(18, 2)) AS tax_amount,
-        try_cast(trim(total_discounts) AS DECIMAL(18, 2)) AS discount_amount,
-        try_cast(trim(get_json_object(total_shipping_price_set, '$.shop_money.amount')) AS DECIMAL(18, 2)) AS shipping_amount,
-        upper(trim(currency)) AS currency,
+        transform(amounts, each -> trim(BOTH blanks FROM each)) AS amounts,
+        trim(BOTH blanks FROM total_price) RLIKE number_pattern AS is_number,
+        number_pattern,
+        try_cast(trim(BOTH blanks FROM total_price) AS DECIMAL(19, 3)) AS total_amount,
+        try_cast(trim(BOTH blanks FROM subtotal_price) AS DECIMAL(19, 3)) AS subtotal_amount,
+        try_cast(trim(BOTH blanks FROM total_tax) AS DECIMAL(19, 3)) AS tax_amount,
+        try_cast(trim(BOTH blanks FROM total_discounts) AS DECIMAL(19, 3)) AS discount_amount,
+        try_cast(
+            trim(BOTH blanks FROM get_json_object(total_shipping_price_set, '$.shop_money.amount')) AS DECIMAL(19, 3)
+        ) AS shipping_amount,
+        upper(trim(BOTH blanks FROM currency)) AS currency,
         json_array_length(line_items) AS line_item_count,
-        IF(array_contains(nothing, lower(trim(financial_status))), NULL, lower(trim(financial_status))) AS financial_status,
-        IF(array_contains(nothing, lower(trim(fulfillment_status))), NULL, lower(trim(fulfillment_status)))
-            AS fulfillment_status,
-        nullif(trim(get_json_object(shipping_address, '$.city')), '') AS shipping_city,
-        nullif(trim(get_json_object(shipping_address, '$.province_code')), '') AS shipping_state,
-        nullif(upper(trim(get_json_object(shipping_address, '$.country_code'))), '') AS shipping_country,
-        nullif(trim(get_json_object(billing_address, '$.city')), '') AS billing_city,
-        nullif(trim(get_json_object(billing_address, '$.province_code')), '') AS billing_state,
-        nullif(upper(trim(get_json_object(billing_address, '$.country_code'))), '') AS billing_country,
+        IF(
+            array_contains(nothing, lower(trim(BOTH blanks FROM financial_status))),
+            NULL,
+            lower(trim(BOTH blanks FROM financial_status))
+        ) AS financial_status,
+        IF(
+            array_contains(nothing, lower(trim(BOTH blanks FROM fulfillment_status))),
+            NULL,
+            lower(trim(BOTH blanks FROM fulfillment_status))
+        ) AS fulfillment_status,
+        nullif(trim(BOTH blanks FROM get_json_object(shipping_address, '$.city')), '') AS shipping_city,
+        nullif(trim(BOTH blanks FROM get_json_object(shipping_address, '$.province_code')), '') AS shipping_state,
+        nullif(upper(trim(BOTH blanks FROM get_json_object(shipping_address, '$.country_code'))), '') AS shipping_country,
+        nullif(trim(BOTH blanks FROM get_json_object(billing_address, '$.city')), '') AS billing_city,
+        nullif(trim(BOTH blanks FROM get_json_object(billing_address, '$.province_code')), '') AS billing_state,
+        nullif(upper(trim(BOTH blanks FROM get_json_object(billing_address, '$.country_code'))), '') AS billing_country,
         created_at,
         coalesce(updated_at, created_at) AS updated_at,
         cancelled_at,
@@ -133,7 +160,14 @@ SELECT
         array_position(array('partial', 'fulfilled'), spelled.fulfillment_status) AS fulfillment_stage
     ) AS _version,
     spelled.is_deletion,
-    spelled.exact_amount,
+    iso_currency.smallest_unit,
+    spelled.is_number,
+    coalesce(spelled.total_amount < 0, false) AS is_negative,
+    -- What is no number at all is another matter; what is one must not be rounded.
+    forall(
+        filter(spelled.amounts, each -> each RLIKE spelled.number_pattern),
+        each -> coalesce(try_cast(each AS DECIMAL(19, 3)) = try_cast(each AS DECIMAL(38, 18)), false)
+    ) AS is_exact,
     spelled.kafka_topic,
     spelled.kafka_partition,
     spelled.kafka_offset

@@ -3,12 +3,13 @@ about: Each charge of Stripe as it stands now, in whole units of its currency - 
 keys: [charge_id]
 sequence_by: _version
 partition_by: [months(created_at)]
-except_column_list: [kafka_topic, kafka_partition, kafka_offset]
+except_column_list: [minor_amount, is_exact, kafka_topic, kafka_partition, kafka_offset]
 expect:
   the charge has an id: {that: charge_id IS NOT NULL, otherwise: quarantine}
   the charge has a time: {that: created_at IS NOT NULL, otherwise: quarantine}
   the currency is in ISO 4217: {that: currency IS NOT NULL, otherwise: quarantine}
-  the amount is positive: {that: amount > 0, otherwise: quarantine}
+  the amount is positive: {that: minor_amount > 0, otherwise: quarantine}
+  each amount has at most 15 digits before the point and 3 after it: {that: is_exact, otherwise: quarantine}
   the status is one we know: "status IN ('succeeded', 'pending', 'failed')"
   no more is refunded than was captured: amount_refunded <= amount_captured
   a failed charge says why: status <> 'failed' OR failure_code IS NOT NULL
@@ -17,43 +18,55 @@ expect:
 -- Events of the same second are told apart by how far the charge is: decided, captured, refunded. What a charge is of, its shop
 -- wrote into the metadata.
 WITH charges AS (
-    SELECT *, array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing
+    SELECT
+        *,
+        array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing,
+        -- Null, Nan, Nil and None are names of people and places.
+        array('', 'n/a', 'undefined') AS no_name,
+        ' \t\r\n' AS blanks
     FROM raw.stripe_charges
 ),
 
 spelled AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(id))), NULL, trim(id)) AS charge_id,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM id))), NULL, trim(BOTH blanks FROM id)) AS charge_id,
         IF(
-            array_contains(nothing, lower(trim(customer))), NULL, coalesce(get_json_object(customer, '$.id'), trim(customer))
+            array_contains(nothing, lower(trim(BOTH blanks FROM customer))),
+            NULL,
+            coalesce(get_json_object(customer, '$.id'), trim(BOTH blanks FROM customer))
         ) AS customer_id,
         amount,
         amount_captured,
         amount_refunded,
-        upper(trim(currency)) AS currency,
-        IF(array_contains(nothing, lower(trim(status))), NULL, lower(trim(status))) AS status,
+        upper(trim(BOTH blanks FROM currency)) AS currency,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM status))), NULL, lower(trim(BOTH blanks FROM status))) AS status,
         paid,
         captured,
         refunded,
         disputed,
-        IF(array_contains(nothing, lower(trim(failure_code))), NULL, lower(trim(failure_code))) AS failure_code,
-        IF(array_contains(nothing, lower(trim(failure_message))), NULL, trim(failure_message)) AS failure_message,
-        IF(array_contains(nothing, lower(trim(description))), NULL, trim(description)) AS description,
-        IF(array_contains(nothing, lower(trim(receipt_email))), NULL, trim(receipt_email)) AS receipt_email,
-        trim(get_json_object(billing_details, '$.email')) AS billing_email,
-        trim(get_json_object(billing_details, '$.phone')) AS billing_phone,
-        trim(get_json_object(billing_details, '$.name')) AS billing_name,
-        nullif(upper(trim(get_json_object(billing_details, '$.address.country'))), '') AS country,
-        nullif(trim(get_json_object(billing_details, '$.address.postal_code')), '') AS postal_code,
-        nullif(trim(get_json_object(metadata, '$.order_id')), '') AS order_id,
-        nullif(trim(payment_intent), '') AS payment_intent_id,
-        nullif(trim(payment_method), '') AS payment_method_id,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM failure_code))), NULL, lower(trim(BOTH blanks FROM failure_code)))
+            AS failure_code,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM failure_message))), NULL, trim(BOTH blanks FROM failure_message))
+            AS failure_message,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM description))), NULL, trim(BOTH blanks FROM description))
+            AS description,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM receipt_email))), NULL, trim(BOTH blanks FROM receipt_email))
+            AS receipt_email,
+        trim(BOTH blanks FROM get_json_object(billing_details, '$.email')) AS billing_email,
+        trim(BOTH blanks FROM get_json_object(billing_details, '$.phone')) AS billing_phone,
+        trim(BOTH blanks FROM get_json_object(billing_details, '$.name')) AS billing_name,
+        nullif(upper(trim(BOTH blanks FROM get_json_object(billing_details, '$.address.country'))), '') AS country,
+        nullif(trim(BOTH blanks FROM get_json_object(billing_details, '$.address.postal_code')), '') AS postal_code,
+        nullif(trim(BOTH blanks FROM get_json_object(metadata, '$.order_id')), '') AS order_id,
+        nullif(trim(BOTH blanks FROM payment_intent), '') AS payment_intent_id,
+        nullif(trim(BOTH blanks FROM payment_method), '') AS payment_method_id,
         get_json_object(payment_method_details, '$.type') AS payment_method_type,
         get_json_object(payment_method_details, '$.card.brand') AS card_brand,
         get_json_object(payment_method_details, '$.card.last4') AS card_last4,
         created,
         coalesce(event_created, created) AS updated_at,
         nothing,
+        no_name,
         _event_id,
         _loaded_at,
         kafka_topic,
@@ -68,7 +81,7 @@ SELECT
     spelled.receipt_email,
     IF(array_contains(spelled.nothing, lower(spelled.billing_email)), NULL, spelled.billing_email) AS billing_email,
     IF(array_contains(spelled.nothing, lower(spelled.billing_phone)), NULL, spelled.billing_phone) AS billing_phone,
-    IF(array_contains(spelled.nothing, lower(spelled.billing_name)), NULL, spelled.billing_name) AS billing_name,
+    IF(array_contains(spelled.no_name, lower(spelled.billing_name)), NULL, spelled.billing_name) AS billing_name,
     spelled.country,
     spelled.postal_code,
     spelled.order_id,
@@ -102,6 +115,14 @@ SELECT
         spelled.amount_captured AS captured,
         spelled.amount_refunded AS refunded
     ) AS _version,
+    spelled.amount AS minor_amount,
+    forall(
+        transform(
+            array(spelled.amount, spelled.amount_captured, spelled.amount_refunded),
+            each -> CAST(each AS DECIMAL(19, 0)) * iso_currency.stripe_unit
+        ),
+        each -> each IS NULL OR coalesce(try_cast(each AS DECIMAL(18, 3)) = each, false)
+    ) AS is_exact,
     spelled.kafka_topic,
     spelled.kafka_partition,
     spelled.kafka_offset

@@ -35,15 +35,18 @@ WITH told AS (
     UNION ALL
     SELECT
         coalesce(get_json_object(customer, '$.id'), customer) AS customer_id,
-        coalesce(get_json_object(billing_details, '$.email'), receipt_email) AS email,
-        get_json_object(billing_details, '$.phone') AS phone,
-        get_json_object(billing_details, '$.name') AS full_name,
-        get_json_object(billing_details, '$.address') AS address,
+        -- Where the charge has the whole customer instead of the id, that counts before what the card's holder typed in.
+        coalesce(
+            get_json_object(customer, '$.email'), get_json_object(billing_details, '$.email'), receipt_email
+        ) AS email,
+        coalesce(get_json_object(customer, '$.phone'), get_json_object(billing_details, '$.phone')) AS phone,
+        coalesce(get_json_object(customer, '$.name'), get_json_object(billing_details, '$.name')) AS full_name,
+        coalesce(get_json_object(customer, '$.address'), get_json_object(billing_details, '$.address')) AS address,
         CAST(NULL AS STRING) AS description,
         CAST(NULL AS STRING) AS currency,
         CAST(NULL AS BIGINT) AS balance,
         CAST(NULL AS BOOLEAN) AS is_delinquent,
-        false AS is_deleted,
+        coalesce(try_cast(get_json_object(customer, '$.deleted') AS BOOLEAN), false) AS is_deleted,
         true AS is_change,
         created AS created_at,
         coalesce(event_created, created) AS updated_at,
@@ -60,22 +63,31 @@ WITH told AS (
 spelled AS (
     SELECT
         *,
-        array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing
+        array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing,
+        -- Null, Nan, Nil and None are names of people and places.
+        array('', 'n/a', 'undefined') AS no_name,
+        ' \t\r\n' AS blanks
     FROM told
 ),
 
 cleaned AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(customer_id))), NULL, trim(customer_id)) AS customer_id,
-        IF(array_contains(nothing, lower(trim(email))), NULL, trim(email)) AS email,
-        IF(array_contains(nothing, lower(trim(phone))), NULL, trim(phone)) AS phone,
-        IF(array_contains(nothing, lower(trim(full_name))), NULL, regexp_replace(trim(full_name), '\\s+', ' ')) AS full_name,
-        nullif(trim(get_json_object(address, '$.city')), '') AS city,
-        nullif(trim(get_json_object(address, '$.state')), '') AS state,
-        nullif(upper(trim(get_json_object(address, '$.country'))), '') AS country,
-        nullif(trim(get_json_object(address, '$.postal_code')), '') AS postal_code,
-        IF(array_contains(nothing, lower(trim(description))), NULL, trim(description)) AS description,
-        nullif(upper(trim(currency)), '') AS currency,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM customer_id))), NULL, trim(BOTH blanks FROM customer_id))
+            AS customer_id,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM email))), NULL, trim(BOTH blanks FROM email)) AS email,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM phone))), NULL, trim(BOTH blanks FROM phone)) AS phone,
+        IF(
+            array_contains(no_name, lower(trim(BOTH blanks FROM full_name))),
+            NULL,
+            regexp_replace(trim(BOTH blanks FROM full_name), '\\s+', ' ')
+        ) AS full_name,
+        nullif(trim(BOTH blanks FROM get_json_object(address, '$.city')), '') AS city,
+        nullif(trim(BOTH blanks FROM get_json_object(address, '$.state')), '') AS state,
+        nullif(upper(trim(BOTH blanks FROM get_json_object(address, '$.country'))), '') AS country,
+        nullif(trim(BOTH blanks FROM get_json_object(address, '$.postal_code')), '') AS postal_code,
+        IF(array_contains(nothing, lower(trim(BOTH blanks FROM description))), NULL, trim(BOTH blanks FROM description))
+            AS description,
+        nullif(upper(trim(BOTH blanks FROM currency)), '') AS currency,
         balance,
         is_delinquent,
         is_deleted,
@@ -89,7 +101,7 @@ cleaned AS (
         kafka_partition,
         kafka_offset
     FROM spelled
-    WHERE told_by = 'customer' OR NOT array_contains(nothing, lower(trim(customer_id)))
+    WHERE told_by = 'customer' OR NOT array_contains(nothing, lower(trim(BOTH blanks FROM customer_id)))
 )
 
 SELECT

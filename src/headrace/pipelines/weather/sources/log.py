@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from datetime import datetime
 from typing import Annotated
 
@@ -20,12 +21,14 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def check_city(city: str) -> str:
-    if not city.strip():
+    """Return the city's name in Unicode's composed form (NFC), with single spaces between its words and none around it."""
+    if CONTROL.search(city):
+        raise ValueError("it has a control character in it: write letters")
+    city = " ".join(unicodedata.normalize("NFC", city).split())
+    if not city:
         raise ValueError("it is empty: write the name of a city")
     if len(city) > LONGEST_CITY:
         raise ValueError(f"it has {len(city)} characters: write at most {LONGEST_CITY}")
-    if CONTROL.search(city):
-        raise ValueError("it has a control character in it: write letters")
     return city
 
 
