@@ -7,7 +7,7 @@ HeadraceError
 ├── LockedError          another application already runs this pipeline
 ├── LandingError         a stream can't go on without a decision
 │   ├── GapError         Kafka has deleted offsets that were never landed
-│   ├── TopicResetError  the topic is shorter than what was already landed
+│   ├── TopicResetError  the topic is another one than the one that was landed
 │   └── TakenOverError   another application landed this stream since this one planned its batch
 ├── BuildError           a table can't be built
 │   └── QualityError     rows fail an expectation that does not allow it
@@ -17,6 +17,7 @@ HeadraceError
 ├── NotFoundError        something is asked for that there is not
 └── RetryableError       the world outside is away for now: trying again may help
     ├── UnavailableError   Kafka, Postgres, the catalog or the warehouse does not answer
+    ├── BusyError          as many queries run as may run at once
     ├── CompactedError     files that a build replaces were compacted since it planned
     └── OutdatedError      files were written so long ago that maintenance may have removed them
 """
@@ -105,6 +106,10 @@ class RetryableError(HeadraceError):
 
 
 class UnavailableError(RetryableError):
+    pass
+
+
+class BusyError(RetryableError):
     pass
 
 

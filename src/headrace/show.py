@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from headrace.serving.values import as_text, is_number, print_json
+from headrace.terminal import data_text
 from headrace.words import count_of
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def show_rows(console: Console, rows: pa.Table, *, as_json: bool = False, as_csv
     else:
         table = Table()
         for field in rows.schema:
-            table.add_column(escape(field.name), justify="right" if is_number(str(field.type)) else "left", overflow="fold")
+            table.add_column(data_text(field.name), justify="right" if is_number(str(field.type)) else "left", overflow="fold")
         for row in rows.to_pylist():
-            table.add_row(*(escape(as_text(value, null="null")) for value in row.values()))
+            table.add_row(*(data_text(as_text(value, null="null")) for value in row.values()))
         console.print(table)
         console.print(count_of(rows.num_rows, "row"), highlight=False)
 
@@ -120,13 +120,15 @@ def show_quality(console: Console, found: Sequence[ExpectationReport], *, pipeli
 
 def _show_expectations(console: Console, found: Sequence[ExpectationReport]) -> None:
     table = Table("table", "expectation", "otherwise")
-    for column in ("checked", "failing", "last build", "trend"):
+    for column in ("rows in the table", "failing of them", "quarantined", "failing in the last build", "trend of builds"):
         table.add_column(column, justify="right")
     for each in found:
         share = f"{each.last_failed:,} of {each.last_checked:,}" if each.last_checked is not None else "not yet"
-        table.add_row(
-            each.table, escape(each.sentence), each.otherwise, f"{each.checked:,}", f"{each.failed:,}", share, each.trend
-        )
+        if each.refused_failed is not None:
+            share += f"; the next was refused: {each.refused_failed:,}"
+        failing = "not known" if each.failing is None else f"{each.failing:,}"
+        figures = (f"{each.rows:,}", failing, f"{each.quarantined:,}", share, each.trend)
+        table.add_row(each.table, data_text(each.sentence), each.otherwise, *figures)
     console.print(table)
 
 
@@ -169,7 +171,7 @@ def show_verified(console: Console, verified: Sequence[Verified], compared: Sequ
         return
     table = Table()
     table.add_column("stream")
-    for column in ("topic", "landed", "bad", "waiting", "missing", "doubled", "unlogged"):
+    for column in ("topic", "rows in the table", "quarantined", "waiting", "missing", "doubled", "unlogged"):
         table.add_column(column, justify="right")
     for one in verified:
         numbers = (one.in_topic, one.landed, one.quarantined, one.waiting, one.missing, one.doubled, one.unlogged)
@@ -178,6 +180,10 @@ def show_verified(console: Console, verified: Sequence[Verified], compared: Sequ
     for one in verified:
         if one.erased:
             console.print(f"{one.label}: {one.erased:,} messages are of people who were erased from the lake", highlight=False)
+        if one.earlier:
+            console.print(
+                f"{one.label}: {one.earlier:,} more rows were landed from an earlier topic of this name", highlight=False
+            )
         for example in one.examples:
             console.print(example, highlight=False, markup=False, soft_wrap=True)
     if compared:
@@ -197,6 +203,7 @@ def _show_compared(console: Console, compared: Sequence[Compared]) -> None:
         moving = f"{one.source}: {one.moving:,} rows changed whenever they were looked at. Stop what changes them first"
         columns = ", ".join(f"{name} in {count:,} rows" for name, count in one.columns)
         lines = (
+            *(f"{one.source}: {problem}" for problem in one.problems),
             *(f"{one.source}: {example}" for example in one.examples),
             *([f"{one.source}: different are {columns}"] if columns else []),
             *([moving] if one.moving else []),
@@ -236,7 +243,7 @@ def show_commits(console: Console, files: Sequence[LoggedFile], *, as_json: bool
             file.table,
             f"{file.rows:,}",
             " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in file.offsets.items()),
-            escape(Path(file.entry.s3_key).name),
+            data_text(Path(file.entry.s3_key).name),
         )
     console.print(table)
     committed = sum(file.state == "committed" for file in files)
@@ -258,11 +265,11 @@ def show_findings(console: Console, findings: Sequence[Finding], origins: Sequen
     for column in ("part", "state", "what was found"):
         table.add_column(column, overflow="fold")
     for finding in findings:
-        table.add_row(finding.subject, finding.state, escape(finding.says))
+        table.add_row(finding.subject, finding.state, data_text(finding.says))
     console.print(table)
     table = Table()
     for column in ("setting", "value", "from"):
         table.add_column(column, overflow="fold")
     for origin in origins:
-        table.add_row(origin.name, escape(origin.value), escape(origin.origin))
+        table.add_row(origin.name, data_text(origin.value), data_text(origin.origin))
     console.print(table)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from headrace.runs.retention import kept_by_kafka
 from headrace.serving.values import print_json
+from headrace.terminal import data_text
+from headrace.words import count_of
 
 if TYPE_CHECKING:
     from headrace.runs.forgetting import Look, Proof
@@ -25,10 +26,14 @@ def show_look(console: Console, looked: Look, *, as_json: bool) -> None:
         records = [dict(record) for person in looked.persons for record in person.records]
         alike = [dict(record) for person in looked.persons for record in person.alike]
         requests = [each.id for each in looked.requests]
-        print_json({"records": records, "alike": alike, "tables": tables, "requests": requests})
+        repeated = list(looked.repeated)
+        print_json({"records": records, "alike": alike, "tables": tables, "requests": requests, "repeated": repeated})
         return
     if looked.requests:
         console.print(f"{len(looked.requests)} requests wait", highlight=False)
+    if looked.repeated:
+        count = count_of(len(looked.repeated), "request")
+        console.print(f"{count} came again after an erasure answered them: only their own rows go", highlight=False)
     for person in looked.persons:
         for record in person.records[:_FEW]:
             told = " ".join(str(record[name]) for name in ("source", "source_id", "email", "phone") if record.get(name))
@@ -49,7 +54,7 @@ def show_look(console: Console, looked: Look, *, as_json: bool) -> None:
         table.add_column(column, justify="right")
     for each in looked.found:
         if each:
-            table.add_row(escape(str(each.table)), f"{each.removed:,}", f"{each.redacted:,}")
+            table.add_row(data_text(str(each.table)), f"{each.removed:,}", f"{each.redacted:,}")
     console.print(table)
     console.print("What was made of these rows is made anew. Old snapshots of the same tables go.", highlight=False)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.measure import Measurement
 from rich.segment import Segments
+from rich.text import Text
 from rich.tree import Tree
 
 from headrace.spec.lineage import Field, Input, Topic, walk
@@ -134,7 +134,7 @@ def _trees(lineage: Lineage, target: TableName | Field | None) -> Iterable[Tree]
         topics = dict.fromkeys(read.node for each in lineage.tables for read in each.inputs if isinstance(read.node, Topic))
         seen: set[Node] = set()
         for topic in topics:
-            tree = Tree(f"[bold]{escape(str(topic))}[/bold]")
+            tree = Tree(Text(str(topic), style="bold"))
             _grow_tables(tree, lineage, topic, lineage.readers, seen)
             yield tree
         for each in lineage.tables:
@@ -147,7 +147,7 @@ def _trees(lineage: Lineage, target: TableName | Field | None) -> Iterable[Tree]
     if isinstance(target, Field):
         yield from _column_trees(lineage, target)
         return
-    yield Tree(f"[bold]{_table_label(lineage, Input(target, 'drives'))}[/bold]")
+    yield Tree(_bold(_table_label(lineage, Input(target, "drives"))))
     for title, step, nothing in (
         ("comes from", lineage.inputs, "no table: its rows are fixed"),
         ("feeds", lineage.readers, "nothing else of this pipeline"),
@@ -161,13 +161,13 @@ def _trees(lineage: Lineage, target: TableName | Field | None) -> Iterable[Tree]
     if table is not None:
         tree = Tree("columns" if table.whole else f"columns that are known; {_opaque(table)}")
         for column in table.columns:
-            tree.add(escape(_column_line(column)))
+            tree.add(Text(_column_line(column)))
         yield tree
 
 
 def _column_trees(lineage: Lineage, target: Field) -> Iterable[Tree]:
     table = lineage.table(target.of)
-    yield Tree(f"[bold]{_field_label(lineage, target)}[/bold]")
+    yield Tree(_bold(_field_label(lineage, target)))
     upward, downward = Tree("comes from"), Tree("goes into")
     _grow_columns(upward, lineage, target, lineage.sources)
     if not upward.children:
@@ -175,7 +175,7 @@ def _column_trees(lineage: Lineage, target: Field) -> Iterable[Tree]:
         if table is not None and not table.whole:
             upward.add(f"{_opaque(table)}; it reads {', '.join(str(each.node) for each in table.inputs) or 'no table'}")
         elif column is not None:
-            upward.add("no column" + (f": {escape(column.note)}" if column.note else ", only the expression above"))
+            upward.add(Text("no column" + (f": {column.note}" if column.note else ", only the expression above")))
     yield upward
     _grow_columns(downward, lineage, target, lineage.dependents)
     if not downward.children:
@@ -184,7 +184,7 @@ def _column_trees(lineage: Lineage, target: Field) -> Iterable[Tree]:
     readers = dict.fromkeys(lineage.table(read.node) for each in reached for read in lineage.readers(each))
     for reader in readers:
         if reader is not None and not reader.whole:
-            downward.add(f"perhaps columns of {escape(str(reader.table))}: {_opaque(reader)}")
+            downward.add(Text(f"perhaps columns of {reader.table}: {_opaque(reader)}"))
     yield downward
 
 
@@ -192,7 +192,8 @@ def _grow_tables(tree: Tree, lineage: Lineage, node: Node, step: Callable[[Node]
     """Hangs what a step leads to below a tree; what hangs there already is named again, without what is below it."""
     for each in step(node):
         again = each.node in seen and bool(tuple(step(each.node)))
-        branch = tree.add(_table_label(lineage, each) + (" [dim]…[/dim]" if again else ""))
+        label = _table_label(lineage, each)
+        branch = tree.add(label.append(" …", style="dim") if again else label)
         if each.node not in seen:
             seen.add(each.node)
             _grow_tables(branch, lineage, each.node, step, seen)
@@ -207,19 +208,27 @@ def _grow_columns(
             _grow_columns(branch, lineage, each, step, (*path, each))
 
 
-def _table_label(lineage: Lineage, read: Input) -> str:
+def _bold(text: Text) -> Text:
+    text.stylize_before("bold")
+    return text
+
+
+def _table_label(lineage: Lineage, read: Input) -> Text:
     table = lineage.table(read.node)
-    role = " [yellow](looked up)[/yellow]" if read.role == "joined" else ""
+    label = Text(str(read.node if table is None else table.table))
+    if read.role == "joined":
+        label.append(" (looked up)", style="yellow")
     if table is None:
-        return escape(str(read.node)) + role
+        return label
     how = {"stream": "raw", "python": f"{table.kind}, Python", "sql": str(table.kind)}[table.made_by]
-    return f"{escape(str(table.table))}{role} [dim]{how} · {escape(table.file)}[/dim]"
+    return label.append(f" {how} · {table.file}", style="dim")
 
 
-def _field_label(lineage: Lineage, field: Field) -> str:
+def _field_label(lineage: Lineage, field: Field) -> Text:
     column = lineage.column(field)
     made = "; ".join(column.expressions) or column.note if column else ""
-    return escape(str(field)) + (f"  [dim]{escape(made)}[/dim]" if made else "")
+    label = Text(str(field))
+    return label.append(f"  {made}", style="dim") if made else label
 
 
 def _column_line(column: ColumnLineage) -> str:

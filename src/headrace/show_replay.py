@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from headrace.serving.values import print_json
+from headrace.terminal import data_text
 
 if TYPE_CHECKING:
     from headrace.runs.replaying import Replayed
@@ -36,7 +36,7 @@ def show_replayed(console: Console, done: Replayed, *, as_json: bool) -> None:
             table.add_column(column, justify="right")
         for one in done.streams:
             counts = asdict(one.counts)
-            table.add_row(escape(str(one.table)), f"{one.read:,}", *(f"{counts[name]:,}" for name in _CLASSES))
+            table.add_row(data_text(str(one.table)), f"{one.read:,}", *(f"{counts[name]:,}" for name in _CLASSES))
         console.print(table)
     else:
         console.print("no message was read again", highlight=False)

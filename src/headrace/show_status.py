@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from headrace.serving.entity_notes import describe_largest, describe_weights
 from headrace.serving.values import print_json, short_seconds
 from headrace.words import count_of
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from headrace.services.status import ServiceStatus
     from headrace.serving.figures import PipelineStatus, PublishedStatus, StreamStatus, TableStatus
 
-_STREAM = ("rows", "rows/s", "lag", "freshness", "batch", "bad", "checkpoint")
-_TABLE = ("rows", "rows/s", "behind", "freshness", "batch", "bad", "build")
+_STREAM = ("rows", "rows/s", "lag", "freshness", "batch", "quarantined", "checkpoint")
+_TABLE = ("rows", "rows/s", "behind", "freshness", "batch", "quarantined", "warnings", "build")
 
 
 def show_status(
@@ -43,7 +44,7 @@ def show_status(
                 "published": [
                     {**dataclasses.asdict(table), "state": table.state} for each in pipelines for table in each.published
                 ],
-                "tables": [{**dataclasses.asdict(each), "bad_rows": each.bad_rows, "state": each.state} for each in tables],
+                "tables": [_table_json(each) for each in tables],
                 "connectors": [dataclasses.asdict(each) for each in captured],
                 "broken": [
                     {"name": name, "what": error.what, "where": error.where, "next_step": error.next_step}
@@ -63,9 +64,18 @@ def show_status(
         _show_published(console, published)
     for stream in streams:
         _show_oddities(console, stream)
+    for each in tables:
+        notes = describe_largest(each.table, each.largest_entity, each.largest_expected)
+        for sentence in (*notes, *describe_weights(each.table, each.weights)):
+            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
     for name, error in broken.items():
         console.print(f"\n{name} can't be loaded", style="bold", highlight=False, markup=False)
         console.print(str(error), highlight=False, markup=False, soft_wrap=True)
+
+
+def _table_json(table: TableStatus) -> dict[str, object]:
+    derived = {"bad_rows": table.bad_rows, "warnings": table.warnings, "state": table.state}
+    return {**dataclasses.asdict(table), **derived}
 
 
 def show_captured(console: Console, captured: Sequence[Captured], *, as_json: bool, brief: bool) -> None:
@@ -144,7 +154,8 @@ def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
             short_seconds(each.behind_seconds),
             short_seconds(each.freshness_seconds),
             _batch(each.batch_seconds),
-            f"{each.bad_rows:,}",
+            f"{each.quarantined:,}",
+            f"{each.warnings:,}",
             str(each.build_id),
             _moment(each.last_build),
             failing,
@@ -156,20 +167,23 @@ def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
 
 def _show_published(console: Console, published: Sequence[PublishedStatus]) -> None:
     table = _table(
-        "in Postgres", "from", "rows", "freshness", "build", "last published", numbers=("rows", "freshness", "build")
+        *("in Postgres", "from", "rows", "behind", "freshness", "build", "last published"),
+        numbers=("rows", "behind", "freshness", "build"),
     )
     for each in published:
         rows = "" if each.rows is None else f"{each.rows:,}"
         age = short_seconds(each.freshness_seconds)
         when = _moment(each.last_published) if each.last_published else "not known"
-        table.add_row(each.table, each.source, rows, age, str(each.build_id), when)
+        behind = short_seconds(each.behind_seconds)
+        table.add_row(each.table, each.source, rows, behind, age, str(each.build_id), when)
     console.print(table)
 
 
 def _show_oddities(console: Console, stream: StreamStatus) -> None:
     for name, count in sorted(stream.extras.items()):
+        hold = f"{count_of(count, 'row')} {'holds' if count == 1 else 'hold'} it in _extra"
         console.print(
-            f'{stream.label}: "{name}" came {count_of(count, "time")} and is not in the schema; it is kept in _extra',
+            f'{stream.label}: "{name}" is not in the schema; {hold}',
             highlight=False,
             markup=False,
         )

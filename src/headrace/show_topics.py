@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headrace.printable import printable
 from headrace.serving.topics import cut
 from headrace.serving.values import as_text, print_json
 from headrace.words import count_of
@@ -28,7 +29,7 @@ def show_topics(console: Console, topics: Sequence[TopicStatus], *, as_json: boo
         print_json([_topic(each) for each in topics])
         return
     if not topics:
-        console.print("There is no topic yet. A pipeline makes its own when it runs.", highlight=False)
+        console.print("There is no topic yet. A pipeline has its own after headrace up or its first run.", highlight=False)
         return
     table = Table("topic")
     for column in ("partitions", "messages", "to land"):
@@ -125,7 +126,7 @@ def _title(console: Console, text: str) -> None:
 
 
 def _print(console: Console, text: str, *, style: str = "") -> None:
-    console.print(Text(text, style=style), soft_wrap=True, highlight=False)
+    console.print(Text(printable(text), style=style), soft_wrap=True, highlight=False)
 
 
 def _topic(status: TopicStatus) -> dict[str, object]:
@@ -171,4 +172,4 @@ def _write_exactly(value: Mapping[str, object]) -> None:
     """Prints JSON in which the numbers of messages are as they came."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    sys.stdout.write(printable(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n")
