@@ -1,9 +1,9 @@
 # The one image: Headrace, its packages, Java and the jars of Spark. The driver, executors, Spark's master and workers run from it,
 # so all of them have the same versions. `docker build --target headrace .`; the target `dagster` adds Dagster beside it.
 
-FROM eclipse-temurin:21.0.8_9-jre-noble AS java
+FROM eclipse-temurin:21.0.8_9-jre-noble@sha256:20e7f7288e1c18eebe8f06a442c9f7183342d9b022d3b9a9677cae2b558ddddd AS java
 
-FROM python:3.12.12-slim-bookworm AS build
+FROM python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0fde4134606dd40d8dd8dbcade98e669c AS build
 WORKDIR /build
 COPY requirements.lock ./
 # Every package is checked against its hash here; what is installed below comes out of this folder alone.
@@ -17,7 +17,7 @@ ENV JAVA_HOME=/opt/java HEADRACE_CACHE=/opt/headrace/cache
 COPY deploy/link_jars.py ./
 RUN /opt/headrace/bin/python link_jars.py
 
-FROM python:3.12.12-slim-bookworm AS headrace
+FROM python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0fde4134606dd40d8dd8dbcade98e669c AS headrace
 RUN useradd --uid 10001 --create-home headrace \
  && mkdir --parents /srv/headrace /var/lib/headrace \
  && chown headrace:headrace /srv/headrace /var/lib/headrace

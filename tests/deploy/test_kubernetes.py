@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ MODELS: dict[tuple[str, str], Any] = {
     ("v1", "Namespace"): models.IoK8sApiCoreV1Namespace,
     ("v1", "ConfigMap"): models.IoK8sApiCoreV1ConfigMap,
     ("v1", "Secret"): models.IoK8sApiCoreV1Secret,
+    ("networking.k8s.io/v1", "NetworkPolicy"): models.IoK8sApiNetworkingV1NetworkPolicy,
     ("sparkoperator.k8s.io/v1beta2", "SparkApplication"): models.SparkV1beta2SparkApplication,
     ("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication"): models.SparkV1beta2ScheduledSparkApplication,
 }
@@ -77,6 +79,9 @@ def test_an_application_runs_headrace_from_the_image(name: str, tmp_path: Path) 
     for part in (spec["driver"], spec["executor"]):
         careful = part["securityContext"]
         assert (careful["runAsUser"], careful["runAsNonRoot"], careful["allowPrivilegeEscalation"]) == (10001, True, False)
+        assert (careful["readOnlyRootFilesystem"], careful["capabilities"]) == (True, {"drop": ["ALL"]})
+        assert {"/tmp", "/home/headrace"} <= {each["mountPath"] for each in part["volumeMounts"]}, "Java and Python write there"
+        assert {each["name"] for each in part["volumeMounts"]} <= {each["name"] for each in spec["volumes"]}
 
 
 @pytest.mark.parametrize("name", ["run.yaml", "build.yaml"])
@@ -91,6 +96,24 @@ def test_what_an_application_mounts_and_reads_is_there(name: str) -> None:
     assert spec["driver"]["envFrom"] == [{"secretRef": {"name": SECRET}}]
     assert read("secret.yaml.template")["metadata"]["name"] == SECRET
     assert {each["name"] for each in spec["driver"]["env"]} <= {"HEADRACE_PROFILE", *(each.environ for each in KNOWN)}
+
+
+def test_pods_reach_each_other_and_the_systems_of_the_settings_alone() -> None:
+    policy = read("network-policy.yaml")["spec"]
+    assert (policy["podSelector"], policy["policyTypes"]) == ({}, ["Ingress", "Egress"])
+    assert policy["ingress"] == [{"from": [{"podSelector": {}}]}]
+    opened = {
+        (target["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], port["port"])
+        for rule in policy["egress"]
+        for target in rule.get("to", [])
+        if "namespaceSelector" in target
+        for port in rule["ports"]
+    }
+    text = read("config.yaml")["data"]["headrace.toml"]
+    named = {(each[0], int(each[1])) for each in re.findall(r"[\w-]+\.([\w-]+)\.svc:(\d+)", text)}
+    assert named, "config.yaml names systems"
+    assert opened == named | {("kube-system", 53)}
+    assert all("ports" in rule or rule["to"] == [{"podSelector": {}}] for rule in policy["egress"])
 
 
 def test_headrace_takes_the_settings_and_no_secret_has_a_value(tmp_path: Path) -> None:
