@@ -97,6 +97,11 @@ GOOD = event(1)
         (GOOD + b"\x00", "malformed Avro: 1 bytes are left"),
         (GOOD + GOOD, "malformed Avro"),
         (zigzag(2**40) + b"abc", "truncated Avro"),
+        (b"Obj\x01\x04", "truncated Avro: the message ends before its last field; it starts like an Avro container file, and"),
+        (
+            b"\xc3\x01" + b"12345678",
+            "truncated Avro: the message ends before its last field; it starts like Avro's single-object",
+        ),
         (zigzag(2) + b"\xff\xfe" + zigzag(1), "invalid UTF-8"),
         (b"", "empty value"),
         (None, "empty value"),
@@ -278,8 +283,7 @@ def test_what_was_encoded_comes_back(wanted: list[dict[str, Any]]) -> None:
 @given(st.lists(flat_events, min_size=1, max_size=5))
 def test_many_at_once_is_taken_for_good_messages(wanted: list[dict[str, Any]]) -> None:
     """Else every batch would go the slow way, and the tests that compare both ways would compare one with itself."""
-    decoder = decoder_for(avro_stream(FLAT))
-    assert isinstance(decoder, AvroDecoder)
+    decoder = AvroDecoder(FLAT, schema=schema_of(avro_stream(FLAT)))
     values = [encode(FLAT, one) for one in wanted]
     assert decoder._decode_values(values) is not None
     assert decode_stored(decoder, values) is not None

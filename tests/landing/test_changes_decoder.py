@@ -346,6 +346,41 @@ def test_a_registry_that_is_away_is_worth_trying_again(status: int) -> None:
         Registry("").schema(1)
 
 
+def test_changes_are_resolved_to_the_streams_own_schema() -> None:
+    """Its types, aliases and defaults count; what it does not name lands as the message's schema has it."""
+    file = Table({"key": LONG, "total": DOUBLE, "note": BYTES, "state": TEXT})
+    aliased = file.avsc.replace('{"name": "key",', '{"name": "key", "aliases": ["id"],')
+    aliased = aliased.replace(
+        '{"name": "state", "type": ["null", "string"]}', '{"name": "state", "type": ["string", "null"], "default": "new"}'
+    )
+    assert aliased.count('"aliases"') == 1
+    assert aliased.count('"default": "new"') == 1
+    table = Table({**file.columns, "extra": INT})
+    writer = Table({"extra": INT, "id": INT, "total": INT, "note": TEXT})
+    how = ChangesDecoder(schema=schema_of(table.stream), registry=Schemas(writer), reader=aliased)
+    values: list[bytes | None] = [
+        writer.framed(change({"extra": 7, "id": 1, "total": 2, "note": "é"}), schema_id=1),
+        writer.framed(change(None, before={"extra": None, "id": 3, "total": None, "note": None}, lsn=2), schema_id=1),
+    ]
+    rows, bad = decode(how, values)
+    assert bad == {}
+    assert rows[0]["after"] == {"key": 1, "total": 2.0, "note": "é".encode(), "state": "new", "extra": 7}
+    assert rows[0]["before"] is None
+    assert rows[1]["before"] == {"key": 3, "total": None, "note": None, "state": "new", "extra": None}
+
+
+def test_a_default_that_connect_wrote_is_not_filled_in() -> None:
+    """It is the database's default, or a placeholder such as 1970 for `now()`; a column that was dropped is null."""
+    file = Table({"id": INT, "stock": INT})
+    kind = '{"type": "int", "connect.default": 5}'
+    avsc = file.avsc.replace('{"name": "stock", "type": ["null", "int"]}', f'{{"name": "stock", "type": {kind}, "default": 5}}')
+    assert avsc != file.avsc
+    writer = Table({"id": INT})
+    how = ChangesDecoder(schema=schema_of(file.stream), registry=Schemas(writer), reader=avsc)
+    rows, _ = decode(how, [writer.framed(change({"id": 1}), schema_id=1)])
+    assert rows[0]["after"] == {"id": 1, "stock": None}
+
+
 @given(st.lists(st.binary(max_size=60) | st.binary(max_size=40).map(lambda tail: GOOD[:5] + tail), max_size=8))
 def test_no_bytes_fail_a_batch(values: list[bytes]) -> None:
     decode(decoder(ORDERS), [GOOD, *values, WRAPPED])

@@ -100,7 +100,20 @@ def test_reasons_name_the_place() -> None:
         ("DATE", '"2024-02-29"', date(2024, 2, 29)),
         ("DATE", '"0001-01-01"', date(1, 1, 1)),
         ("DATE", '"9999-12-31"', date(9999, 12, 31)),
+        ("DATE", '"20240229"', date(2024, 2, 29)),
         ("INT", "null", None),
+        ("INT", "55.0", 55),
+        ("INT", "-2147483647.0", -2147483647),
+        ("INT", "1e3", 1000),
+        ("BIGINT", "9007199254740993.0", 2**53 + 1),
+        ("BIGINT", "-9223372036854775808.00", -(2**63)),
+        ("BIGINT", "1e18", 10**18),
+        ("BIGINT", "-0.0", 0),
+        ("ARRAY<INT>", "[1, 2.0, null]", [1, 2, None]),
+        ("MAP<STRING, BIGINT>", '{"a": 2.0, "b": 3}', [("a", 2), ("b", 3)]),
+        ("STRUCT<a: INT, b: DOUBLE>", '{"a": 2.0, "b": 2.5}', {"a": 2, "b": 2.5}),
+        ("STRING", '"a\\ud800b"', "a\\ud800b"),
+        ("STRING", '"\\uDC00\\ud83d\\ude00\\\\ud800"', "\\uDC00😀\\ud800"),
         ("DECIMAL(10,2)", "12.3", Decimal("12.30")),
         ("DECIMAL(10,2)", '"12.30"', Decimal("12.30")),
         ("DECIMAL(10,2)", "1e3", Decimal("1000.00")),
@@ -118,6 +131,17 @@ def test_values_are_exact(kind: str, text: str, value: object) -> None:
     ("kind", "text", "reason"),
     [
         ("INT", "2147483648", "overflow"),
+        ("INT", "2147483648.0", "overflow"),
+        ("INT", "55.5", "wrong type: Expected `int`, got `float` - at `$.v`"),
+        ("BIGINT", "1e19", "overflow"),
+        ("BIGINT", "9223372036854775808.0", "overflow"),
+        ("BIGINT", "1.0e999999999", "overflow"),
+        ("BIGINT", "1e-999999999", "wrong type"),
+        ("BIGINT", "55.00000000000000000001", "wrong type"),
+        ("ARRAY<INT>", "[1, 2.5]", "wrong type"),
+        ("STRUCT<a: INT>", '{"a": 2.5}', "wrong type: Expected `int`, got `float` - at `$.v.a`"),
+        ("DATE", '"20230229"', "bad timestamp"),
+        ("DATE", '"20240229T10"', "bad timestamp"),
         ("FLOAT", "1e39", "overflow"),
         ("DOUBLE", "1e400", "overflow"),
         ("DECIMAL(5,2)", "1000.00", "overflow"),
@@ -155,6 +179,15 @@ def test_what_does_not_fit_is_refused(kind: str, text: str, reason: str) -> None
         ('"2026-02-24 12:00:00"', "ms", NOON),
         ('"2026-02-24T12:00"', "ms", NOON),
         ('"2026-02-24"', "ms", NOON.replace(hour=0)),
+        ('"20260224T120000Z"', "ms", NOON),
+        ('"20260224T133000+0130"', "ms", NOON),
+        ('"20260224T133000+01:30"', "ms", NOON),
+        ('"20260224T040000-08"', "ms", NOON),
+        ('"20260224T120000"', "ms", NOON),
+        ('"20260224T1200Z"', "ms", NOON),
+        ('"20260224T12Z"', "ms", NOON),
+        ('"20260224"', "ms", NOON.replace(hour=0)),
+        ('"20260224T120000.123456789Z"', "ms", NOON.replace(microsecond=123_456)),
         ('"2026-02-24T12:00:00.5Z"', "ms", NOON.replace(microsecond=500_000)),
         ('"2026-02-24T12:00:00.123456Z"', "ms", NOON.replace(microsecond=123_456)),
         ('"2026-02-24T12:00:00.123456789Z"', "ms", NOON.replace(microsecond=123_456)),
@@ -183,6 +216,11 @@ def test_moments(text: str, unit: Any, moment: datetime) -> None:
         '"2026-13-01T00:00:00Z"',
         '"2026-02-30"',
         '"2026-02-24T25:00:00Z"',
+        '"20261301T000000Z"',
+        '"20260230"',
+        '"20260224T250000Z"',
+        '"2026022"',
+        '"20260224T12000"',
         '"2026-02-24T12:00:60Z"',
         '"0000-12-31T00:00:00Z"',
         '"9999-12-31T23:59:59-10:00"',
@@ -247,6 +285,20 @@ def test_required_columns_refuse_null_and_absence() -> None:
     rows, bad = decode(stream, [b'{"id":1}', b"{}", b'{"id":null}', b'{"id":1,"s":{}}', b'{"id":1,"s":null}'])
     assert [row["id"] for row in rows] == [1, 1]
     assert {index: reason.split(":")[0] for index, reason in bad.items()} == {1: "wrong type", 2: "wrong type", 3: "wrong type"}
+
+
+def test_a_message_with_unnamed_fields_is_as_strict_about_integers() -> None:
+    stream = json_stream("v BIGINT NOT NULL, w INT")
+    values = [
+        *(b'{"v": 2.0, "w": 3.0, "x": 1.50}', b'{"v": 2.5, "x": 1}', b'{"v": "2", "x": 1}', b'{"v": null, "x": 1}'),
+        *(b'{"v": true, "x": 1}', b'{"v": 9223372036854775808, "x": 1}', b'{"v": 1, "w": null, "x": 1}', b'{"x": 1}'),
+    ]
+    rows, bad = decode(stream, values)
+    assert [(row["v"], row["w"], row["_extra"]) for row in rows] == [(2, 3, '{"x":1.50}'), (1, None, '{"x":1}')]
+    assert {index: reason.split(":")[0] for index, reason in bad.items()} == {
+        **dict.fromkeys((1, 2, 3, 4, 7), "wrong type"),
+        5: "overflow",
+    }
 
 
 def test_nested_values() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.errors import UnavailableError
-from headrace.landing.lander import Batch
+from headrace.landing.landed import Batch
 from headrace.runs.landing import Session, land
 from headrace.services.kafka_client import KafkaServers
 from headrace.spec import Pipeline

@@ -14,7 +14,7 @@ from headrace.settings import load_settings
 from headrace.tables.catalog import ensure_table, open_catalog
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.ledger import Ledger
-from headrace.tables.quarantine import QUARANTINE, QUARANTINE_COLUMNS, read_settled, settle_quarantine
+from headrace.tables.quarantine import QUARANTINE, QUARANTINE_COLUMNS, read_refused_before, read_settled, settle_quarantine
 
 
 @pytest.fixture
@@ -31,7 +31,9 @@ def refuse(quarantine: Table, label: str, *offsets: int) -> str:
     """Writes a file of refused rows; gives back where."""
     table_format = TableFormat(quarantine.schema(), quarantine.spec())
     files = TableFiles(table_format, folder=quarantine.location(), name=str(uuid.uuid4()))
-    rows = [{"stream": label, "offset": offset, "original_bytes": b"x"} for offset in offsets]
+    rows = [
+        {"stream": label, "partition": 0, "offset": offset, "original_bytes": b"x", "checkpoint_id": 3} for offset in offsets
+    ]
     files.write(pa.Table.from_pylist(rows, schema=table_format.arrow_schema))
     (file,) = files.close()
     return file.file_path
@@ -83,3 +85,21 @@ def test_two_pipelines_settle_at_once(catalog: Catalog, quarantine: Table) -> No
     found = settle_quarantine(catalog, stale, {"q.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "q.a", 0),))})
     assert held(catalog) == [("p.a", 0), ("q.a", 0)]
     assert (read_settled(found, "p.a").checkpoint_id, read_settled(found, "q.a").checkpoint_id) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "refused"),
+    [
+        (Ledger(3, {0: 10}), set()),  # as it was left
+        (Ledger(3, {0: 5}, rollbacks=1), {(0, 7), (0, 9)}),
+        (Ledger(3, {0: 5}), {(0, 7), (0, 9)}),  # a backup of the table was restored
+        (Ledger(5, {0: 8}, rollbacks=1), {(0, 9)}),  # a batch later
+        (Ledger(5, {0: 0}, rollbacks=1, topic_starts=(5,)), set()),  # offsets of another topic
+    ],
+)
+def test_what_is_refused_again_is_known_by_each_offset(
+    catalog: Catalog, quarantine: Table, ledger: Ledger, refused: set[tuple[int, int]]
+) -> None:
+    files = (refuse(quarantine, "p.a", 2, 7, 9), refuse(quarantine, "p.b", 8))
+    found = settle_quarantine(catalog, quarantine, {"p.a": Ledger(3, {0: 10}, quarantine_files=files)})
+    assert read_refused_before(found, "p.a", ledger) == refused

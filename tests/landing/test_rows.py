@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from headrace.landing.decode import Decoded
 from headrace.landing.rows import quarantine_rows, split_bad_rows
 from headrace.spec.pipeline import EventTime, Stream
 from headrace.tables.quarantine import QUARANTINE_COLUMNS
@@ -61,6 +62,26 @@ def test_refused_messages_keep_their_bytes() -> None:
     assert set(table["checkpoint_id"].to_pylist()) == {7}
 
 
+@pytest.mark.parametrize("rows", [[0], [0, 1, 1]])
+def test_a_decoder_that_loses_or_doubles_a_message_is_noticed(rows: list[int]) -> None:
+    class Careless:
+        def decode(self, values: list[bytes | None]) -> Decoded:
+            return Decoded({"v": pa.array([1] * len(rows), pa.int32())}, rows, {})
+
+        def decode_block(self, batches: object) -> None: ...
+
+    stream = json_stream("v INT")
+    with pytest.raises(ValueError, match="2 messages became"):
+        split_bad_rows(messages_of([b"a", b"b"]), decoder=Careless(), stream=stream, schema=schema_of(stream), checkpoint_id=7)
+
+
+def test_a_reason_that_names_half_a_surrogate_pair_is_kept_as_its_escape() -> None:
+    """A registered schema can have such a name; the message would block its stream for good."""
+    schema = schema_to_pyarrow(iceberg_schema(QUARANTINE_COLUMNS))
+    table = quarantine_rows(messages_of([b"x"]), {0: "\ud800 é"}, label="p.things", schema=schema, checkpoint_id=7)
+    assert table["reason"].to_pylist() == ["\\ud800 é"]
+
+
 def test_a_message_past_the_limit_is_refused_whole() -> None:
     large = b'{"v":1' + b" " * 5_000_000 + b"}"
     table, bad = split(json_stream("v INT"), [b'{"v":1}', large, b'{"v":2}'])
@@ -104,3 +125,12 @@ def test_a_message_without_a_usable_time_has_none(timestamp: int) -> None:
 def test_a_column_that_the_table_has_and_the_schema_no_longer_names_is_null() -> None:
     table, _ = split(json_stream("v INT"), [b'{"v":1}'], schema=schema_of(json_stream("v INT, gone STRING")))
     assert (table["v"].to_pylist(), table["gone"].to_pylist()) == ([1], [None])
+
+
+def test_extra_fields_of_refused_messages_are_not_counted() -> None:
+    stream = json_stream("v TIMESTAMP")
+    values: list[bytes | None] = [b'{"v":"2026-01-01T00:00:00Z","x":1}', b'{"v":"no time","x":1,"y":2}', b"{"]
+    _, decoded = split_bad_rows(
+        messages_of(values), decoder=decoder_for(stream), stream=stream, schema=schema_of(stream), checkpoint_id=7
+    )
+    assert (sorted(decoded.bad), dict(decoded.extras)) == ([1, 2], {"x": 1})

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.errors import GapError, LandingError, UnavailableError
+from headrace.errors import GapError, LandingError, TopicResetError, UnavailableError
 from headrace.landing.commit_log import read_log
-from headrace.landing.lander import Batch
+from headrace.landing.landed import Batch
 from headrace.landing.places import places_of
 from headrace.landing.replay.compare import Counts
+from headrace.landing.topic_choice import ReplacedTopic
 from headrace.layers.plan import plan_table
 from headrace.runs import patience as patience_module
 from headrace.runs import replaying
@@ -26,12 +27,16 @@ from headrace.runs.replay_choice import Wanted
 from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
+from headrace.spec.pipeline import TableName
 from headrace.tables import in_flight
 from headrace.tables.erasures import ErasedTable, Offset, record_erasure
+from headrace.tables.maintain.compact import Compaction, compact_group
+from headrace.tables.maintain.groups import Group, list_files
 from headrace.tables.replay_ledger import Window
+from headrace.tables.spark_files import load_java_table, plan_files
 from tests.lake import Lake
 from tests.replay.shelf import BIG, WIDE, Shelf, hours, thing
-from tests.topics import delete_records
+from tests.topics import delete_records, replace_topic
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -100,6 +105,33 @@ def test_a_window_is_read_again_and_landing_goes_on(lake: Lake, spark: SparkSess
     assert [one.rows for one in batch.landed] == [1]
     shelf.check(landed=12, refused=2)
     assert actions(shelf)[0] == "increment"
+
+
+def test_rows_of_an_earlier_topic_stay_as_they_are(lake: Lake, spark: SparkSession) -> None:
+    shelf = Shelf(lake, spark, tables=0)
+    shelf.send([thing(0), thing(1), b"{broken", thing(3)])
+    shelf.land()
+    replace_topic(admin_client(KafkaServers(lake.servers)), lake.topic, partitions=2)
+    with pytest.raises(TopicResetError, match="deleted and created again"):
+        shelf.replay(Wanted(Window(hours(0), None)))
+    shelf.sent = 0
+    shelf.send([thing(100), b"{broken", thing(102), thing(103), thing(104)])
+    lake.land(spark, shelf.pipeline, replaced_topic=ReplacedTopic.RESTART)
+    table = lake.table("raw.things")
+    current = table.current_snapshot()
+    assert current is not None
+    planned = plan_files(load_java_table(spark, TableName("raw", "things")), snapshot_id=current.snapshot_id)
+    whole = Compaction((), 1 << 20)  # rows of both topics are in one file
+    assert compact_group(spark, TableName("raw", "things"), Group(list_files(table)), planned, at=current, how=whole)
+    shelf.write({"schemas/thing.sql": WIDE})
+    done = shelf.replay(Wanted(Window(hours(0), None)))
+    assert [one.counts for one in done.streams] == [Counts(replaced=4, still_refused=1)]
+    named = [(row["n"], row["name"]) for row in shelf.rows("raw.things", "n", "name")]
+    assert sorted(named) == [(0, None), (1, None), (3, None), *((n, f"name {n}") for n in (100, 102, 103, 104))]
+    assert len(lake.quarantine("shelf.things")) == 2
+    (verified,) = lake.verify(shelf.pipeline)
+    assert (verified.landed, verified.quarantined, verified.earlier) == (4, 1, 4)
+    assert (verified.missing, verified.doubled, verified.waiting) == (0, 0, 0)
 
 
 def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> None:

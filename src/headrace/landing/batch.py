@@ -31,7 +31,7 @@ class StreamJob:
     """What a task needs to know of one stream in one batch. Schemas are Iceberg's JSON, as the table has them now.
 
     `owner` is the table's UUID, which is in the name of its files: they may be told to lie where others have theirs.
-    `quarantined_to` are offsets below which rejected rows are in the quarantine already. `registry_url` is where the
+    `refused_before` are partitions and offsets whose rejected rows are in the quarantine already. `registry_url` is where the
     schemas are that messages name by id.
     """
 
@@ -45,7 +45,7 @@ class StreamJob:
     output: str
     commit_log: str
     quarantine_output: str
-    quarantined_to: tuple[tuple[int, int], ...] = ()
+    refused_before: frozenset[tuple[int, int]] = frozenset()
     registry_url: str = ""
 
 
@@ -66,11 +66,21 @@ class TaskPlan:
 
 
 @dataclass(frozen=True)
+class TaskFailure:
+    """Why a task could not land a stream: `what` in a line, and the traceback. `unavailable` means that a server is away."""
+
+    what: str
+    trace: str
+    unavailable: bool = False
+
+
+@dataclass(frozen=True)
 class StreamResult:
     """What one task made of one stream.
 
-    `growth` has the columns of each schema that the table has no place for yet: then nothing else is here. `refused` are the
-    reasons for which all messages of a schema were.
+    `growth` has the columns of each schema that the table has no place for yet: then nothing else is here. `refused` are
+    reasons to be shown: those for which all messages of a schema were refused, and errors that single messages caused, of
+    which `traces` has the tracebacks. With `failure`, nothing of the stream was written.
     """
 
     label: str
@@ -81,3 +91,18 @@ class StreamResult:
     extras: Mapping[str, int] = field(default_factory=dict)
     growth: tuple[tuple[Column, ...], ...] = ()
     refused: tuple[str, ...] = ()
+    traces: tuple[str, ...] = ()
+    failure: TaskFailure | None = None
+
+
+def growth_of(results: Sequence[StreamResult]) -> tuple[tuple[Column, ...], ...]:
+    return tuple(dict.fromkeys(columns for result in results for columns in result.growth))
+
+
+def refusals(results: Mapping[str, Sequence[StreamResult]]) -> tuple[str, ...]:
+    """Return a sentence for each reason for which all messages of a schema were refused."""
+    return tuple(
+        f"{label}: messages go to the quarantine, {reason}"
+        for label, parts in results.items()
+        for reason in dict.fromkeys(reason for part in parts for reason in part.refused)
+    )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -21,18 +22,23 @@ from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
 
-from headrace.errors import LandingError, RetryableError, TakenOverError, UnavailableError
-from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
+from headrace.errors import HeadraceError, LandingError, RetryableError, TakenOverError
+from headrace.landing.apart import run_apart
+from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan, growth_of, refusals
 from headrace.landing.commit_log import claim_log
+from headrace.landing.failures import as_landing_error, concerns_all, landing_log, next_failure, seconds_until_retry
 from headrace.landing.growth import grow_table
-from headrace.landing.places import Places, check_outputs, places_of
+from headrace.landing.landed import Batch, Landed, LandingStream
+from headrace.landing.places import check_outputs, places_of
 from headrace.landing.plan import Bounds, accept_gaps, end_at, limit_ranges, pack_ranges, ranges_to_land
+from headrace.landing.replaced_topics import accept, adopt, check_topic, is_replaced
 from headrace.landing.task import run_tasks
 from headrace.landing.task_errors import explain_failure
+from headrace.landing.topic_choice import ReplacedTopic
+from headrace.landing.watched_topics import WatchedTopics
 from headrace.services.faults import reach
-from headrace.services.topics import ensure_topics, list_bounds, list_partitions
+from headrace.services.topics import ensure_topics
 from headrace.settings import Settings
 from headrace.spec.columns import landed_columns
 from headrace.spec.pipeline import Pipeline, Stream
@@ -42,7 +48,7 @@ from headrace.tables.away import away_if_broken
 from headrace.tables.catalog import ensure_table, table_location
 from headrace.tables.in_flight import check_in_time
 from headrace.tables.ledger import Ledger, read_ledger, was_rolled_back
-from headrace.tables.quarantine import QUARANTINE, open_quarantine, paths_of, read_settled, settle_quarantine
+from headrace.tables.quarantine import QUARANTINE, open_quarantine, paths_of, read_refused_before, settle_quarantine
 from headrace.tables.quarantine_replay import settle_replayed
 from headrace.tables.replay_ledger import read_replay
 from headrace.tables.storage import Storage
@@ -50,48 +56,7 @@ from headrace.tables.storage import Storage
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_PARTITIONS_EVERY_SECONDS = 5.0
 _COMMITS_AT_ONCE = 2  # a commit is mostly Python's own work: with more at once none ends sooner, and the first ends later
-
-
-@dataclass
-class LandingStream:
-    """A stream while it is landed: its table as it was last seen, and why it stopped, if it did.
-
-    `unsure` are the writers of commits whose answers never came: each may have come through, or may yet, until the next one is
-    answered.
-    """
-
-    stream: Stream
-    label: str
-    table: Table
-    places: Places
-    ledger: Ledger
-    stopped: LandingError | None = None
-    unsure: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Landed:
-    """What one batch did to one stream."""
-
-    label: str
-    checkpoint_id: int
-    rows: int
-    bad: int
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One batch: what it landed, how long it took, and how many messages were left for the next.
-
-    `notes` say which tables have grown, and which messages no table can hold.
-    """
-
-    landed: tuple[Landed, ...]
-    seconds: float
-    behind: int
-    notes: tuple[str, ...] = ()
 
 
 class Lander:
@@ -112,7 +77,6 @@ class Lander:
     ) -> None:
         self._settings = settings
         self._catalog = catalog
-        self._admin = admin
         self._consumer = tuple(sorted(consumer.items()))
         self._storage = Storage.of(catalog.properties)
         self._find_registry = find_registry
@@ -124,8 +88,7 @@ class Lander:
         for opened in self.streams:  # a replay that died may not have done it
             replayed = read_replay(opened.table)
             self._quarantine = settle_replayed(catalog, self._quarantine, opened.label, replayed)
-        self._partitions: Mapping[str, Sequence[int]] = {}
-        self._partitions_at = 0.0
+        self._topics = WatchedTopics(admin, [stream.topic for stream in pipeline.streams])
 
     @property
     def rolled_back(self) -> tuple[str, ...]:
@@ -139,6 +102,8 @@ class Lander:
         """
         accepted: list[tuple[str, tuple[int, int, int]]] = []
         for stream, bounds in self._bounds():
+            if is_replaced(stream.stream.topic, stream.ledger, self._topics.identity(stream.stream.topic), bounds):
+                continue  # the offsets of another topic are no gap in this one
             ledger = accept_gaps(stream.ledger, bounds)
             gaps = ledger.gaps[len(stream.ledger.gaps) :]
             if gaps:
@@ -146,8 +111,21 @@ class Lander:
             accepted += [(stream.label, gap) for gap in gaps]
         return tuple(accepted)
 
+    def accept_replaced(self, choice: ReplacedTopic) -> tuple[str, ...]:
+        """Apply the choice to each stream whose topic was replaced, and return their labels.
+
+        It is recorded in the ledger by a checkpoint of its own, which has no rows.
+        """
+        accepted: list[str] = []
+        for stream, bounds in self._bounds():
+            identity = self._topics.identity(stream.stream.topic)
+            if identity is not None and is_replaced(stream.stream.topic, stream.ledger, identity, bounds):
+                self._append(stream, [], accept(stream.ledger, identity, bounds, choice))
+                accepted.append(stream.label)
+        return tuple(accepted)
+
     def ends(self) -> Mapping[tuple[str, int], int]:
-        """Gives back how far each partition reaches now."""
+        """Return how far each partition reaches now."""
         return {
             (stream.stream.topic, partition): there.high
             for stream, bounds in self._bounds()
@@ -172,19 +150,51 @@ class Lander:
         reach("plan")
         topics = {part.topic for part in ranges}
         active = [stream for stream in self.streams if stream.stream.topic in topics]
-        results = self._run(spark, active, ranges)
-        growth = {stream.stream.topic: _growth_of(results[stream.label]) for stream in active}
+        results = self._run_apart(spark, active, ranges)
+        active = [stream for stream in active if stream.label in results]
+        growth = {stream.stream.topic: growth_of(results[stream.label]) for stream in active}
         grown = [note for stream in active for note in self._grow(stream, growth[stream.stream.topic])]
         whole = [stream for stream in active if not growth[stream.stream.topic]]
         check_in_time(self._settings, began=began, where=", ".join(stream.label for stream in active))
+        self._topics.check_unchanged(stream.stream.topic for stream in whole)
         landed = self._commit(whole, ranges, results, started=started)
         reach("commit")
-        behind += sum(part.size for part in ranges if growth[part.topic])
-        return Batch(landed, time.monotonic() - started, behind, (*grown, *_refusals(results)))
+        behind += sum(part.size for part in ranges if growth.get(part.topic))
+        return Batch(landed, time.monotonic() - started, behind, (*grown, *refusals(results)))
 
     @property
-    def stopped(self) -> Mapping[str, LandingError]:
-        return {stream.label: stream.stopped for stream in self.streams if stream.stopped}
+    def stopped(self) -> Mapping[str, HeadraceError]:
+        """Why streams don't land, by their labels: some need a decision, others are tried again."""
+        return {stream.label: stream.reason for stream in self.streams if stream.reason}
+
+    @property
+    def retried(self) -> frozenset[str]:
+        """Those of the stopped streams that are tried again without a decision."""
+        return frozenset(stream.label for stream in self.streams if stream.failure and not stream.stopped)
+
+    def seconds_to_retry(self, *, most: int) -> float | None:
+        """Return how long to wait for the next stream that failed at most so many times; None if there is none."""
+        failures = [stream.failure for stream in self.streams if stream.failure and not stream.stopped]
+        return seconds_until_retry(failures, most=most, now=time.monotonic())
+
+    def _fail(self, stream: LandingStream, error: HeadraceError, trace: str = "") -> None:
+        """Leave a stream alone for a while; the log gets the traceback, and the table is not touched."""
+        stream.failure = next_failure(stream.failure, error, now=time.monotonic())
+        told = trace or "".join(traceback.format_exception(error))
+        landing_log(self._settings.logs).error("%s: try %s failed\n%s", stream.label, stream.failure.times, told)
+
+    def _end_failure(self, stream: LandingStream, *, is_behind: bool) -> None:
+        """A stream that failed has nothing to land in this run: all is well, or the run began without knowing its end."""
+        if is_behind and stream.failure:
+            self._fail(stream, stream.failure.error)
+        else:
+            stream.failure = None
+
+    def _fail_or_raise(self, stream: LandingStream, error: BaseException) -> None:
+        """Leave a stream alone for a while after an unexpected error; raise one that is no matter of this stream."""
+        if concerns_all(error):
+            raise error
+        self._fail(stream, as_landing_error(error, label=stream.label), "".join(traceback.format_exception(error)))
 
     def _open(self, pipeline: Pipeline, stream: Stream) -> LandingStream:
         places = places_of(stream, self._settings)
@@ -203,36 +213,46 @@ class Lander:
     def _plan(self, until: Mapping[tuple[str, int], int] | None) -> tuple[tuple[Range, ...], int]:
         """Step 1. A stream that can't go on is stopped, and the others go on without it."""
         ranges: list[Range] = []
-        for stream, bounds in self._bounds():
+        for stream, bounds in self._bounds(waiting=False):
             try:
+                check_topic(stream.stream.topic, stream.ledger, self._topics.identity(stream.stream.topic))
                 parts = ranges_to_land(stream.stream.topic, stream.ledger, bounds)
-                ranges += [part for part in end_at(parts, until) if part.size]
+                wanted = [part for part in end_at(parts, until) if part.size]
+                ranges += wanted
+                if stream.failure and not wanted:
+                    self._end_failure(stream, is_behind=any(part.size for part in parts))
                 stream.stopped = None
                 # An empty partition is in the ledger too: what Kafka deletes of it before it is landed is a gap like any other.
                 first = {partition: there.low for partition, there in bounds.items()}
-                stream.ledger = replace(stream.ledger, offsets=MappingProxyType({**first, **stream.ledger.offsets}))
+                known = adopt(stream.ledger, self._topics.identity(stream.stream.topic))
+                stream.ledger = replace(known, offsets=MappingProxyType({**first, **stream.ledger.offsets}))
             except LandingError as error:
                 stream.stopped = error
         taken = limit_ranges(ranges, most=self._settings.batch_max_records)
         return taken, sum(part.size for part in ranges) - sum(part.size for part in taken)
 
-    def _bounds(self) -> list[tuple[LandingStream, dict[int, Bounds]]]:
-        if time.monotonic() - self._partitions_at > _PARTITIONS_EVERY_SECONDS:
-            self._partitions = list_partitions(self._admin)
-            self._partitions_at = time.monotonic()
-        wanted = [
-            (stream.stream.topic, partition)
-            for stream in self.streams
-            for partition in self._partitions.get(stream.stream.topic, ())
-        ]
-        bounds = list_bounds(self._admin, wanted)
-        return [
-            (
-                stream,
-                {key[1]: Bounds(*there) for key, there in bounds.items() if key[0] == stream.stream.topic},
-            )
-            for stream in self.streams
-        ]
+    def _bounds(self, *, waiting: bool = True) -> list[tuple[LandingStream, dict[int, Bounds]]]:
+        """Return how far the topics reach, without those that fail here, and unless `waiting` without those of streams that
+        failed and wait for their next try."""
+        now = time.monotonic()
+        asked = [each for each in self.streams if waiting or not (each.failure and each.failure.retry_at > now)]
+        bounds, errors = self._topics.bounds([stream.stream.topic for stream in asked])
+        for stream in asked:
+            if stream.stream.topic in errors:
+                self._fail(stream, errors[stream.stream.topic])
+        return [(stream, bounds[stream.stream.topic]) for stream in asked if stream.stream.topic in bounds]
+
+    def _run_apart(
+        self, spark: SparkContext, active: Sequence[LandingStream], ranges: Sequence[Range]
+    ) -> Mapping[str, Sequence[StreamResult]]:
+        """Return the results of the streams that can be committed; each that fails is left alone for a while."""
+        results, errors = run_apart(active, ranges, lambda group, parts: self._run(spark, group, parts))
+        for stream in active:
+            if stream.label in errors:
+                self._fail(stream, *errors[stream.label])
+            for trace in (trace for part in results.get(stream.label, ()) for trace in part.traces):
+                landing_log(self._settings.logs).warning("%s: messages were quarantined\n%s", stream.label, trace)
+        return results
 
     def _run(
         self, spark: SparkContext, active: Sequence[LandingStream], ranges: Sequence[Range]
@@ -273,15 +293,19 @@ class Lander:
             output=stream.places.output,
             commit_log=stream.places.commit_log,
             quarantine_output=f"{table_location(self._settings, QUARANTINE)}/output",
-            quarantined_to=tuple(sorted(read_settled(self._quarantine, stream.label).offsets.items())),
-            registry_url=self._find_registry() if stream.stream.format == "debezium" else "",
+            refused_before=read_refused_before(self._quarantine, stream.label, stream.ledger),
+            registry_url=self._find_registry() if stream.stream.may_need_registry else "",
         )
 
     def _grow(self, stream: LandingStream, growth: Sequence[tuple[Column, ...]]) -> tuple[str, ...]:
         """Gives the stream's table the columns that it lacks, and back what came; its messages are left for the next batch."""
         if not growth:
             return ()
-        stream.table, notes = grow_table(self._catalog, stream.table, growth)
+        try:
+            stream.table, notes = grow_table(self._catalog, stream.table, growth)
+        except Exception as error:
+            self._fail_or_raise(stream, error)
+            return ()
         return notes
 
     def _commit(
@@ -297,13 +321,16 @@ class Lander:
             futures = [
                 pool.submit(self._commit_stream, stream, ranges, results[stream.label], started=started) for stream in active
             ]
-        errors = [error for future in futures if (error := future.exception())]
+        errors = [(stream, error) for stream, future in zip(active, futures, strict=True) if (error := future.exception())]
         reach("committing")
         known = {file.file_path: file for parts in results.values() for part in parts for file in part.quarantine_files}
         self._settle(known)
-        if errors:
-            raise errors[0]
-        return tuple(future.result() for future in futures)
+        for _, error in errors:
+            if concerns_all(error):
+                raise error
+        for stream, error in errors:
+            self._fail_or_raise(stream, error)
+        return tuple(future.result() for future in futures if not future.exception())
 
     def _commit_stream(
         self, stream: LandingStream, ranges: Sequence[Range], results: Sequence[StreamResult], *, started: float
@@ -331,9 +358,6 @@ class Lander:
         entry = replace(new, checkpoint_id=new.checkpoint_id + 1, writer=str(uuid.uuid4()))
         try:
             stream.table = append_checkpoint(self._catalog, stream.table, files=files, planned=stream.ledger, new=entry)
-        except UnavailableError:
-            stream.unsure += (entry.writer,)
-            raise
         except TakenOverError as error:
             if not self._came_through(stream):
                 raise
@@ -342,12 +366,18 @@ class Lander:
                 where=str(stream.stream.table),
                 next_step="Nothing was written twice. It goes on from there by itself.",
             ) from error
-        stream.ledger, stream.unsure = read_ledger(stream.table), ()
+        except Exception:
+            stream.unsure += (entry.writer,)
+            raise
+        stream.ledger, stream.unsure, stream.failure = read_ledger(stream.table), (), None
 
     def _finish_commits(self) -> None:
         """Before a new batch: a commit whose answer never came may have come through, and refused rows may be unsettled."""
         for stream in self.streams:
-            self._came_through(stream)
+            try:
+                self._came_through(stream)
+            except Exception as error:
+                self._fail_or_raise(stream, error)
         self._settle()
 
     def _came_through(self, stream: LandingStream) -> bool:
@@ -363,16 +393,3 @@ class Lander:
     def _settle(self, known: Mapping[str, object] | None = None) -> None:
         ledgers = {stream.label: stream.ledger for stream in self.streams}
         self._quarantine = settle_quarantine(self._catalog, self._quarantine, ledgers, known=known)  # type: ignore[arg-type]
-
-
-def _growth_of(results: Sequence[StreamResult]) -> tuple[tuple[Column, ...], ...]:
-    return tuple(dict.fromkeys(columns for result in results for columns in result.growth))
-
-
-def _refusals(results: Mapping[str, Sequence[StreamResult]]) -> tuple[str, ...]:
-    """Gives back a sentence for each reason for which all messages of a schema were refused."""
-    return tuple(
-        f"{label}: messages go to the quarantine, {reason}"
-        for label, parts in results.items()
-        for reason in dict.fromkeys(reason for part in parts for reason in part.refused)
-    )

@@ -10,6 +10,14 @@ from headrace.landing.batch import Range
 from headrace.tables.ledger import Ledger
 
 _WORTH_A_TASK = 5_000
+WAYS_OUT = (
+    "The stream stops until you choose.\n"
+    "To land the topic from its beginning and keep the rows landed so far, run: "
+    "headrace land PIPELINE --replaced-topic restart\n"
+    "If it has the same messages at the same offsets (it was restored or mirrored), run: "
+    "headrace land PIPELINE --replaced-topic continue\n"
+    "If this is the wrong Kafka, set KAFKA_BOOTSTRAP_SERVERS to the one that the table was landed from."
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,7 @@ def ranges_to_land(topic: str, ledger: Ledger, bounds: Mapping[int, Bounds]) -> 
             raise TopicResetError(
                 f"partition {partition} ends at offset {there.high}, but offsets up to {start - 1} were landed from it",
                 where=f"topic {topic}",
-                next_step="The topic was deleted and made again, or this is another Kafka. Land it into a new table, or point "
-                "KAFKA_BOOTSTRAP_SERVERS at the Kafka that this table was landed from.",
+                next_step=f"The topic was deleted and created again, or this is another Kafka. {WAYS_OUT}",
             )
         ranges.append(Range(topic, partition, start, there.high))
     return tuple(ranges)

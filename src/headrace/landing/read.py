@@ -6,18 +6,20 @@ The reader lives as long as the Python worker that holds it, with its connection
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from headrace.errors import UnavailableError
+from headrace.errors import HeadraceError, UnavailableError
 from headrace.landing.batch import Range
-from headrace.landing.records import AwayError, FetchClient, Fetched, Position, Records, next_offset, split_batches
+from headrace.landing.records import AwayError, FetchClient, Fetched, Position, RecordBatch, Records, next_offset, split_batches
 
 CHUNK_BYTES = 4 * 1024 * 1024
-_PATIENCE_SECONDS = 5.0  # for each of Spark's four tries: then landing is told, waits and says so
+_PATIENCE_SECONDS = 5.0  # after that the error reaches landing, which waits and retries
 _PAUSE_SECONDS = 0.1
 _Open = dict[tuple[str, int], Position]
+Failed = Callable[[str, Exception], None]
+"""Takes a topic that can't be read, and why."""
 
 
 class RangeReader:
@@ -26,35 +28,46 @@ class RangeReader:
     def __init__(self, consumer: tuple[tuple[str, str], ...]) -> None:
         self._client = FetchClient(consumer)
 
-    def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
+    def read(self, ranges: Sequence[Range], *, failed: Failed | None = None) -> Iterator[Records]:
         """Yields the ranges' records, committed ones only, each topic's in chunks of about CHUNK_BYTES.
 
         While a chunk is worked on, what comes next is under way. A range that is given up half-way leaves the reader usable.
+        A topic that can't be read is given to `failed`, and the others are read on; without `failed` its error is raised.
         """
         places = [Position(part.topic, part.partition, part.start, part.end) for part in ranges if part.size > 0]
         left: _Open = {(place.topic, place.partition): place for place in places}
         chunks: dict[str, Records] = {}
+        lost: set[str] = set()
+
+        def give_up(topic: str, error: Exception) -> None:
+            if failed is None:
+                raise error
+            if topic not in lost:
+                lost.add(topic)
+                failed(topic, error)
+            for key in [key for key in left if key[0] == topic]:
+                del left[key]
+
         deadline = time.monotonic() + _PATIENCE_SECONDS
         try:
             while left:
-                answers = [(left[one.topic, one.partition], one) for one in self._fetch(left)]
-                moved = [_move(left, place, fetched) for place, fetched in answers]
+                fetched = self._fetch(left)
+                answers = [(left[one.topic, one.partition], one) for one in fetched if (one.topic, one.partition) in left]
+                moved = [_move(left, place, one, give_up) for place, one in answers]
                 if any(moved):
                     deadline = time.monotonic() + _PATIENCE_SECONDS
-                elif time.monotonic() > deadline:
-                    raise UnavailableError(
-                        f"Kafka gave no message for {_PATIENCE_SECONDS:.0f} s",
-                        where=", ".join(f"{topic}[{partition}]" for topic, partition in sorted(left)),
-                        next_step="Check that the broker answers: headrace status",
-                    )
+                elif left and time.monotonic() > deadline:
+                    silence = _silence(left)
+                    for topic in sorted({topic for topic, _ in left}):
+                        give_up(topic, silence)
                 self._ask(left)
-                for place, fetched in answers:
-                    for batch in split_batches(fetched.data, place, fetched.aborted):
+                for place, one in answers:
+                    for batch in _split(one, place, give_up) if place.topic not in lost else ():
                         chunk = chunks.setdefault(place.topic, Records(place.topic))
                         chunk.add(batch)
                         if chunk.bytes >= CHUNK_BYTES:
                             yield chunks.pop(place.topic)
-            yield from chunks.values()
+            yield from (chunk for topic, chunk in chunks.items() if topic not in lost)
         finally:
             self._client.give_up()
 
@@ -77,15 +90,38 @@ class RangeReader:
         return []
 
 
-def _move(left: _Open, place: Position, fetched: Fetched) -> bool:
+def _split(fetched: Fetched, place: Position, give_up: Failed) -> Iterator[RecordBatch]:
+    try:
+        yield from split_batches(fetched.data, place, fetched.aborted)
+    except Exception as error:
+        give_up(place.topic, error)
+
+
+def _silence(left: _Open) -> UnavailableError:
+    return UnavailableError(
+        f"Kafka gave no message for {_PATIENCE_SECONDS:.0f} s",
+        where=", ".join(f"{topic}[{partition}]" for topic, partition in sorted(left)),
+        next_step="Check that the broker answers: headrace status",
+    )
+
+
+def _move(left: _Open, place: Position, fetched: Fetched, give_up: Failed) -> bool:
     """Moves a position past what was fetched, and drops it at its end; says whether there was anything."""
+    if (place.topic, place.partition) not in left:
+        return True  # another partition of the topic was given up
     if fetched.refusal:
-        raise UnavailableError(
+        refusal = UnavailableError(
             f"Kafka refuses to give the messages from offset {place.next} on: {fetched.refusal}",
             where=f"{place.topic}[{place.partition}]",
             next_step="The offsets are looked at again before the next try.",
         )
-    offset = next_offset(fetched.data, place)
+        give_up(place.topic, refusal)
+        return True
+    try:
+        offset = next_offset(fetched.data, place)
+    except HeadraceError as error:
+        give_up(place.topic, error)
+        return True
     if offset >= place.end:
         del left[place.topic, place.partition]
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
@@ -11,7 +12,10 @@ import pyarrow.compute as pc
 
 from headrace.landing.decode import Decoded, Decoder
 from headrace.landing.decode.arrays import EARLIEST, LATEST, MICROSECONDS
+from headrace.landing.decode.extra import names_in_extra
 from headrace.landing.records import Messages, Records
+from headrace.services.faults import reach_messages
+from headrace.spec.columns import EXTRA
 from headrace.spec.pipeline import EventTime, Stream
 
 _UTC = pa.timestamp("us", "UTC")
@@ -36,26 +40,42 @@ def rows_of_block(
 
 
 def split_bad_rows(
-    messages: Messages, *, decoder: Decoder, stream: Stream, schema: pa.Schema, checkpoint_id: int
+    messages: Messages,
+    *,
+    decoder: Decoder,
+    stream: Stream,
+    schema: pa.Schema,
+    checkpoint_id: int,
+    known_bad: Mapping[int, str] | None = None,
 ) -> tuple[pa.Table, Decoded]:
-    """Gives back the good rows as the raw table has them, and what became of all messages, without the rows' own columns."""
-    too_large = _too_large(messages.values, stream.max_record_bytes)
-    values = (
-        [b"" if index in too_large else value for index, value in enumerate(messages.values)] if too_large else messages.values
-    )
+    """Return the good rows as the raw table has them, and the outcome of all messages, without the rows' own columns.
+
+    `known_bad` has reasons for messages that are refused without a look at them.
+    """
+    unread = {**_too_large(messages.values, stream.max_record_bytes), **(known_bad or {})}
+    values = [b"" if index in unread else value for index, value in enumerate(messages.values)] if unread else messages.values
+    reach_messages(values)
     decoded = decoder.decode(values)
-    columns, rows, bad = dict(decoded.columns), decoded.rows, {**decoded.bad, **too_large}
+    columns, rows, bad = dict(decoded.columns), decoded.rows, {**decoded.bad, **unread}
     if stream.event_time and rows:
         columns, fits = _with_event_time(columns, stream.event_time)
         if fits is not None:
             refused = compress(rows, pc.invert(fits).to_pylist())
             bad.update(dict.fromkeys(refused, f"bad timestamp: {stream.event_time.source} is outside the years 1 to 9999"))
             rows = list(compress(rows, fits.to_pylist()))
-    rest = replace(decoded, columns={}, rows=rows, bad=bad)
+    if len(rows) + len(bad) != len(messages):  # a bug: a message would be lost, or land twice
+        raise ValueError(f"{len(messages)} messages became {len(rows)} rows and {len(bad)} refusals")
     if not rows:
-        return schema.empty_table(), rest
+        return schema.empty_table(), replace(decoded, columns={}, rows=rows, bad=bad, extras={})
+    extras = _count_extras(columns[EXTRA.name]) if decoded.extras and bad else decoded.extras
+    rest = replace(decoded, columns={}, rows=rows, bad=bad, extras=extras)
     places = messages.places if len(rows) == len(messages) else messages.places.take(pa.array(rows, pa.int64()))
     return _table(columns, places, messages.topic, schema=schema, checkpoint_id=checkpoint_id), rest
+
+
+def _count_extras(column: pa.Array) -> Mapping[str, int]:
+    """Return how many rows hold each unnamed field. A message may be refused after its fields were counted."""
+    return Counter(name for text in column.to_pylist() if text is not None for name in names_in_extra(text))
 
 
 def quarantine_rows(
@@ -71,12 +91,17 @@ def quarantine_rows(
             "partition": places["partition"],
             "offset": places["offset"],
             "timestamp": _moments(places["timestamp"]),
-            "reason": pa.array([bad[row] for row in rows], pa.large_string()),
+            "reason": pa.array([_as_utf8(bad[row]) for row in rows], pa.large_string()),
             "original_bytes": pa.array([messages.values[row] for row in rows], pa.large_binary()),
             "checkpoint_id": pa.repeat(pa.scalar(checkpoint_id, pa.int64()), len(rows)),
         },
         schema=schema,
     )
+
+
+def _as_utf8(text: str) -> str:
+    """Return a text that Arrow can hold: half a surrogate pair, which JSON can name, is its escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _too_large(values: Sequence[bytes | None], limit: int) -> dict[int, str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import lru_cache
 
 import pyarrow as pa
+from polars.exceptions import PanicException
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -17,17 +18,20 @@ from pyspark import TaskContext
 
 from headrace.landing.batch import StreamJob, StreamResult, TaskPlan
 from headrace.landing.commit_log import log_files
-from headrace.landing.decode import CHUNK_ROWS, Decoder, GrowthError, decoder_of
-from headrace.landing.read import reader_of_this_worker
+from headrace.landing.decode import CHUNK_ROWS, Decoded, Decoder, GrowthError, decoder_of
+from headrace.landing.isolation import may_be_data, split_isolated
+from headrace.landing.read import RangeReader, reader_of_this_worker
 from headrace.landing.records import Messages, Records, split_messages
 from headrace.landing.rows import quarantine_rows, rows_of_block, split_bad_rows
-from headrace.services.faults import reach
+from headrace.landing.task_errors import describe_failure
+from headrace.services.faults import InjectedError, reach, reach_topic
 from headrace.spec.pipeline import Stream
 from headrace.spec.types import Column
 from headrace.tables.away import away_if_broken
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.storage import Storage
 
+_MOST_TRACES = 3  # of one stream in one task, for the log
 _NO_PARTITIONS = PartitionSpec().model_dump_json()
 
 
@@ -40,37 +44,25 @@ def run_tasks(plans: Iterable[TaskPlan]) -> Iterator[StreamResult]:
 
 
 def _run_task(plan: TaskPlan) -> list[StreamResult]:
+    """Land each stream of the plan; one that fails has a failure as its result, and the others are not touched by it."""
     context = TaskContext.get()
     attempt = context.attemptNumber() if context else 0
-    name = f"{plan.subtask}-{plan.batch}-{attempt}"
-    writers = {
-        job.stream.topic: _StreamWriter(job, name=f"{job.checkpoint_id}-{name}", storage=plan.storage) for job in plan.jobs
-    }
+    tasks = {job.stream.topic: _StreamTask(job, plan, attempt=attempt) for job in plan.jobs}
+    reader = reader_of_this_worker(plan.consumer)
     try:
-        for records in reader_of_this_worker(plan.consumer).read(plan.ranges):
+        for records in reader.read(plan.ranges, failed=lambda topic, error: tasks[topic].fail(error)):
             reach("read", driver_pid=plan.driver_pid, attempt=attempt)
-            writers[records.topic].take(records, driver_pid=plan.driver_pid, attempt=attempt)
-        files = {topic: writer.close() for topic, writer in writers.items()}
+            tasks[records.topic].take(records)
+        results = [task.finish(reader) for task in tasks.values()]
     except BaseException:
-        for writer in writers.values():
-            writer.abort()
+        for task in tasks.values():
+            task.abort()
         raise
     reach("write", driver_pid=plan.driver_pid, attempt=attempt)
     now = datetime.now(timezone.utc)
-    for topic, writer in writers.items():
-        job = writer.job
-        paths = [file.file_path for file in (*files[topic].files, *files[topic].quarantine_files)]
-        log_files(
-            job.commit_log,
-            checkpoint_id=job.checkpoint_id,
-            subtask=plan.subtask,
-            batch=plan.batch,
-            paths=paths,
-            now=now,
-            storage=plan.storage,
-        )
+    logged = [task.log(result, now=now) for task, result in zip(tasks.values(), results, strict=True)]
     reach("log", driver_pid=plan.driver_pid, attempt=attempt)
-    return list(files.values())
+    return logged
 
 
 @contextmanager
@@ -83,32 +75,112 @@ def _without_gc() -> Iterator[None]:
         gc.enable()
 
 
-class _StreamWriter:
-    """Takes one stream's messages and writes its good rows and its bad rows."""
+class _StreamTask:
+    """Lands one stream of a task: at full speed first, and if an error may come from a message, again with care."""
 
-    def __init__(self, job: StreamJob, *, name: str, storage: Storage) -> None:
+    def __init__(self, job: StreamJob, plan: TaskPlan, *, attempt: int) -> None:
         self.job = job
+        self._plan = plan
+        self._attempt = attempt
+        self._name = f"{job.checkpoint_id}-{plan.subtask}-{plan.batch}-{attempt}"
+        self._writer: _StreamWriter | None = None
+        self._error: BaseException | None = None
+        self._guard(lambda: self._open(self._name, careful=False))
+
+    def take(self, records: Records) -> None:
+        """Write the records, unless the stream has failed already."""
+        if self._writer is not None and self._error is None:
+            writer = self._writer
+            self._guard(lambda: writer.take(records, driver_pid=self._plan.driver_pid, attempt=self._attempt))
+
+    def fail(self, error: BaseException) -> None:
+        """Give the stream up; what is open of its files is thrown away."""
+        self._error = error
+        self.abort()
+
+    def finish(self, reader: RangeReader) -> StreamResult:
+        """Return the stream's result. After an error that a message may have caused, the stream is read again first."""
+        result = self._close()
+        if result is None and self._error is not None and may_be_data(self._error):
+            ranges = [part for part in self._plan.ranges if part.topic == self.job.stream.topic]
+            self._error = None
+            self._guard(lambda: self._open(f"{self._name}-isolated", careful=True))
+            for records in reader.read(ranges, failed=lambda topic, error: self.fail(error)):
+                self.take(records)
+            result = self._close()
+        return result or self._failed()
+
+    def log(self, result: StreamResult, *, now: datetime) -> StreamResult:
+        """Log the files of the result and return it; a failure where they can't be logged."""
+        if result.failure:
+            return result
+        try:
+            log_files(
+                self.job.commit_log,
+                checkpoint_id=self.job.checkpoint_id,
+                subtask=self._plan.subtask,
+                batch=self._plan.batch,
+                paths=[file.file_path for file in (*result.files, *result.quarantine_files)],
+                now=now,
+                storage=self._plan.storage,
+            )
+        except Exception as error:
+            self._error = error
+            return self._failed()
+        return result
+
+    def _failed(self) -> StreamResult:
+        failure = describe_failure(self._error, hide=self._plan.storage.without_secrets)
+        return StreamResult(self.job.label, 0, 0, [], [], failure=failure)
+
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abort()
+
+    def _open(self, name: str, *, careful: bool) -> None:
+        self._writer = _StreamWriter(self.job, name=name, storage=self._plan.storage, careful=careful)
+
+    def _close(self) -> StreamResult | None:
+        results: list[StreamResult] = []
+        if self._writer is not None and self._error is None:
+            writer = self._writer
+            self._guard(lambda: results.append(writer.close()))
+        return results[0] if results else None
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        """Do a piece of work; an error fails the stream alone. What Spark and drills raise to end the task ends it."""
+        try:
+            work()
+        except InjectedError:
+            raise
+        except (Exception, PanicException) as error:
+            self.fail(error)
+
+
+class _StreamWriter:
+    """Takes one stream's messages and writes its good rows and its bad rows.
+
+    With `careful`, each chunk of messages is first tried in memory, and messages that fail are isolated: several times slower.
+    """
+
+    def __init__(self, job: StreamJob, *, name: str, storage: Storage, careful: bool) -> None:
+        self.job = job
+        self._careful = careful
         self._format = _format(job.schema_json, job.spec_json)
         self._bad_format = _format(job.quarantine_schema_json, _NO_PARTITIONS)
         self._good = TableFiles(self._format, folder=job.output, name=f"{name}-{job.owner}", storage=storage)
         self._bad = TableFiles(self._bad_format, folder=job.quarantine_output, name=f"{job.label}-{name}", storage=storage)
         self._decoder = _decoder(job.stream, job.schema_json, job.spec_json, job.registry_url)
-        self._quarantined_to = dict(job.quarantined_to)
         self._rows = 0
         self._bad_rows = 0
         self._extras: Counter[str] = Counter()
         self._growth: dict[tuple[Column, ...], None] = {}
         self._refused: dict[str, None] = {}
+        self._traces: list[str] = []
 
     def take(self, records: Records, *, driver_pid: int, attempt: int) -> None:
         """Writes the records: at once if all of them are good and their format allows it, else by messages."""
-        table = rows_of_block(
-            records,
-            decoder=self._decoder,
-            stream=self.job.stream,
-            schema=self._format.arrow_schema,
-            checkpoint_id=self.job.checkpoint_id,
-        )
+        table = None if self._careful else self._read_block(records)
         if table is not None:
             reach("decode", driver_pid=driver_pid, attempt=attempt)
             self._write(table)
@@ -117,15 +189,29 @@ class _StreamWriter:
                 self._take_messages(messages, driver_pid=driver_pid, attempt=attempt)
         reach("writing", driver_pid=driver_pid, attempt=attempt)
 
+    def _read_block(self, records: Records) -> pa.Table | None:
+        return rows_of_block(
+            records,
+            decoder=self._decoder,
+            stream=self.job.stream,
+            schema=self._format.arrow_schema,
+            checkpoint_id=self.job.checkpoint_id,
+        )
+
+    def _split(self, messages: Messages) -> tuple[pa.Table, Decoded]:
+        stream, checkpoint_id = self.job.stream, self.job.checkpoint_id
+        if not self._careful:
+            schema = self._format.arrow_schema
+            return split_bad_rows(messages, decoder=self._decoder, stream=stream, schema=schema, checkpoint_id=checkpoint_id)
+        table, decoded, traces = split_isolated(
+            messages, decoder=self._decoder, stream=stream, form=self._format, checkpoint_id=checkpoint_id
+        )
+        self._traces += traces[: _MOST_TRACES - len(self._traces)]
+        return table, decoded
+
     def _take_messages(self, messages: Messages, *, driver_pid: int, attempt: int) -> None:
         try:
-            table, decoded = split_bad_rows(
-                messages,
-                decoder=self._decoder,
-                stream=self.job.stream,
-                schema=self._format.arrow_schema,
-                checkpoint_id=self.job.checkpoint_id,
-            )
+            table, decoded = self._split(messages)
         except GrowthError as growth:
             self._growth.update(dict.fromkeys(growth.columns))
             return
@@ -150,6 +236,7 @@ class _StreamWriter:
 
     def _write(self, table: pa.Table) -> None:
         if table.num_rows:
+            reach_topic(self.job.stream.topic)
             self._good.write(table)
             self._rows += table.num_rows
 
@@ -159,8 +246,16 @@ class _StreamWriter:
             return StreamResult(self.job.label, 0, 0, [], [], growth=tuple(self._growth))
         good: list[DataFile] = list(self._good.close())
         bad: list[DataFile] = list(self._bad.close())
-        refused = tuple(self._refused)
-        return StreamResult(self.job.label, self._rows, self._bad_rows, good, bad, dict(self._extras), refused=refused)
+        return StreamResult(
+            self.job.label,
+            self._rows,
+            self._bad_rows,
+            good,
+            bad,
+            dict(self._extras),
+            refused=tuple(self._refused),
+            traces=tuple(self._traces),
+        )
 
     def abort(self) -> None:
         self._good.abort()
@@ -168,10 +263,10 @@ class _StreamWriter:
 
     def _new(self, messages: Messages, bad: Mapping[int, str]) -> Mapping[int, str]:
         """Gives back those of the bad messages that are not in the quarantine already."""
-        if not bad:
+        if not bad or not self.job.refused_before:
             return bad
         partitions, offsets = (messages.places[name].to_pylist() for name in ("partition", "offset"))
-        return {row: why for row, why in bad.items() if offsets[row] >= self._quarantined_to.get(partitions[row], 0)}
+        return {row: why for row, why in bad.items() if (partitions[row], offsets[row]) not in self.job.refused_before}
 
 
 @lru_cache(maxsize=64)

@@ -15,13 +15,15 @@ from headrace.landing.commit_log import read_log
 from headrace.landing.history import files_of
 from headrace.landing.read import RangeReader
 from headrace.landing.records import split_messages
-from headrace.services.topics import list_bounds, list_partitions
+from headrace.landing.replaced_topics import check_topic
+from headrace.services.topics import describe_topics, list_bounds
 from headrace.tables.filters import column_is
 from headrace.tables.ledger import read_ledger
 from headrace.tables.storage import Storage
 
 _ROWS_AT_ONCE = 100_000
 _KEYS = ["partition", "offset"]
+_CHECKPOINT = "checkpoint_id"
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Verified:
 
     `waiting` have not been landed yet because their turn hasn't come; `missing` should have been and were not; `doubled` are in
     the lake more than once; `erased` were landed, and went with a person who was erased. `unlogged` are data files of the
-    table that the commit log does not name.
+    table that the commit log does not name. `earlier` rows were landed from an earlier topic of the same name, before landing
+    started over with this one; `landed` and `quarantined` don't include them.
     """
 
     label: str
@@ -42,6 +45,7 @@ class Verified:
     doubled: int
     unlogged: int
     erased: int = 0
+    earlier: int = 0
     examples: tuple[str, ...] = ()
 
     @property
@@ -63,12 +67,20 @@ def verify_stream(
     """Gives back how the topic (committed messages only) and the lake compare, as both are now.
 
     `erased` are partitions and offsets whose rows were taken out of the lake with a person.
+
+    Raises a TopicResetError if the topic is another one than the table was landed from: its offsets can't be compared.
     """
     ledger = read_ledger(table)
-    bounds = list_bounds(admin, [(topic, partition) for partition in list_partitions(admin).get(topic, ())])
+    state = describe_topics(admin, [topic]).get(topic)
+    check_topic(topic, ledger, state.identity if state else None)
+    bounds = list_bounds(admin, [(topic, partition) for partition in (state.partitions if state else ())])
     in_topic = _offsets_in_topic(topic, bounds, consumer)
-    landed = _frame(table.scan(selected_fields=("kafka_partition", "kafka_offset")).to_arrow())
-    refused = _frame(quarantine.scan(row_filter=column_is("stream", label), selected_fields=("partition", "offset")).to_arrow())
+    every_landed = _held(table.scan(selected_fields=("kafka_partition", "kafka_offset", _CHECKPOINT)).to_arrow())
+    every_refused = _held(
+        quarantine.scan(row_filter=column_is("stream", label), selected_fields=(*_KEYS, _CHECKPOINT)).to_arrow()
+    )
+    current = pl.col(_CHECKPOINT) >= ledger.first_checkpoint
+    landed, refused = every_landed.filter(current).select(_KEYS), every_refused.filter(current).select(_KEYS)
     held = pl.concat([landed, refused])
     doubled = held.group_by(_KEYS).len().filter(pl.col("len") > 1)
     gone = pl.DataFrame(list(erased), schema={"partition": pl.Int32, "offset": pl.Int64}, orient="row").unique()
@@ -91,6 +103,7 @@ def verify_stream(
         doubled=doubled.height,
         unlogged=len(unlogged),
         erased=lacking.height - absent.height,
+        earlier=every_landed.height + every_refused.height - held.height,
         examples=(
             *(f"missing: {topic}[{partition}] offset {offset}" for partition, offset in _first(missing)),
             *(f"doubled: {topic}[{partition}] offset {offset}" for partition, offset in _first(doubled)),
@@ -119,6 +132,12 @@ def _frame(table: pa.Table | None) -> pl.DataFrame:
     frame = pl.from_arrow(table.rename_columns(_KEYS))
     assert isinstance(frame, pl.DataFrame)
     return frame.cast({"partition": pl.Int32, "offset": pl.Int64})
+
+
+def _held(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table.rename_columns([*_KEYS, _CHECKPOINT]))
+    assert isinstance(frame, pl.DataFrame)
+    return frame.cast({"partition": pl.Int32, "offset": pl.Int64, _CHECKPOINT: pl.Int64})
 
 
 def _first(frame: pl.DataFrame) -> list[tuple[int, int]]:

@@ -26,6 +26,11 @@ _ISO = re.compile(
     r"[+-]?\d{4,6}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])"
     r"(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?"
 )
+_BASIC = re.compile(
+    r"(\d{4})(0\d|1[0-2])([0-2]\d|3[01])"
+    r"(?:[T ]([01]\d|2[0-3])(?:([0-5]\d)(?:([0-5]\d)(\.\d+)?)?)?(Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
+"""ISO 8601 without its hyphens and colons."""
 _DOES_NOT_FIT = (pa.ArrowException, OverflowError, ValueError, TypeError)
 LATEST = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 
@@ -75,7 +80,20 @@ def decimals(arrow_type: pa.Decimal128Type) -> Builder:
 
 
 def dates() -> Builder:
-    return _splitting(lambda values: in_calendar(pa.array(values, pa.string()).cast(pa.date32())))
+    """Build dates from ISO 8601 strings, with or without hyphens."""
+
+    def build(values: Sequence[object]) -> pa.Array:
+        return in_calendar(pa.array(values, pa.string()).cast(pa.date32()))
+
+    build_or_split = _splitting(build)
+
+    def build_any(values: Sequence[object], bad: list[int]) -> pa.Array:
+        try:
+            return build(values)
+        except _DOES_NOT_FIT:
+            return build_or_split([_extended(value, with_time=False) for value in values], bad)
+
+    return build_any
 
 
 def moments(unit: EpochUnit, *, zoned: bool) -> Builder:
@@ -90,6 +108,7 @@ def moments(unit: EpochUnit, *, zoned: bool) -> Builder:
             return cast(values)
         except _DOES_NOT_FIT:
             pass
+        values = [_extended(value, with_time=True) for value in values]
         # What is no time at all is left out first: the ways that are kind to every spelling of a time are many times slower.
         odd = [index for index, value in enumerate(values) if isinstance(value, str) and not _ISO.fullmatch(value)]
         if odd:
@@ -105,6 +124,17 @@ def moments(unit: EpochUnit, *, zoned: bool) -> Builder:
         return convert_or_split(values, bad)
 
     return build
+
+
+def _extended(value: object, *, with_time: bool) -> object:
+    """Return a time in ISO 8601's basic form with hyphens and colons; anything else as it is."""
+    basic = _BASIC.fullmatch(value) if isinstance(value, str) else None
+    if basic is None:
+        return value
+    year, month, day, hour, minute, second, fraction, offset = basic.groups(default="")
+    if not hour or not with_time:
+        return value if hour else f"{year}-{month}-{day}"
+    return f"{year}-{month}-{day}T{hour}:{minute or '00'}:{second or '00'}{fraction}{offset}"
 
 
 def _splitting(build: _Build) -> Builder:

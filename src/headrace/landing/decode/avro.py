@@ -17,14 +17,17 @@ from typing import Any
 import fastavro
 import polars as pl
 import pyarrow as pa
+from fastavro.read import SchemaResolutionError
 from fastavro.schema import expand_schema
 
 from headrace.landing.decode.borders import can_be_measured, keeps_bytes, measure, parts_of
 from headrace.landing.decode.decoded import Block, Decoded
-from headrace.landing.decode.fitting import fit, fit_values
+from headrace.landing.decode.fitting import Defaults, fit, fit_values, missing
+from headrace.landing.decode.resolution import MismatchError, Missing, Resolution, is_logical
 from headrace.landing.records import (
     REFUSED,
     SIZE,
+    Framed,
     Frames,
     RecordBatch,
     container_file,
@@ -35,27 +38,49 @@ from headrace.landing.records import (
 _SAYING = {"logicalType", "items", "values", "symbols", "size"}
 """What makes of a type more than its name."""
 
+_OTHERS = {b"Obj\x01": "an Avro container file", b"\xc3\x01": "Avro's single-object encoding"}
+_FRAME = 5
+"""The bytes of a registry's prefix: a zero and the schema's id."""
+
+_NULL = ("null", ["null"], {"type": "null"})
+"""A field of this type takes no bytes and is no column."""
+
+_NAME_NUMBER = re.compile(r"__\d+\b")
 _TIME = re.compile(r'"logicalType":\s*"(local-)?(date|timestamp)')
 
 
 class AvroDecoder:
-    """Decodes messages of one schema without a registry's prefix."""
+    """Decodes messages of one schema, without a registry's prefix.
 
-    def __init__(self, avro_schema: str, *, schema: pa.Schema) -> None:
-        written: dict[str, Any] = json.loads(avro_schema)
-        self._names = [field["name"] for field in written["fields"]]
+    With a `resolution` they become what its reader's schema says; without one, what their own does.
+    """
+
+    def __init__(self, avro_schema: str, *, schema: pa.Schema, resolution: Resolution | None = None) -> None:
+        written: dict[str, Any] = resolution.writer if resolution else json.loads(avro_schema)
         self._schema = schema
         self._parsed = fastavro.parse_schema(_as_stored(written))
-        self._has_times = bool(_TIME.search(avro_schema))
-        kinds = [field["type"] for field in _write_out(written)["fields"]]
-        self._bulk = all(can_be_measured(kind) for kind in kinds)
+        self._reader: Any = None
+        self._defaults: Defaults = {}
+        self._missing: tuple[str, ...] = ()
+        bare = _write_out(written)["fields"]
+        lands = {field["name"] for field in bare}
+        if resolution:
+            lands = {field["name"] for field in resolution.reader["fields"]}
+            self._reader = None if resolution.reader == written else fastavro.parse_schema(_as_stored(resolution.reader))
+            self._missing = tuple(path for path in resolution.missing if "." not in path)
+            self._defaults = _defaults(resolution.missing, schema=schema)
+        self._has_times = bool(_TIME.search(json.dumps(written)))
+        self._names = [field["name"] for field in bare if field["name"] in lands]
+        self.names = (*self._names, *self._missing)
+        kinds = [field["type"] for field in bare]
+        self._bulk = all(map(can_be_measured, kinds)) and (resolution is None or resolution.in_blocks)
         kinds = kinds if self._bulk else []
         # Columns of a block are numbered, because a field may have any name.
         fields = [{"name": f"f{index}", "type": _with_longs(kind)} for index, kind in enumerate(kinds)]
         self._parts = [part for index, kind in enumerate(kinds) for part in parts_of(pl.col(f"f{index}"), kind)]
-        self._header = container_header(json.dumps({"type": "record", "name": written["name"], "fields": fields}))
+        self._header = container_header(json.dumps({"type": "record", "name": "message", "fields": fields}))
         self._frames = Frames(fields)
-        self._numbered = [field["name"] for field in fields]
+        self._numbered = [f"f{index}" for index, field in enumerate(bare) if field["name"] in lands]
 
     def decode(self, values: list[bytes | None]) -> Decoded:
         if self._bulk and all(values):
@@ -64,7 +89,26 @@ class AvroDecoder:
                 return Decoded(columns, range(len(values)), {})
         return self._decode_each(values)
 
-    def decode_block(self, batches: Sequence[RecordBatch]) -> Block | None:
+    def reads(self, value: bytes | None) -> bool:
+        """Say whether a message, to its last byte, is Avro of this schema."""
+        return value is not None and self._bytes_read(value) == len(value) > 0
+
+    def probe(self, prefix: bytes) -> int | None:
+        """Return how many bytes every message reads that starts with `prefix`: -1 if none can be read, None if it depends."""
+        return self._bytes_read(prefix)
+
+    def _bytes_read(self, value: bytes) -> int | None:
+        stream = io.BytesIO(value)
+        try:
+            fastavro.schemaless_reader(stream, self._parsed, self._reader)
+        except Exception:  # fastavro raises what Python raises for bytes that are no value
+            return None if stream.tell() == len(value) else -1
+        return stream.tell()
+
+    def decode_block(
+        self, batches: Sequence[RecordBatch], *, is_suspect: Callable[[Sequence[int]], bool] | None = None
+    ) -> Block | None:
+        """Return all records, or None; also where `is_suspect` says so of what may be schema ids after a leading zero."""
         framed = self._frames.read(batches) if self._bulk else None
         if framed is None:
             return None
@@ -72,6 +116,8 @@ class AvroDecoder:
             if not framed.frame.select((measure(self._parts) == SIZE).all()).item():
                 return None
             if not keeps_bytes(framed.frame, framed.value_starts, framed.block, self._parts):
+                return None
+            if is_suspect and is_suspect(_ids_after_zero(framed)):
                 return None
             frame, places = place(framed.frame, batches)
             return Block(self._columns(frame), places)
@@ -94,9 +140,16 @@ class AvroDecoder:
     def _columns(self, frame: pl.DataFrame) -> Mapping[str, pa.Array]:
         """Gives back a block's columns in the types of the table; what doesn't fit raises."""
         table = frame.select(self._numbered).to_arrow(compat_level=pl.CompatLevel.oldest())
-        return {
-            name: fit(column.combine_chunks(), self._schema.field(name).type, path=name)
+        columns = {
+            name: fit(column.combine_chunks(), self._schema.field(name).type, path=name, defaults=self._defaults)
             for name, column in zip(self._names, table.columns, strict=True)
+        }
+        return {**columns, **self._missing_columns(frame.height)}
+
+    def _missing_columns(self, count: int) -> dict[str, pa.Array]:
+        """Return the columns that the messages' schema lacks."""
+        return {
+            name: missing(count, self._schema.field(name).type, path=name, defaults=self._defaults) for name in self._missing
         }
 
     def _decode_each(self, values: list[bytes | None]) -> Decoded:
@@ -113,20 +166,35 @@ class AvroDecoder:
             columns = self._decode_values([value for index in rows if (value := values[index])])
             if columns is not None:
                 return Decoded(columns, rows, bad)
-        columns = {}
+        columns = dict[str, pa.Array]()
         late: dict[int, str] = {}
         for name in self._names:
             values_of_name = [record[name] for record in records]
-            columns[name], refused = fit_values(values_of_name, self._schema.field(name).type, path=name)
+            wanted = self._schema.field(name).type
+            columns[name], refused = fit_values(values_of_name, wanted, path=name, defaults=self._defaults)
             late.update(refused)
+        columns |= self._missing_columns(len(records))
         return Decoded(columns, rows, bad).without(late)
 
     def _decode_one(self, value: bytes | None) -> dict[str, object]:
         if not value:
             raise _BadMessageError("empty value")
+        try:
+            return self._read(value)
+        except _BadMessageError as error:
+            looks_like = next((what for start, what in _OTHERS.items() if value.startswith(start)), None)
+            if looks_like is None:
+                raise
+            raise _BadMessageError(f"{error}; it starts like {looks_like}, and a message is one record alone") from error
+
+    def _read(self, value: bytes) -> dict[str, object]:
         stream = io.BytesIO(value)
         try:
-            record = fastavro.schemaless_reader(stream, self._parsed, None)
+            record = fastavro.schemaless_reader(stream, self._parsed, self._reader)
+        except SchemaResolutionError as error:
+            null = self._find_null(value)
+            what = f"`{null}` is null, and the stream's schema allows none" if null else _NAME_NUMBER.sub("", str(error))
+            raise _BadMessageError(f"no place for a value: {what}"[:300]) from error
         except (EOFError, IndexError) as error:
             if isinstance(error, IndexError) and stream.tell() < len(value):
                 raise _BadMessageError("malformed Avro: a union or an enum has no such branch") from error
@@ -141,9 +209,77 @@ class AvroDecoder:
             raise _BadMessageError(f"malformed Avro: {len(value) - stream.tell()} bytes are left after the last field")
         return record  # type: ignore[return-value]
 
+    def _find_null(self, value: bytes) -> str | None:
+        try:
+            written = fastavro.schemaless_reader(io.BytesIO(value), self._parsed, None)
+        except Exception:  # it is refused already; what follows may be damaged too
+            return None
+        return _find_null(written, self._reader, path="")
+
 
 class _BadMessageError(Exception):
     pass
+
+
+def _find_null(value: object, kind: Any, *, path: str) -> str | None:
+    """Return the path of the first null in a value for which a type has no place."""
+    if isinstance(kind, list):
+        (kind, *others) = [branch for branch in kind if branch != "null"]
+        if value is None or others:
+            return None
+    if value is None:
+        return path
+    inner: list[tuple[object, Any, str]] = []
+    if isinstance(value, dict) and kind["type"] == "record":
+        fields = ((field["name"], field["type"]) for field in kind["fields"])
+        inner = [(value[name], of, f"{path}.{name}" if path else name) for name, of in fields if name in value]
+    elif isinstance(value, dict):
+        inner = [(each, kind["values"], path) for each in value.values()]
+    elif isinstance(value, list):
+        inner = [(each, kind["items"], path) for each in value]
+    return next((found for each, of, at in inner if (found := _find_null(each, of, path=at))), None)
+
+
+def _ids_after_zero(framed: Framed) -> list[int]:
+    """Return the different numbers in the four bytes after the first of each value of five bytes or more that starts with 0."""
+    there = pl.Series(pa.Array.from_buffers(pa.uint8(), len(framed.block), [None, pa.py_buffer(framed.block)]))
+    starts = framed.value_starts().filter(framed.frame.select(SIZE >= _FRAME).to_series())
+    starts = starts.filter(there.gather(starts) == 0)
+    number = pl.zeros(len(starts), pl.Int64, eager=True)
+    for at in range(1, _FRAME):
+        number = number * 256 + there.gather(starts + at).cast(pl.Int64)
+    return number.unique().to_list()
+
+
+def _defaults(found: Mapping[str, Missing], *, schema: pa.Schema) -> Defaults:
+    """Return the values of fields that messages lack, in the types of the table; one that does not fit is a MismatchError."""
+    defaults: dict[str, pa.Array] = {}
+    for path, each in found.items():
+        if each.default is None:
+            continue
+        of_one = json.dumps({"type": "record", "name": "one", "fields": [{"name": "default", "type": each.kind}]})
+        out = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(out, fastavro.parse_schema(_as_stored(json.loads(of_one))), {"default": each.default})
+        except Exception as error:  # fastavro raises what Python raises for a value of another type
+            raise MismatchError(f"the default of `{path}` in the stream's schema is not a value of its type") from error
+        wanted = pa.schema([pa.field("default", _type_at(schema, path))])
+        decoded = AvroDecoder(of_one, schema=wanted).decode([out.getvalue()])
+        if decoded.bad:
+            raise MismatchError(f"the default of `{path}` in the stream's schema does not fit: {decoded.bad[0]}")
+        defaults[path] = decoded.columns["default"]
+    return defaults
+
+
+def _type_at(schema: pa.Schema, path: str) -> pa.DataType:
+    """Return the type of a field; items of lists and values of maps have the path of what holds them."""
+    first, *rest = path.split(".")
+    found = schema.field(first).type
+    for name in rest:
+        while not pa.types.is_struct(found):
+            found = found.item_type if pa.types.is_map(found) else found.value_type
+        found = found.field(name).type
+    return found
 
 
 def _write_out(written: dict[str, Any]) -> dict[str, Any]:
@@ -153,9 +289,11 @@ def _write_out(written: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bare(kind: Any) -> Any:
-    """Gives back the type without notes, such as what it was in Kafka Connect."""
+    """Return the type without notes, such as what it was in Kafka Connect, and without fields that take no bytes."""
     if isinstance(kind, dict) and kind["type"] == "record":
-        fields = [{"name": field["name"], "type": _bare(field["type"])} for field in kind["fields"]]
+        fields = [
+            {"name": field["name"], "type": _bare(field["type"])} for field in kind["fields"] if field["type"] not in _NULL
+        ]
         return {"type": "record", "name": kind["name"], "fields": fields}
     if isinstance(kind, dict) and not kind.keys() & _SAYING:
         return _bare(kind["type"])
@@ -165,9 +303,10 @@ def _bare(kind: Any) -> Any:
 def _as_stored(kind: Any) -> Any:
     """Gives back the schema with UUIDs as the strings, and decimals as the bytes, that they are stored as.
 
-    Ids are strings; and bytes tell of a decimal how it was encoded, and whether it has more digits than it may.
+    Ids are strings; and bytes tell of a decimal how it was encoded, and whether it has more digits than it may. A logical type
+    that no column has, such as a time of day, is the number that it is stored as.
     """
-    if isinstance(kind, dict) and kind.get("logicalType") in ("uuid", "decimal"):
+    if isinstance(kind, dict) and "logicalType" in kind and (kind["logicalType"] == "uuid" or not is_logical(kind)):
         return _as_stored({key: value for key, value in kind.items() if key != "logicalType"})
     return _with_types(kind, _as_stored)
 

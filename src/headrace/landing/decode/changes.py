@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 
 from headrace.errors import NotFoundError
-from headrace.landing.decode.decoded import Decoded, GrowthError
+from headrace.landing.decode.decoded import Decoded, GrowthError, Part, merge_parts
 from headrace.landing.decode.writers import BadSchemaError, Writer, avro_writer, json_writer
 from headrace.landing.records import RecordBatch
 from headrace.services.schemas import Registry
@@ -47,9 +47,13 @@ class _Known(NamedTuple):
 
 
 class ChangesDecoder:
-    """Decodes a topic of changes into the columns that the table has; those that it lacks are a GrowthError."""
+    """Decodes a topic of changes into the columns that the table has; those that it lacks are a GrowthError.
 
-    def __init__(self, *, schema: pa.Schema, registry: Registry) -> None:
+    `reader` is the stream's own schema, which Avro's schema resolution reads messages with, as far as it goes.
+    """
+
+    def __init__(self, *, schema: pa.Schema, registry: Registry, reader: str | None = None) -> None:
+        self._reader = reader
         self._schema = schema
         self._table = pyarrow_to_schema(schema)
         self._registry = registry
@@ -79,7 +83,7 @@ class ChangesDecoder:
         lacking = tuple(each.lacking for each in known.values() if each.lacking)
         if lacking:
             raise GrowthError(lacking)
-        parts: list[tuple[Sequence[int], Decoded]] = []
+        parts: list[Part] = []
         for key, (rows, bodies) in groups.items():
             writer, reason, _ = known[key]
             if writer is None:
@@ -87,39 +91,13 @@ class ChangesDecoder:
                 continue
             decoded = writer.decode(bodies)
             bad.update({rows[row]: why for row, why in decoded.bad.items()})
-            if decoded.rows:
-                parts.append(([rows[row] for row in decoded.rows], decoded))
+            parts.append(Part([rows[row] for row in decoded.rows], decoded.columns))
+        parts.append(Part(tombstones, {}))  # rows of nulls
         refused = tuple(each.reason for each in known.values() if each.reason)
-        return self._in_order(parts, tombstones, bad, refused=refused)
+        return merge_parts(parts, names=self._names, schema=self._schema, bad=bad, refused=refused)
 
     def decode_block(self, batches: Sequence[RecordBatch]) -> None:
         """A topic may have several schemas, and tombstones have no value."""
-
-    def _in_order(
-        self,
-        parts: list[tuple[Sequence[int], Decoded]],
-        tombstones: list[int],
-        bad: dict[int, str],
-        *,
-        refused: tuple[str, ...],
-    ) -> Decoded:
-        """Gives back the rows of all parts in the order of their messages, with tombstones between them as nulls."""
-        if tombstones:
-            parts = [*parts, (tombstones, Decoded({}, tombstones, {}))]
-        if not parts:
-            return Decoded({}, [], bad, refused=refused)
-        if len(parts) == 1:
-            ((rows, part),) = parts
-            return Decoded({name: self._column(name, part) for name in self._names}, rows, bad, refused=refused)
-        rows = [row for part, _ in parts for row in part]
-        order = pa.array(sorted(range(len(rows)), key=rows.__getitem__), pa.int64())
-        columns = {name: pa.concat_arrays([self._column(name, part) for _, part in parts]).take(order) for name in self._names}
-        return Decoded(columns, sorted(rows), bad, refused=refused)
-
-    def _column(self, name: str, part: Decoded) -> pa.Array:
-        """Gives back a column of a part; one that its schema has not, such as one that was dropped, is null."""
-        found = part.columns.get(name)
-        return pa.nulls(len(part.rows), self._schema.field(name).type) if found is None else found
 
     def _find(self, key: bytes) -> _Known:
         """Gives back what is known of a schema: by its id, or by its own text."""
@@ -134,7 +112,10 @@ class ChangesDecoder:
         except NotFoundError as error:
             return _Known(None, f"unknown schema: {error.what}")  # not kept: the registry may come to know it
         try:
-            writer = json_writer(key, schema=self._schema) if is_json else avro_writer(text, schema=self._schema)
+            if is_json:
+                writer = json_writer(key, schema=self._schema)
+            else:
+                writer = avro_writer(text, reader=self._reader or text, schema=self._schema)
         except BadSchemaError as error:
             self._known[key] = _Known(None, f"schema does not fit: of {name}, {error}")
             return self._known[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -38,6 +38,33 @@ class Decoded:
             rows=list(compress(self.rows, keep)),
             bad={**self.bad, **{self.rows[index]: reason for index, reason in late.items()}},
         )
+
+
+class Part(NamedTuple):
+    """Rows of one schema: row `i` of `columns` came from message `rows[i]`."""
+
+    rows: Sequence[int]
+    columns: Mapping[str, pa.Array]
+
+
+def merge_parts(
+    parts: Sequence[Part], *, names: Sequence[str], schema: pa.Schema, bad: Mapping[int, str], refused: tuple[str, ...] = ()
+) -> Decoded:
+    """Return the rows of all parts in the order of their messages; a column that a part lacks is null there."""
+    parts = [part for part in parts if part.rows]
+    if not parts:
+        return Decoded({}, [], bad, refused=refused)
+
+    def column(name: str, part: Part) -> pa.Array:
+        found = part.columns.get(name)
+        return pa.nulls(len(part.rows), schema.field(name).type) if found is None else found
+
+    if len(parts) == 1:
+        return Decoded({name: column(name, parts[0]) for name in names}, parts[0].rows, bad, refused=refused)
+    rows = [row for part in parts for row in part.rows]
+    order = pa.array(sorted(range(len(rows)), key=rows.__getitem__), pa.int64())
+    columns = {name: pa.concat_arrays([column(name, part) for part in parts]).take(order) for name in names}
+    return Decoded(columns, sorted(rows), bad, refused=refused)
 
 
 class GrowthError(Exception):

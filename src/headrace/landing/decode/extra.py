@@ -22,6 +22,11 @@ def find_extra(value: bytes, columns: tuple[Column, ...]) -> tuple[str, list[str
     return (b"{" + text + b"}").decode("utf-8"), [_without_positions(path) for path, _ in found]
 
 
+def names_in_extra(text: str) -> list[str]:
+    """Return the paths in a value of `_extra`, without list positions."""
+    return [_without_positions(path) for path in _OBJECT.decode(text)]
+
+
 def _walk_struct(value: bytes | msgspec.Raw, columns: tuple[Column, ...], *, path: str) -> Iterator[tuple[str, msgspec.Raw]]:
     named = {column.name: column.type for column in columns}
     for name, raw in _OBJECT.decode(value).items():

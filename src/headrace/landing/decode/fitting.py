@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,73 +19,94 @@ _ZEROS, _ONES = (
 
 _REFUSED = (pa.ArrowException, OverflowError, ValueError)
 
+Defaults = Mapping[str, pa.Array]
+"""What a field that messages lack is instead of null, by its path: an array with one value of the table's type."""
+_NONE: Defaults = MappingProxyType({})
 
-def encoded_type(wanted: pa.DataType) -> pa.DataType:
-    """Gives back the type that values of a column are read as before they are fitted: decimals are bytes, ints are longs."""
+
+def encoded_type(wanted: pa.DataType, *, path: str = "", defaults: Defaults = _NONE) -> pa.DataType:
+    """Return the type that values of a column are read as before they are fitted: decimals are bytes, ints are longs.
+
+    Fields that have a default are left out, so that `fit` sees that they are missing.
+    """
     if pa.types.is_decimal(wanted):
         return pa.large_binary()
     if pa.types.is_int32(wanted):
         return pa.int64()
     if pa.types.is_struct(wanted):
-        return pa.struct([field.with_type(encoded_type(field.type)) for field in wanted])
+        there = [(field, f"{path}.{field.name}") for field in wanted if f"{path}.{field.name}" not in defaults]
+        return pa.struct([field.with_type(encoded_type(field.type, path=at, defaults=defaults)) for field, at in there])
     if pa.types.is_large_list(wanted):
-        return pa.large_list(wanted.value_field.with_type(encoded_type(wanted.value_type)))
+        return pa.large_list(wanted.value_field.with_type(encoded_type(wanted.value_type, path=path, defaults=defaults)))
     if pa.types.is_map(wanted):
-        return pa.map_(wanted.key_field, wanted.item_field.with_type(encoded_type(wanted.item_type)))
+        item_type = encoded_type(wanted.item_type, path=path, defaults=defaults)
+        return pa.map_(wanted.key_field, wanted.item_field.with_type(item_type))
     return wanted
 
 
-def fit(array: pa.Array, wanted: pa.DataType, *, path: str) -> pa.Array:
+def fit(array: pa.Array, wanted: pa.DataType, *, path: str, defaults: Defaults = _NONE) -> pa.Array:
     """Gives back the array in the table's type; a value that does not fit raises a ValueError that names its place.
 
-    Fields of structs are found by their names; one that the array lacks is null.
+    Fields of structs are found by their names; one that the array lacks is its default, else null. A whole number in a column
+    of floating point numbers is rounded, as Avro promotes it.
     """
     if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
         found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
         children = [
-            fit(found[field.name], field.type, path=f"{path}.{field.name}")
+            fit(found[field.name], field.type, path=f"{path}.{field.name}", defaults=defaults)
             if field.name in found
-            else pa.nulls(len(array), field.type)
+            else missing(len(array), field.type, path=f"{path}.{field.name}", defaults=defaults)
             for field in wanted
         ]
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
     if pa.types.is_large_list(wanted) and pa.types.is_large_list(array.type):
-        values = fit(array.values, wanted.value_type, path=path)
+        values = fit(array.values, wanted.value_type, path=path, defaults=defaults)
         return pa.LargeListArray.from_arrays(array.offsets, values, type=wanted, mask=array.is_null())
     if pa.types.is_map(wanted) and pa.types.is_map(array.type):
-        items = fit(array.items, wanted.item_type, path=path)
+        items = fit(array.items, wanted.item_type, path=path, defaults=defaults)
         return pa.MapArray.from_arrays(array.offsets, array.keys, items, type=wanted, mask=array.is_null())
     try:
         if pa.types.is_decimal(wanted) and pa.types.is_large_binary(array.type):
             return decimals_of(array, wanted)
         if pa.types.is_date(wanted) and pa.types.is_integer(array.type):
             array = array.cast(pa.int32())
+        if pa.types.is_floating(wanted) and pa.types.is_integer(array.type):
+            array = array.cast(pa.float64(), safe=False)
         array = array.cast(wanted)
         return in_calendar(array) if pa.types.is_temporal(wanted) else array
     except _REFUSED as error:
         raise ValueError(f"not a value of {wanted} - at `{path}`") from error
 
 
-def fit_each(array: pa.Array, wanted: pa.DataType, *, path: str) -> tuple[pa.Array, dict[int, str]]:
+def missing(count: int, wanted: pa.DataType, *, path: str, defaults: Defaults) -> pa.Array:
+    """Return `count` values of a field that messages lack: its default, else null."""
+    default = defaults.get(path)
+    return pa.nulls(count, wanted) if default is None else default.take(pa.nulls(count, pa.int64()).fill_null(0))
+
+
+def fit_each(array: pa.Array, wanted: pa.DataType, *, path: str, defaults: Defaults = _NONE) -> tuple[pa.Array, dict[int, str]]:
     """Gives back the array in the table's type, null where a value does not fit, and why by its position.
 
     What fails is halved until the bad values are alone.
     """
     try:
-        return fit(array, wanted, path=path), {}
+        return fit(array, wanted, path=path, defaults=defaults), {}
     except ValueError as error:
         if len(array) == 1:
             return pa.nulls(1, wanted), {0: f"overflow: {error}"}
     middle = len(array) // 2
-    left, bad = fit_each(pa.concat_arrays([array.slice(0, middle)]), wanted, path=path)
-    right, more = fit_each(pa.concat_arrays([array.slice(middle)]), wanted, path=path)
+    left, bad = fit_each(pa.concat_arrays([array.slice(0, middle)]), wanted, path=path, defaults=defaults)
+    right, more = fit_each(pa.concat_arrays([array.slice(middle)]), wanted, path=path, defaults=defaults)
     return pa.concat_arrays([left, right]), {**bad, **{middle + index: why for index, why in more.items()}}
 
 
-def fit_values(values: Sequence[object], wanted: pa.DataType, *, path: str) -> tuple[pa.Array, dict[int, str]]:
+def fit_values(
+    values: Sequence[object], wanted: pa.DataType, *, path: str, defaults: Defaults = _NONE
+) -> tuple[pa.Array, dict[int, str]]:
     """Gives back Python values in the table's type, null where one does not fit, and why by its position."""
     refused: list[int] = []
-    array, bad = fit_each(plain(encoded_type(wanted))(values, refused), wanted, path=path)
+    read_as = encoded_type(wanted, path=path, defaults=defaults)
+    array, bad = fit_each(plain(read_as)(values, refused), wanted, path=path, defaults=defaults)
     return array, {**dict.fromkeys(refused, f"overflow: not a value of {wanted} - at `{path}`"), **bad}
 
 

@@ -18,8 +18,10 @@ import pyarrow as pa
 from headrace.landing.decode.arrays import Builder, dates, decimals, floats, moments, plain
 from headrace.landing.decode.decoded import Decoded
 from headrace.landing.decode.extra import find_extra
+from headrace.landing.decode.whole import NotWholeError, make_whole
 from headrace.landing.records import RecordBatch
 from headrace.spec.pipeline import EpochUnit
+from headrace.spec.surrogates import keep_lone_surrogates
 from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Struct
 
 _INT = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -37,6 +39,9 @@ _TYPES: dict[str, Any] = {
     "string": str,
     "binary": bytes,
 }
+_WHOLE: dict[str, Any] = {"int": Any, "long": Any}
+"""Integers that may be written as floats: these are Decimals until whole.py has checked them, so that no digit is lost. Only
+what is refused otherwise is read so, because it is slower."""
 _NAMED: dict[str, Any] = dict.fromkeys(("float", "double"), Union[float, Literal["NaN", "Infinity", "-Infinity"]])
 """Floats as Java writes them, which has names for what JSON has no number for."""
 
@@ -55,7 +60,7 @@ class JsonDecoder:
         self._epoch_unit = epoch_unit
         types = {**_TYPES, **_NAMED} if named_floats else _TYPES
         self._strict = msgspec.json.Decoder(_struct(columns, types, strict=True))
-        self._lenient = msgspec.json.Decoder(_struct(columns, types, strict=False))
+        self._lenient = msgspec.json.Decoder(_struct(columns, {**types, **_WHOLE}, strict=False), float_hook=decimal.Decimal)
         self._values = _values_of(columns)
 
     def decode(self, values: list[bytes | None]) -> Decoded:
@@ -71,12 +76,14 @@ class JsonDecoder:
                 # What came before is in the list: the one that failed is next, and the rest is still in `left`.
                 index = len(objects) + len(bad)
                 try:
-                    struct, extra[index], found = self._decode_with_extra(values[index], error)
+                    struct, unnamed, found = self._decode_leniently(values[index], error)
                 except _BadValueError as refusal:
                     bad[index] = refusal.reason
                 else:
                     objects.append(struct)
-                    names.update(found)
+                    if found:
+                        extra[index] = unnamed
+                        names.update(found)
         rows = [index for index in range(len(values)) if index not in bad]
         if not rows:
             return Decoded({}, [], bad)
@@ -90,15 +97,23 @@ class JsonDecoder:
     def decode_block(self, batches: Sequence[RecordBatch]) -> None:
         """A record's value is not a row yet, so there is nothing to be gained."""
 
-    def _decode_with_extra(self, value: bytes | None, error: Exception) -> tuple[object, str, Sequence[str]]:
-        """Gives back the row of a message that names more than the schema does; anything else raises _BadValueError."""
+    def _decode_leniently(self, value: bytes | None, error: Exception) -> tuple[object, str, Sequence[str]]:
+        """Return the row of a message that is good, though not as it should be, its unnamed fields as JSON, and their names.
+
+        It names more than the schema does, writes an integer as a float, or has unpaired surrogates. Anything else raises
+        _BadValueError.
+        """
         if not value:
             raise _BadValueError("empty value")
-        if "unknown field" not in str(error):
+        kept = keep_lone_surrogates(value)
+        if kept == value and not any(each in str(error) for each in ("unknown field", "got `float`")):
             raise _BadValueError(_reason(error))
         try:
-            struct = self._lenient.decode(value)
-            text, found = find_extra(value, self._columns)
+            struct = self._lenient.decode(kept)
+            make_whole(struct, self._columns)
+            text, found = find_extra(kept, self._columns)
+        except NotWholeError as refused:
+            raise _BadValueError(str(refused)) from refused
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as refused:
             raise _BadValueError(_reason(refused)) from refused
         return struct, text, found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -15,7 +14,8 @@ from headrace.landing.decode.avro import AvroDecoder
 from headrace.landing.decode.decoded import Decoded
 from headrace.landing.decode.fitting import fit_each
 from headrace.landing.decode.json import JsonDecoder
-from headrace.spec.avro import LOGICAL, parse_avro
+from headrace.landing.decode.resolution import MismatchError, drop_defaults, resolve
+from headrace.spec.avro import parse_avro
 from headrace.spec.columns import EXTRA
 from headrace.spec.connect import ConnectSchemaError, connect_columns
 from headrace.spec.envelopes import all_optional
@@ -39,17 +39,30 @@ class Writer:
     decode: Callable[[list[bytes]], Decoded]
 
 
-def avro_writer(text: str, *, schema: pa.Schema) -> Writer:
-    """Gives back the writer of an Avro schema; its messages come without the registry's prefix."""
+def avro_writer(text: str, *, reader: str, schema: pa.Schema) -> Writer:
+    """Return the writer of an Avro schema, whose messages come without the registry's prefix.
+
+    They are resolved to `reader`, the stream's own schema, as far as that goes: columns beside it are the writer's.
+    """
     try:
-        written = _holdable(json.loads(text))
-        problems = Problems()
-        columns = parse_avro(json.dumps(written), place=Place("", ""), problems=problems)
-    except (SpecError, ValueError) as error:
+        _columns_of(text)  # what no table can hold is refused by its own names
+        resolution = resolve(text, reader, grow=True)
+        columns = _columns_of(json.dumps(resolution.reader))
+        decoder = AvroDecoder(text, schema=schema, resolution=resolution)
+    except MismatchError as error:
+        raise BadSchemaError(str(error)) from error
+    return Writer(all_optional(columns), lambda values: decoder.decode(list(values)))
+
+
+def _columns_of(text: str) -> tuple[Column, ...]:
+    problems = Problems()
+    try:
+        columns = parse_avro(json.dumps(drop_defaults(json.loads(text))), place=Place("", ""), problems=problems)
+    except (SpecError, ValueError, RecursionError) as error:
         raise BadSchemaError(error.what if isinstance(error, SpecError) else str(error)) from error
     if problems.errors:
         raise BadSchemaError(problems.errors[0].what)
-    return Writer(all_optional(columns), _Later(lambda: AvroDecoder(json.dumps(written), schema=schema)).decode)
+    return columns
 
 
 def json_writer(text: bytes, *, schema: pa.Schema) -> Writer:
@@ -64,9 +77,9 @@ def json_writer(text: bytes, *, schema: pa.Schema) -> Writer:
 class _Later:
     """Makes a decoder when it is first needed: its table may have no place for its columns."""
 
-    def __init__(self, make: Callable[[], AvroDecoder | _PayloadDecoder]) -> None:
+    def __init__(self, make: Callable[[], _PayloadDecoder]) -> None:
         self._make = make
-        self._made: AvroDecoder | _PayloadDecoder | None = None
+        self._made: _PayloadDecoder | None = None
 
     def decode(self, values: list[bytes]) -> Decoded:
         self._made = self._made or self._make()
@@ -119,22 +132,3 @@ def _as_read(kind: ColumnType) -> ColumnType:
     if isinstance(kind, Map):
         return Map(_as_read(kind.value))
     return _AS_READ.get(kind, kind)
-
-
-def _holdable(kind: Any) -> Any:
-    """Gives back the schema without logical types that no column has, such as a time of day: they stay the plain type."""
-    if isinstance(kind, list):
-        return [_holdable(branch) for branch in kind]
-    if not isinstance(kind, dict):
-        return kind
-    logical = kind.get("logicalType", "decimal")
-    drop = logical != "decimal" and (str(kind.get("type")), logical) not in LOGICAL
-    return {
-        key: [{**field, "type": _holdable(field["type"])} for field in value]
-        if key == "fields"
-        else _holdable(value)
-        if key in ("type", "items", "values")
-        else value
-        for key, value in kind.items()
-        if not (drop and key == "logicalType")
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.landing.records.batches import Position, RecordBatch, Records, next_offset, split_batches
 from headrace.landing.records.client import AwayError, FetchClient, Fetched
 from headrace.landing.records.container import REFUSED, container_file, container_header, number_size
-from headrace.landing.records.frames import SIZE, Frames
+from headrace.landing.records.frames import SIZE, Framed, Frames
 from headrace.landing.records.messages import Messages, place, split_messages
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "AwayError",
     "FetchClient",
     "Fetched",
+    "Framed",
     "Frames",
     "Messages",
     "Position",

@@ -20,6 +20,7 @@ from headrace.tables.files import ROWS_PER_FILE
 from headrace.tables.replay_ledger import Window
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import FILE, JavaObject, load_java_table, plan_files, read_files, scan_written, stage_files
+from headrace.tables.spark_times import EXACT_JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
 KEYS = ["kafka_partition", "kafka_offset"]
 _COORDINATES = "kafka_partition INT, kafka_offset BIGINT"
 _NOT_VALUES = frozenset({*KEYS, "kafka_topic", "kafka_timestamp", "checkpoint_id"})
-_TO_THE_MICROSECOND = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-    "ignoreNullFields": "false",
-}
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ def _landed(spark: SparkSession, table: JavaObject, target: Target) -> Iterator[
     ends = [F.lit(value) for partition, end in sorted(target.ledger.offsets.items()) for value in (partition, end)]
     passed = F.col(KEYS[1]) < F.create_map(*ends)[F.col(KEYS[0])] if ends else F.lit(False)
     with read_files(spark, table, planned) as rows:
-        mine = F.col("kafka_topic") == target.stream.topic
+        mine = (F.col("kafka_topic") == target.stream.topic) & _is_current(target)
         yield rows.where(mine & passed & _in_window(target.window)), planned.tasks
 
 
@@ -206,17 +202,23 @@ def _stage(
     came = F.coalesce(F.col("came"), F.lit(target.ledger.checkpoint_id).cast("long"))
     rows = fresh.join(changed.select(*KEYS, "came"), KEYS).withColumn("checkpoint_id", came)
     with read_files(spark, table, old) as whole:
-        rest = whole.join(changed.select(*KEYS), KEYS, "left_anti")
+        current = _is_current(target)
+        rest = whole.where(current).join(changed.select(*KEYS), KEYS, "left_anti").unionByName(whole.where(~current))
         columns = [named(name) for name in whole.drop(FILE).columns]
         both = rest.select(*columns).unionByName(rows.select(*columns))
         staged = stage_files(spark, table, both.coalesce(max(1, count // ROWS_PER_FILE)))
     return Replaced(tuple(task.file() for task in old.tasks.values()), staged.files)
 
 
+def _is_current(target: Target) -> Column:
+    """Return the condition for rows of the current topic: rows of an earlier one may have the same partition and offset."""
+    return F.col("checkpoint_id") >= F.lit(target.ledger.first_checkpoint)
+
+
 def _digest(rows: DataFrame) -> Column:
     """Gives back what tells whether a row has the same values as another. Maps can't be compared, their text can."""
     values = [named(name) for name in rows.columns if name not in _NOT_VALUES and name != FILE]
-    return F.md5(F.to_json(F.struct(*values), _TO_THE_MICROSECOND))
+    return F.md5(F.to_json(F.struct(*values), {**EXACT_JSON, "ignoreNullFields": "false"}))
 
 
 def _without(spark: SparkSession, rows: DataFrame, places: Sequence[Coordinates]) -> DataFrame:

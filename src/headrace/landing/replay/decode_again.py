@@ -10,9 +10,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionSpec
 
 from headrace.landing.decode import CHUNK_ROWS, Decoder, GrowthError, decoder_of
+from headrace.landing.isolation import split_isolated
 from headrace.landing.records import Messages
 from headrace.landing.replay.target import Coordinates, Staged, Target, coordinates, grow, staged
-from headrace.landing.rows import quarantine_rows, split_bad_rows
+from headrace.landing.rows import quarantine_rows
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.storage import Storage
 
@@ -64,9 +65,7 @@ def _take(
     bad_form: TableFormat,
 ) -> None:
     checkpoint_id = target.ledger.checkpoint_id
-    table, decoded = split_bad_rows(
-        messages, decoder=decoder, stream=target.stream, schema=form.arrow_schema, checkpoint_id=checkpoint_id
-    )
+    table, decoded, _ = split_isolated(messages, decoder=decoder, stream=target.stream, form=form, checkpoint_id=checkpoint_id)
     if table.num_rows:
         good.write(table)
     if decoded.bad:

@@ -10,8 +10,9 @@ from confluent_kafka.admin import AdminClient
 from headrace.errors import GapError, TopicResetError
 from headrace.landing.batch import Range
 from headrace.landing.plan import Bounds
+from headrace.landing.replaced_topics import check_topic
 from headrace.landing.replay.target import Target
-from headrace.services.topics import list_bounds, list_offsets_at, list_partitions
+from headrace.services.topics import describe_topics, list_bounds, list_offsets_at
 from headrace.tables.replay_ledger import Window
 
 
@@ -74,7 +75,9 @@ def gap_error(topic: str, gaps: list[str]) -> GapError:
 def find_ranges(admin: AdminClient, target: Target, held: Mapping[int, Held]) -> tuple[Range, ...]:
     """Gives back what of a stream's topic lies in the target's window; Kafka is asked."""
     topic, window = target.stream.topic, target.window
-    keys = [(topic, partition) for partition in list_partitions(admin).get(topic, ())]
+    state = describe_topics(admin, [topic]).get(topic)
+    check_topic(topic, target.ledger, state.identity if state else None)
+    keys = [(topic, partition) for partition in (state.partitions if state else ())]
     bounds = {key[1]: Bounds(*there) for key, there in list_bounds(admin, keys).items()}
     return ranges_to_replay(
         topic,

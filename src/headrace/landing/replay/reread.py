@@ -12,10 +12,11 @@ from py4j.protocol import Py4JError
 from pyiceberg.catalog import Catalog
 
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
+from headrace.landing.failures import landing_log
 from headrace.landing.plan import pack_ranges
 from headrace.landing.replay.target import Staged, Target, grow, staged
 from headrace.landing.task import run_tasks
-from headrace.landing.task_errors import explain_failure
+from headrace.landing.task_errors import error_of, explain_failure
 from headrace.settings import Settings
 from headrace.tables.storage import Storage
 
@@ -66,9 +67,14 @@ def _run(spark: SparkContext, settings: Settings, target: Target, ranges: Sequen
     if not plans:
         return []
     try:
-        return list(spark.parallelize(plans, len(plans)).mapPartitions(run_tasks).collect())
+        results: list[StreamResult] = spark.parallelize(plans, len(plans)).mapPartitions(run_tasks).collect()
     except Py4JError as error:
         raise explain_failure(error, logs=settings.logs) from error
+    for result in results:
+        if result.failure:
+            landing_log(settings.logs).error("%s: a replay failed\n%s", target.label, result.failure.trace)
+            raise error_of(result.failure, label=target.label)
+    return results
 
 
 def _job(target: Target, kafka: Kafka) -> StreamJob:
@@ -83,5 +89,5 @@ def _job(target: Target, kafka: Kafka) -> StreamJob:
         output=f"{target.scratch}/rows",
         commit_log=f"{target.scratch}/log",
         quarantine_output=f"{target.scratch}/refused",
-        registry_url=kafka.registry_url if target.stream.format == "debezium" else "",
+        registry_url=kafka.registry_url if target.stream.may_need_registry else "",
     )

@@ -82,7 +82,7 @@ def plan_target(catalog: Catalog, settings: Settings, pipeline: Pipeline, stream
     ledger, replayed = read_ledger(table), read_replay(table)
     quarantine = settle_quarantine(catalog, open_quarantine(catalog, settings), {label: ledger})
     quarantine = settle_replayed(catalog, quarantine, label, replayed)
-    aside = read_refused(quarantine, label, Settlement(ledger.checkpoint_id, window))
+    aside = read_refused(quarantine, label, Settlement(ledger.checkpoint_id, window, first_checkpoint=ledger.first_checkpoint))
     return Target(str(uuid.uuid4()), stream, label, table, quarantine, places, ledger, replayed, window, aside)
 
 

@@ -1,0 +1,387 @@
+"""Avro's schema resolution, planned once for each pair of a writer's and a reader's schema.
+
+The plan is two schemas. `writer` has the layout of the bytes, with the reader's field names and the logical types that values
+are to be read as; Avro encodes neither names nor logical types, so this changes no byte. `reader` is what fastavro resolves to,
+value by value. Where the two differ only in numeric promotions, whole blocks are decoded with `writer` alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import fastavro
+
+from headrace.landing.decode.endless import find_endless
+from headrace.spec.avro import LOGICAL, PRIMITIVES
+
+_WIDER = {"int": ("long", "float", "double"), "long": ("float", "double"), "float": ("double",)}
+_WHOLE, _FLOATING, _BYTES = ("int", "long"), ("float", "double"), ("string", "bytes")
+_NAMED = ("record", "enum", "fixed")
+_CONNECT_DEFAULT = "connect.default"
+
+
+class MismatchError(Exception):
+    """Messages of the writer's schema can't be read with the reader's; the message says which field and why."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A field that only the reader has: its type, and its default as fastavro encodes it."""
+
+    kind: Any
+    default: object
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """How messages of one schema are read with another.
+
+    `missing` are fields that only the reader has, by path; `ignored` are paths of fields that only the writer has. `in_blocks`
+    is False where each value has to be looked at: a union with several types, or a null that the reader does not allow.
+    """
+
+    writer: dict[str, Any]
+    reader: dict[str, Any]
+    missing: Mapping[str, Missing]
+    ignored: tuple[str, ...]
+    in_blocks: bool
+
+
+def resolve(writer: str, reader: str, *, grow: bool = False) -> Resolution:
+    """Return the plan for reading messages of schema `writer` with schema `reader`, both as JSON text.
+
+    With `grow` the reader is what a table holds at least: fields that only the writer has are kept, a type that can't be
+    resolved stays the writer's, and every field may be null. Raises a MismatchError where no message could be read.
+    """
+    written, writer_names = _parse(writer, without_defaults=True)
+    wanted, reader_names = _parse(reader)
+    if not isinstance(written, dict) or written.get("type") != "record":
+        raise MismatchError(f"it is {_show(written)}, not a record")
+    walk = _Walk(writer_names, reader_names, grow=grow)
+    try:
+        endless = find_endless(written, writer_names)
+        if endless is not None:
+            raise MismatchError(f"`{endless}` is an array whose items take no bytes, and can claim any number of them")
+        found, target = walk.record(written, wanted, "")
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
+        # fastavro does not look at all of a schema: names that are no text, unions without a type
+        raise MismatchError(f"it is not valid Avro: {type(error).__name__}: {error}"[:300]) from error
+    return Resolution(found, target, walk.missing, tuple(walk.ignored), walk.in_blocks)
+
+
+@dataclass
+class _Walk:
+    """Goes through both schemas side by side. Named types are written out under new names, so that pairs of them match."""
+
+    writer_names: Mapping[str, Any]
+    reader_names: Mapping[str, Any]
+    grow: bool
+    missing: dict[str, Missing] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+    in_blocks: bool = True
+    count: int = 0
+
+    def record(self, writer: Any, reader: Any, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        name = self.new_name(writer)
+        matches = _match_fields(writer, reader)
+        written: list[dict[str, Any]] = []
+        read: list[dict[str, Any]] = []
+        for each in writer["fields"]:
+            wanted = matches.get(each["name"])
+            at = _join(path, each["name"] if wanted is None else wanted["name"])
+            if _is_null(each["type"]) or (wanted is None and not self.grow) or (wanted and _is_null(wanted["type"])):
+                if wanted is None:
+                    self.ignored.append(at)
+                written.append({"name": self.new_name({"name": "ignored"}), "type": self.copy(each["type"], self.writer_names)})
+                continue
+            left, right = self.field(each["type"], wanted, at)
+            written.append({"name": at.rpartition(".")[2], "type": left})
+            read.append({"name": at.rpartition(".")[2], "type": right})
+        there = {each["name"] for each in read}
+        for each in reader["fields"]:
+            if each["name"] not in there and not _is_null(each["type"]):
+                self.miss(each, _join(path, each["name"]))
+        return ({"type": "record", "name": name, "fields": written}, {"type": "record", "name": name, "fields": read})
+
+    def field(self, writer: Any, wanted: Mapping[str, Any] | None, path: str) -> tuple[Any, Any]:
+        if wanted is not None:
+            try:
+                return self.kind(writer, wanted["type"], path)
+            except MismatchError:
+                if not self.grow:
+                    raise
+        copied = self.copy(writer, self.writer_names)
+        return copied, copied
+
+    def miss(self, wanted: Mapping[str, Any], path: str) -> None:
+        """Keep what a field that the writer lacks becomes; a default that Kafka Connect wrote is the database's placeholder."""
+        kind = self.copy(wanted["type"], self.reader_names)
+        if "default" in wanted and not (self.grow and _has_connect_default(wanted["type"])):
+            self.missing[path] = Missing(kind, _default_value(kind, wanted["default"], path))
+        elif self.grow:
+            self.missing[path] = Missing(kind, None)
+        else:
+            raise MismatchError(f"`{path}` is not in it, and the stream's schema has no default for it")
+
+    def kind(self, writer: Any, reader: Any, path: str) -> tuple[Any, Any]:
+        writer, reader = _definition(writer, self.writer_names), _definition(reader, self.reader_names)
+        if isinstance(writer, list) or isinstance(reader, list):
+            return self.union(writer, reader, path)
+        here, there = _type(writer), _type(reader)
+        if here == there == "record":
+            return self.record(writer, reader, path)
+        if here == there and here in ("array", "map"):
+            part = "items" if here == "array" else "values"
+            left, right = self.kind(writer[part], reader[part], path)
+            return {"type": here, part: left}, {"type": here, part: right}
+        if here == there == "enum":
+            return self.enum(writer, reader)
+        if here == there == "fixed" and writer["size"] == reader["size"] and _same_scale(writer, reader):
+            fixed = {
+                **_notes(writer),
+                **_logical(reader),
+                "type": "fixed",
+                "name": self.new_name(writer),
+                "size": writer["size"],
+            }
+            return fixed, fixed
+        found = _resolve_scalar(writer, reader) if here in PRIMITIVES else None
+        if found is None:
+            raise MismatchError(f"`{path}` is {_show(writer)}, and the stream's schema has {_show(reader)}")
+        return found
+
+    def union(self, writer: Any, reader: Any, path: str) -> tuple[Any, Any]:
+        branches, wanted = _branches(writer), _branches(reader)
+        (target,) = [each for each in wanted if each != "null"]
+        pairs: list[tuple[Any, Any | None]] = []
+        reason: MismatchError | None = None
+        for branch in branches:
+            if branch == "null":
+                pairs.append(("null", "null"))
+                continue
+            try:
+                pairs.append(self.kind(branch, target, path))
+            except MismatchError as error:
+                pairs.append((self.copy(branch, self.writer_names), None))
+                reason = error
+        several = sum(branch != "null" for branch in branches) > 1
+        if reason and (not several or all(right in (None, "null") for _, right in pairs)):
+            raise reason
+        nullable = "null" in wanted or self.grow
+        if several:
+            # Each branch stays itself: two that became one type would be no union.
+            pairs = [(self.unpromoted(branch, pair[0]), pair[1]) for branch, pair in zip(branches, pairs, strict=True)]
+        self.in_blocks &= not several and ("null" not in branches or nullable)
+        written = [left for left, _ in pairs] if isinstance(writer, list) else pairs[0][0]
+        read: list[Any] = ["null"] if nullable else []
+        for _, right in pairs:
+            if right is not None and right not in read and right != "null":
+                read.append(right)
+        return written, read if nullable or len(read) > 1 else read[0]
+
+    def unpromoted(self, branch: Any, resolved: Any) -> Any:
+        branch = _definition(branch, self.writer_names)
+        if _type(branch) not in (*_WHOLE, *_BYTES):
+            return resolved
+        return {**(resolved if isinstance(resolved, dict) else {}), "type": _type(branch)}
+
+    def enum(self, writer: Any, reader: Any) -> tuple[Any, Any]:
+        name = self.new_name(writer)
+        written = {**_notes(writer), "type": "enum", "name": name, "symbols": writer["symbols"]}
+        if self.grow and "default" not in reader:
+            return written, written
+        default = {"default": reader["default"]} if "default" in reader else {}
+        return written, {"type": "enum", "name": name, "symbols": reader["symbols"], **default}
+
+    def copy(self, kind: Any, names: Mapping[str, Any], inside: tuple[tuple[str, str], ...] = ()) -> Any:
+        """Return a type with its named types written out; one that holds itself is referred to by its new name."""
+        if isinstance(kind, str) and kind in dict(inside):
+            return dict(inside)[kind]
+        kind = _definition(kind, names)
+        if isinstance(kind, list):
+            return [self.copy(branch, names, inside) for branch in kind]
+        if not isinstance(kind, dict):
+            return kind
+        kept = {key: value for key, value in kind.items() if not key.startswith("__") and key not in ("namespace", "aliases")}
+        if kind["type"] in _NAMED:
+            kept["name"] = self.new_name(kind)
+            inside = (*inside, (kind["name"], kept["name"]))
+        if kind["type"] == "record":
+            fields = [(each["name"], self.copy(each["type"], names, inside), each) for each in kind["fields"]]
+            # Defaults of a writer's fields are gone already; those of a reader's complete a default of the whole record.
+            kept["fields"] = [
+                {"name": name, "type": inner, **({"default": each["default"]} if "default" in each else {})}
+                for name, inner, each in fields
+            ]
+        for part in ("items", "values"):
+            if part in kind:
+                kept[part] = self.copy(kind[part], names, inside)
+        return kept
+
+    def new_name(self, named: Mapping[str, Any]) -> str:
+        self.count += 1
+        return f"{named['name'].rpartition('.')[2]}__{self.count}"
+
+
+def _parse(text: str, *, without_defaults: bool = False) -> tuple[Any, Mapping[str, Any]]:
+    names: dict[str, Any] = {}
+    try:
+        schema = json.loads(text)
+        return fastavro.parse_schema(drop_defaults(schema) if without_defaults else schema, named_schemas=names), names
+    except Exception as error:  # whatever a registered text can do to the parser is a schema that can't be read
+        raise MismatchError(f"it is not valid Avro: {error}"[:300]) from error
+
+
+def drop_defaults(kind: Any) -> Any:
+    """Return a schema without its fields' defaults: a wrong one does not matter to who reads what was written."""
+    if isinstance(kind, list):
+        return [drop_defaults(each) for each in kind]
+    if not isinstance(kind, dict):
+        return kind
+    plain = {key: drop_defaults(value) if key in ("type", "items", "values") else value for key, value in kind.items()}
+    if isinstance(kind.get("fields"), list):
+        fields = [
+            {**{key: value for key, value in each.items() if key != "default"}, "type": drop_defaults(each.get("type"))}
+            if isinstance(each, dict) and "type" in each
+            else each
+            for each in kind["fields"]
+        ]
+        plain["fields"] = fields
+    return plain
+
+
+def _match_fields(writer: Any, reader: Any) -> dict[str, Any]:
+    """Return the reader's field for each of the writer's: that of its name, else one that has the name as an alias."""
+    written = {each["name"] for each in writer["fields"]}
+    wanted = {each["name"]: each for each in reader["fields"]}
+    matches = {name: wanted[name] for name in written & wanted.keys()}
+    for each in reader["fields"]:
+        alias = next((name for name in each.get("aliases", ()) if name in written and name not in matches), None)
+        if each["name"] not in written and alias is not None:
+            matches[alias] = each
+    return matches
+
+
+def _resolve_scalar(writer: Any, reader: Any) -> tuple[Any, Any] | None:
+    here, there = _type(writer), _type(reader)
+    if here != there and there not in _WIDER.get(here, ()) and not (here in _BYTES and there in _BYTES):
+        return None
+    if here in _WHOLE and there in _FLOATING:
+        return here, there
+    if here in (*_WHOLE, *_BYTES) and there in (*_WHOLE, *_BYTES):
+        logical = _resolve_logical(writer, reader)
+        if logical is None:
+            return None
+        found = {**_notes(writer), **logical, "type": there}  # both are encoded alike
+        return found, found
+    return writer, writer if here == there else reader
+
+
+def _resolve_logical(writer: Any, reader: Any) -> dict[str, Any] | None:
+    """Return the logical type to read values with, or None where the two contradict one another.
+
+    It is the reader's; but of two moments in different units the writer's says when it was.
+    """
+    mine, wanted = _logical(writer), _logical(reader)
+    left, right = mine.get("logicalType"), wanted.get("logicalType")
+    if right == "decimal":
+        return mine or wanted if _type(writer) == "bytes" and _same_scale(writer, reader) else None
+    if not left or not right or left == right:
+        return wanted
+    moments = left.rpartition("-")[0] == right.rpartition("-")[0] in ("timestamp", "local-timestamp")
+    return mine if moments else None
+
+
+def _notes(kind: Any) -> dict[str, Any]:
+    """Return what a schema says beside Avro's own keys, such as what the type was in Kafka Connect."""
+    return {key: value for key, value in kind.items() if "." in key} if isinstance(kind, dict) else {}
+
+
+def _same_scale(writer: Any, reader: Any) -> bool:
+    mine, wanted = _logical(writer), _logical(reader)
+    return not mine or not wanted or mine.get("scale", 0) == wanted.get("scale", 0)
+
+
+def _logical(kind: Any) -> dict[str, Any]:
+    """Return the keys of a logical type that a column can have; others are ignored."""
+    if not isinstance(kind, dict) or (kind.get("logicalType") != "decimal" and not is_logical(kind)):
+        return {}
+    return {key: kind[key] for key in ("logicalType", "precision", "scale") if key in kind}
+
+
+def is_logical(kind: Mapping[str, Any]) -> bool:
+    """Say whether a type's logical type, decimals aside, is one that a column has."""
+    return (str(kind.get("type")), str(kind.get("logicalType"))) in LOGICAL
+
+
+def _default_value(kind: Any, default: Any, path: str) -> Any:
+    """Return a default, which a schema has as JSON, as fastavro encodes it."""
+    if isinstance(kind, list):
+        if default is None and "null" in kind:
+            return None
+        (kind,) = [branch for branch in kind if branch != "null"]
+    name = _type(kind)
+    try:
+        if name in ("bytes", "fixed"):
+            return default.encode("latin-1")
+        if name == "record":
+            inner = {each["name"]: each for each in kind["fields"]}
+            return {
+                key: _default_value(each["type"], default[key] if key in default else each["default"], f"{path}.{key}")
+                for key, each in inner.items()
+            }
+        if name == "array":
+            return [_default_value(kind["items"], each, path) for each in default]
+        if name == "map":
+            return {key: _default_value(kind["values"], each, path) for key, each in default.items()}
+    except (AttributeError, KeyError, TypeError, UnicodeError) as error:
+        raise MismatchError(f"the default of `{path}` in the stream's schema is not a value of its type") from error
+    return default
+
+
+def _has_connect_default(kind: Any) -> bool:
+    return any(isinstance(each, dict) and _CONNECT_DEFAULT in each for each in _branches(kind))
+
+
+def _definition(kind: Any, names: Mapping[str, Any]) -> Any:
+    """Return what a name stands for, without objects that only wrap a type."""
+    if isinstance(kind, str):
+        return names.get(kind, kind)
+    if isinstance(kind, dict) and not isinstance(kind["type"], str):
+        return _definition(kind["type"], names)
+    if isinstance(kind, dict) and kind["type"] in names:
+        return names[kind["type"]]
+    return kind
+
+
+def _branches(kind: Any) -> list[Any]:
+    found = kind if isinstance(kind, list) else [kind]
+    return ["null" if _is_null(each) else each for each in found]
+
+
+def _is_null(kind: Any) -> bool:
+    return kind in ("null", ["null"], {"type": "null"})
+
+
+def _type(kind: Any) -> str:
+    return str(kind["type"] if isinstance(kind, dict) else kind)
+
+
+def _show(kind: Any) -> str:
+    """Return a type as an error names it."""
+    if isinstance(kind, list):
+        return f"a union of {', '.join(map(_show, kind))}"
+    if not isinstance(kind, dict):
+        return str(kind)
+    if kind["type"] in _NAMED:
+        return f"{kind['type']} {kind['name']}" + (f" of {kind['size']} bytes" if kind["type"] == "fixed" else "")
+    logical = kind.get("logicalType")
+    digits = f"({kind.get('precision')},{kind.get('scale', 0)})" if logical == "decimal" else ""
+    return f"{logical}{digits} on {kind['type']}" if logical else _type(kind)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

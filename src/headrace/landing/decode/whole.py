@@ -1,0 +1,51 @@
+"""Whole numbers that were written as floats: `55.0` is an integer, as JSON Schema has it, and `55.5` is none."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from headrace.spec.types import Array, Column, ColumnType, Map, Primitive, Struct
+
+_RANGES = {"int": 2**31, "long": 2**63}
+_JSON_NAMES = {str: "str", bool: "bool", Decimal: "float", list: "array", dict: "object", type(None): "null"}
+
+
+class NotWholeError(ValueError):
+    """A value that its integer column can't hold; the reason names the place."""
+
+
+def make_whole(row: Any, columns: tuple[Column, ...], *, path: str = "$") -> None:
+    """Replace what stands in a row's integer columns, at every depth, by the integers that they are.
+
+    A row has its columns' values as `f0`, `f1` …: in an integer column an int, a Decimal where a float was written, or anything
+    else, which raises NotWholeError as numbers do that aren't whole or too large.
+    """
+    for index, column in enumerate(columns):
+        value = getattr(row, f"f{index}")
+        if value is not None or column.required:
+            setattr(row, f"f{index}", _whole(value, column.type, path=f"{path}.{column.name}"))
+
+
+def _whole(value: Any, column_type: ColumnType, *, path: str) -> Any:
+    if isinstance(column_type, Primitive):
+        return _integer(value, _RANGES[column_type.name], path=path) if column_type.name in _RANGES else value
+    if isinstance(column_type, Struct):
+        make_whole(value, column_type.columns, path=path)
+    elif isinstance(column_type, Array):
+        return [None if each is None else _whole(each, column_type.element, path=f"{path}[...]") for each in value]
+    elif isinstance(column_type, Map):
+        inner = f"{path}[...]"
+        return {name: None if each is None else _whole(each, column_type.value, path=inner) for name, each in value.items()}
+    return value
+
+
+def _integer(value: Any, end: int, *, path: str) -> int:
+    kind = type(value)
+    if kind not in (int, Decimal):
+        raise NotWholeError(f"wrong type: Expected `int`, got `{_JSON_NAMES.get(kind, kind.__name__)}` - at `{path}`")
+    if not -end <= value < end:  # before anything is made of it: a short text can name a number of a million digits
+        raise NotWholeError(f"overflow: Expected `int` >= {-end} and <= {end - 1} - at `{path}`")
+    if value != int(value):
+        raise NotWholeError(f"wrong type: Expected `int`, got `float` - at `{path}`")
+    return int(value)

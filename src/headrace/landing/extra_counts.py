@@ -1,0 +1,28 @@
+"""Count the fields in `_extra` that the rows of a raw table hold now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyiceberg.table import Table
+
+from headrace.landing.decode.extra import names_in_extra
+from headrace.spec.columns import EXTRA
+from headrace.tables.file_counts import FileCounts
+from headrace.tables.ledger import read_ledger
+from headrace.tables.replay_ledger import read_replay
+
+_COUNTS = FileCounts(EXTRA.name, names_in_extra)
+
+
+def count_extras(table: Table | None) -> Mapping[str, int]:
+    """Return how many rows hold each field that the schema does not name, by the field's path.
+
+    Landing counts them while it writes; only where rows were erased or replaced since are they counted again.
+    """
+    if table is None or EXTRA.name not in table.schema().column_names:
+        return {}
+    ledger = read_ledger(table)
+    if not ledger.erasures and not read_replay(table).count:
+        return ledger.extras
+    return _COUNTS.total(table)

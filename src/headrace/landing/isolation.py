@@ -1,0 +1,93 @@
+"""Find the messages that make decoding or writing fail, by halving.
+
+Every decoder refuses what it knows to be bad. What it does not know ends as an exception that names no message: a value that a
+library stumbles over, or a row that Parquet refuses. Such messages are found by trying parts of their batch in memory, without
+the storage, and each that fails alone is refused with the exception as its reason.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+
+from headrace.errors import HeadraceError
+from headrace.landing.decode import Decoded, Decoder, GrowthError
+from headrace.landing.records import Messages
+from headrace.landing.rows import split_bad_rows
+from headrace.spec.pipeline import Stream
+from headrace.tables.away import find_away
+from headrace.tables.files import TableFormat, check_writable
+
+_OF_DATA = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    msgspec.MsgspecError,
+    pa.ArrowException,
+    pl.exceptions.PanicException,
+    pl.exceptions.PolarsError,
+)
+_OF_INFRASTRUCTURE = (GrowthError, HeadraceError, MemoryError, OSError)
+_REASON_CHARACTERS = 500
+
+
+def may_be_data(error: BaseException) -> bool:
+    """Say whether a value can be the reason for this error. What disks, memory, Kafka and servers raise never is."""
+    return isinstance(error, _OF_DATA) and not isinstance(error, _OF_INFRASTRUCTURE) and find_away(error) is None
+
+
+def split_isolated(
+    messages: Messages, *, decoder: Decoder, stream: Stream, form: TableFormat, checkpoint_id: int
+) -> tuple[pa.Table, Decoded, tuple[str, ...]]:
+    """Return what `split_bad_rows` does, where messages that fail alone are bad, and the tracebacks of these.
+
+    Raise the error where no message is the reason: one that rows fail with only together, one that no rows at all fail with
+    (a table that can't be written), and every error of the infrastructure.
+    """
+
+    def decode(part: Messages, known_bad: dict[int, str]) -> tuple[pa.Table, Decoded]:
+        return split_bad_rows(
+            part, decoder=decoder, stream=stream, schema=form.arrow_schema, checkpoint_id=checkpoint_id, known_bad=known_bad
+        )
+
+    check_writable(form, form.arrow_schema.empty_table())
+    failing = find_failing(messages, lambda part: check_writable(form, decode(part, {})[0]))
+    reasons = {row: reason_of(error) for row, error in failing.items()}
+    table, decoded = decode(messages, reasons)
+    distinct = dict(zip(reasons.values(), failing.values(), strict=True))
+    traces = tuple("".join(traceback.format_exception(error)) for error in distinct.values())
+    return table, replace(decoded, refused=(*decoded.refused, *distinct)), traces
+
+
+def find_failing(messages: Messages, attempt: Callable[[Messages], None]) -> dict[int, BaseException]:
+    """Return the error of each message that `attempt` fails with alone, by its position."""
+    failing: dict[int, BaseException] = {}
+    parts = [(0, len(messages))]
+    while parts:
+        start, end = parts.pop()
+        try:
+            attempt(Messages(messages.topic, messages.values[start:end], messages.places.slice(start, end - start)))
+        except (Exception, pl.exceptions.PanicException) as error:
+            if not may_be_data(error):
+                raise
+            if end - start == 1:
+                failing[start] = error
+            else:
+                middle = (start + end) // 2
+                parts += [(middle, end), (start, middle)]
+    return failing
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a message was refused, in the words of the error that it caused."""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}"[:_REASON_CHARACTERS]

@@ -1,0 +1,64 @@
+"""The topics that a lander reads: how far they reach now, and whether they are still the same ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from confluent_kafka.admin import AdminClient
+
+from headrace.errors import UnavailableError
+from headrace.landing.plan import Bounds
+from headrace.services.topics import TopicIdentity, TopicState, describe_topics, find_bounds, list_topic_ids
+
+_METADATA_EVERY_SECONDS = 5.0
+"""How often partitions and topic ids are read again; bounds are read for every plan."""
+
+
+class WatchedTopics:
+    """Reads bounds and metadata of some topics of one Kafka."""
+
+    def __init__(self, admin: AdminClient, topics: Iterable[str]) -> None:
+        self._admin = admin
+        self._names = tuple(dict.fromkeys(topics))
+        self._states: Mapping[str, TopicState] = {}
+        self._read_at = float("-inf")
+
+    def bounds(self, topics: Sequence[str]) -> tuple[dict[str, dict[int, Bounds]], dict[str, UnavailableError]]:
+        """Return the bounds of these topics' partitions, by topic, and the errors of the topics that Kafka doesn't answer for.
+
+        A topic that doesn't exist has no partitions. Raises an UnavailableError where Kafka answers for none of them.
+        """
+        if time.monotonic() - self._read_at > _METADATA_EVERY_SECONDS:
+            self._states = describe_topics(self._admin, self._names)
+            self._read_at = time.monotonic()
+        keys = [(topic, each) for topic in topics if topic in self._states for each in self._states[topic].partitions]
+        found, errors = find_bounds(self._admin, keys)
+        if errors and errors.keys() == {topic for topic, _ in keys}:
+            raise next(iter(errors.values()))
+        bounds: dict[str, dict[int, Bounds]] = {topic: {} for topic in topics if topic not in errors}
+        for (topic, partition), there in found.items():
+            bounds[topic][partition] = Bounds(*there)
+        return bounds, errors
+
+    def identity(self, topic: str) -> TopicIdentity | None:
+        """Return the topic's identity as of the last metadata read; None for a topic that didn't exist."""
+        state = self._states.get(topic)
+        return state.identity if state else None
+
+    def check_unchanged(self, topics: Iterable[str]) -> None:
+        """Raise an UnavailableError if a topic was replaced since its metadata was read.
+
+        Topic ids are never used twice, so messages that were read between two reads of the same id are of that topic.
+        """
+        wanted = tuple(topics)
+        ids = list_topic_ids(self._admin, wanted)
+        for topic in wanted:
+            known = self.identity(topic)
+            if known is None or ids.get(topic) != known.topic_id:
+                self._read_at = float("-inf")
+                raise UnavailableError(
+                    "the topic was deleted while its messages were read",
+                    where=f"topic {topic}",
+                    next_step="Nothing was committed. Headrace plans the batch again.",
+                )

@@ -1,0 +1,400 @@
+"""A message that breaks a task is quarantined alone; a stream that fails for another reason stops alone."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+import requests
+from polars.exceptions import ComputeError
+from py4j.protocol import Py4JJavaError
+from pyiceberg.schema import Schema
+
+from headrace.errors import LandingError, NotFoundError, UnavailableError
+from headrace.landing import watched_topics
+from headrace.landing.batch import StreamResult
+from headrace.landing.decode import Decoded, Decoder, GrowthError
+from headrace.landing.isolation import find_failing, may_be_data, split_isolated
+from headrace.landing.landed import Batch
+from headrace.landing.lander import Lander
+from headrace.landing.records import Messages
+from headrace.landing.task_errors import explain_failure
+from headrace.runs.landing import Session, land
+from headrace.services.kafka_client import KafkaServers
+from headrace.services.topics import find_bounds
+from headrace.spec import Pipeline
+from headrace.spec.columns import landed_columns
+from headrace.spec.pipeline import Stream, Transform
+from headrace.tables import commit
+from headrace.tables.files import TableFormat
+from headrace.tables.schema import iceberg_schema, partition_spec
+from tests.lake import Lake, check_verified
+from tests.landing.inline_spark import InlineSpark
+from tests.landing.streams import decoder_for, json_stream, messages_of
+from tests.landing.test_landing import write_pipeline
+from tests.tables.tables import roll_back
+from tests.topics import Sent, delete_records, make_topic, produce
+
+POISON = "poison-pill"
+REASON = f"ValueError: a drill asked messages with {POISON} to fail"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("x"),
+        pa.ArrowInvalid("x"),
+        pa.ArrowNotImplementedError("x"),
+        OverflowError("x"),
+        UnicodeDecodeError("utf-8", b"", 0, 1, "x"),
+        KeyError("x"),
+        RecursionError("x"),
+        ComputeError("x"),
+    ],
+)
+def test_a_value_may_be_the_reason(error: Exception) -> None:
+    assert may_be_data(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        pa.ArrowIOError("x"),
+        MemoryError(),
+        pa.ArrowMemoryError("x"),
+        TimeoutError(),
+        ConnectionResetError(),
+        UnavailableError("x"),
+        NotFoundError("x"),
+        GrowthError(()),
+        requests.exceptions.ConnectionError("x"),
+        requests.exceptions.JSONDecodeError("x", "", 0),
+        ImportError("x"),
+        RuntimeError("x"),
+    ],
+)
+def test_infrastructure_is_never_a_value(error: Exception) -> None:
+    assert not may_be_data(error)
+
+
+def test_failing_messages_are_found_wherever_they_are() -> None:
+    values: list[bytes | None] = [b"bad" if index in (0, 7, 8, 99) else b"good" for index in range(100)]
+    tries: list[int] = []
+
+    def attempt(part: Messages) -> None:
+        tries.append(len(part))
+        assert part.places["offset"].to_pylist() == sorted(part.places["offset"].to_pylist())
+        if b"bad" in part.values:
+            raise ValueError("bad")
+
+    failing = find_failing(messages_of(values), attempt)
+    assert sorted(failing) == [0, 7, 8, 99]
+    assert len(tries) < 60
+
+
+def test_errors_that_no_message_causes_are_raised() -> None:
+    def together(part: Messages) -> None:
+        if len(part) > 1:
+            raise ValueError("too many")
+
+    assert find_failing(messages_of([b"a", b"b"]), together) == {}
+
+    def away(part: Messages) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        find_failing(messages_of([b"a"]), away)
+
+
+class Fragile:
+    """A decoder with a bug: it fails for messages that hold a text."""
+
+    def __init__(self, decoder: Decoder, text: bytes) -> None:
+        self._decoder, self._text = decoder, text
+
+    def decode(self, values: list[bytes | None]) -> Decoded:
+        if any(value and self._text in value for value in values):
+            raise OverflowError("Python int too large to convert to C long")
+        return self._decoder.decode(values)
+
+    def decode_block(self, batches: object) -> None:
+        return None
+
+
+def form_of(stream: Stream, *partition_by: Transform) -> TableFormat:
+    schema: Schema = iceberg_schema(landed_columns(stream))
+    return TableFormat(schema, partition_spec(partition_by, schema))
+
+
+def test_the_reason_is_the_true_one() -> None:
+    stream = json_stream("id INT")
+    values: list[bytes | None] = [b'{"id": 1}', b'{"id": 12345}', b'{"id": "x"}', b'{"id": 2}']
+    table, decoded, traces = split_isolated(
+        messages_of(values),
+        decoder=Fragile(decoder_for(stream), b"12345"),
+        stream=stream,
+        form=form_of(stream),
+        checkpoint_id=1,
+    )
+    assert table["id"].to_pylist() == [1, 2]
+    assert decoded.bad[1] == "OverflowError: Python int too large to convert to C long"
+    assert decoded.bad[2].startswith("wrong type")
+    assert decoded.refused == (decoded.bad[1],)
+    assert "in decode" in traces[0]
+
+
+def test_a_table_that_takes_no_rows_quarantines_nothing() -> None:
+    stream = json_stream("id BINARY")
+    form = form_of(stream, Transform("truncate", "id", 2))
+    with pytest.raises(ValueError, match="Unsupported data type for truncate"):
+        split_isolated(messages_of([b'{"id": "AAAA"}']), decoder=decoder_for(stream), stream=stream, form=form, checkpoint_id=1)
+
+
+def test_the_cause_of_a_dead_worker_is_told(tmp_path: Path) -> None:
+    error = Py4JJavaError.__new__(Py4JJavaError)
+    error.java_exception = (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times\n"
+        "\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2935)\n"
+        "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n"
+    )
+    explained = explain_failure(error, logs=tmp_path)
+    assert isinstance(explained, LandingError)
+    assert "Python worker exited unexpectedly (crashed)" in explained.what
+
+
+Shop = tuple[Lake, Pipeline, Callable[..., list[Sent]]]
+
+
+@pytest.fixture
+def shop(lake: Lake) -> Shop:
+    """A pipeline of two streams, and what sends numbers to one of them."""
+    write_pipeline(lake, "shop", {"orders": "id INT NOT NULL, name STRING", "refunds": "id INT NOT NULL, name STRING"})
+    for stream in ("orders", "refunds"):
+        make_topic(lake.servers, f"{lake.topic}-{stream}", partitions=2)
+
+    def send(stream: str, *numbers: int, poisoned: tuple[int, ...] = ()) -> list[Sent]:
+        values: list[bytes | None] = [
+            json.dumps({"id": number, "name": POISON if number in poisoned else "fine"}).encode() for number in numbers
+        ]
+        return produce(lake.servers, f"{lake.topic}-{stream}", values, partitions=2)
+
+    return lake, lake.pipeline("shop"), send
+
+
+def ids(lake: Lake, stream: str) -> list[int]:
+    return sorted(row["id"] for row in lake.rows(f"shop.{stream}", "id"))
+
+
+def run_once(lake: Lake, pipeline: Pipeline, lander: Lander | None = None) -> tuple[list[Batch], list[str]]:
+    """Land all there is as `headrace land --once` does, with tasks in this process; return the batches and what was said."""
+    batches: list[Batch] = []
+    said: list[str] = []
+    spark: Any = InlineSpark()
+    session = Session(lake.settings(), pipeline, KafkaServers(lake.servers), lander or lake.lander(pipeline), spark)
+    try:
+        land(session, once=True, stop=Event(), landed=batches.append, report=said.append)
+    except LandingError as error:
+        said.append(f"exit {error.exit_code}: {error}")
+    return batches, said
+
+
+def log_of(lake: Lake) -> str:
+    return (lake.home / "logs" / "landing.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.services
+def test_poison_is_quarantined_alone_and_the_rest_lands_in_the_same_batch(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, pipeline, send = shop
+    sent = send("orders", *range(3000), poisoned=(5, 6, 1700))
+    send("refunds", 1, 2, 3)
+    monkeypatch.setenv("HEADRACE_FAULT", f"fail-message@{POISON}")
+    (batch,), said = run_once(lake, pipeline)
+    assert {landed.label: (landed.rows, landed.bad) for landed in batch.landed} == {
+        "shop.orders": (2997, 3),
+        "shop.refunds": (3, 0),
+    }
+    assert ids(lake, "orders") == [number for number in range(3000) if number not in (5, 6, 1700)]
+    refused = {(row["partition"], row["offset"]): row for row in lake.quarantine("shop.orders")}
+    poison = {(one.partition, one.offset): one.value for one in sent if one.value and POISON.encode() in one.value}
+    assert {at: row["original_bytes"] for at, row in refused.items()} == poison
+    assert {row["reason"] for row in refused.values()} == {REASON}
+    assert said == [f"shop.orders: messages go to the quarantine, {REASON}"]
+    assert "Traceback" in log_of(lake)
+    assert REASON in log_of(lake)
+    check_verified(lake, pipeline)
+
+
+@pytest.mark.services
+def test_a_message_that_is_refused_only_after_a_rollback_is_quarantined(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, pipeline, send = shop
+    send("orders", 1, 2)
+    run_once(lake, pipeline)
+    before = lake.table("shop.orders").metadata.current_snapshot_id or 0
+    sent = send("orders", 3, 4, poisoned=(3,))
+    sent += produce(lake.servers, f"{lake.topic}-orders", [b"no JSON"], partitions=2)
+    run_once(lake, pipeline)
+    assert [row["original_bytes"] for row in lake.quarantine("shop.orders")] == [b"no JSON"]
+    roll_back(lake.catalog, lake.table("shop.orders"), before)
+    monkeypatch.setenv("HEADRACE_FAULT", f"fail-message@{POISON}")
+    run_once(lake, pipeline)
+    assert ids(lake, "orders") == [1, 2, 4]
+    assert {row["original_bytes"] for row in lake.quarantine("shop.orders")} == {sent[0].value, b"no JSON"}
+    check_verified(lake, pipeline)
+
+
+@pytest.mark.services
+def test_a_stream_that_can_not_be_written_stops_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, pipeline, send = shop
+    send("orders", *range(10))
+    send("refunds", *range(20))
+    monkeypatch.setenv("HEADRACE_FAULT", f"break-stream@{lake.topic}-orders")
+    _, said = run_once(lake, pipeline)
+    assert ids(lake, "refunds") == list(range(20))
+    assert ids(lake, "orders") == []
+    assert lake.quarantine("shop.orders") == []
+    cause = f"OSError: [Errno 28] a drill asked writing of {lake.topic}-orders to fail"
+    assert [line.splitlines()[0] for line in said] == [
+        f"shop.orders failed and is retried. shop.orders: {cause}",
+        f"exit 1: shop.orders: {cause}",
+    ]
+    assert log_of(lake).count("Traceback") == log_of(lake).count(": try ") == 3
+    monkeypatch.delenv("HEADRACE_FAULT")
+    run_once(lake, pipeline)
+    assert ids(lake, "orders") == list(range(10))
+    check_verified(lake, pipeline)
+
+
+@pytest.mark.services
+def test_a_stream_that_fails_is_tried_again_later_and_goes_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, pipeline, send = shop
+    lander, spark = lake.lander(pipeline), InlineSpark()
+    send("orders", 1)
+    monkeypatch.setenv("HEADRACE_FAULT", f"break-stream@{lake.topic}-orders")
+    context: Any = spark
+    batch = lander.land_batch(context)
+    assert batch is not None
+    assert batch.landed == ()
+    assert list(lander.stopped) == ["shop.orders"]
+    send("refunds", 1)
+    batch = lander.land_batch(context)
+    assert batch is not None
+    assert [landed.label for landed in batch.landed] == ["shop.refunds"]
+    assert lander.land_batch(context) is None, "orders waits"
+    wait = lander.seconds_to_retry(most=1)
+    assert wait is not None
+    assert 0 < wait <= 1
+    monkeypatch.delenv("HEADRACE_FAULT")
+    _, said = run_once(lake, pipeline, lander)
+    assert not lander.stopped
+    assert said[-1] == "shop.orders is landing again"
+    assert (ids(lake, "orders"), ids(lake, "refunds")) == ([1], [1])
+    check_verified(lake, pipeline)
+
+
+@pytest.mark.services
+def test_a_job_that_fails_as_a_whole_is_run_again_stream_by_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, pipeline, send = shop
+    send("orders", 1)
+    send("refunds", 1)
+    lander, spark = lake.lander(pipeline), InlineSpark()
+    run = lander._run
+    context: Any = spark
+
+    def crash(sc: Any, active: Any, ranges: Any) -> dict[str, list[StreamResult]]:
+        if any(stream.label == "shop.orders" for stream in active):
+            raise LandingError("Python worker exited unexpectedly (crashed)")
+        return run(sc, active, ranges)
+
+    monkeypatch.setattr(lander, "_run", crash)
+    batch = lander.land_batch(context)
+    assert batch is not None
+    assert [landed.label for landed in batch.landed] == ["shop.refunds"]
+    assert "crashed" in str(lander.stopped["shop.orders"])
+    assert "crashed" in log_of(lake)
+    assert ids(lake, "refunds") == [1]
+
+
+@pytest.mark.services
+def test_a_table_that_is_gone_stops_its_stream_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "_TRIES", 1)
+    lake, pipeline, send = shop
+    lander = lake.lander(pipeline)
+    lake.catalog.drop_table("shop.orders")
+    send("orders", 1)
+    send("refunds", 1)
+    _, said = run_once(lake, pipeline, lander)
+    assert ids(lake, "refunds") == [1]
+    assert said[-1].startswith("exit 1: shop.orders"), said
+    assert lake.quarantine("shop.orders") == []
+
+
+@pytest.mark.services
+def test_a_topic_that_kafka_refuses_stops_its_stream_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets that Kafka deleted after the plan: the broker refuses them, and gives the other topic."""
+    lake, pipeline, send = shop
+    send("orders", *range(10))
+    send("refunds", *range(10))
+    lander, spark = lake.lander(pipeline), InlineSpark()
+    run = lander._run
+
+    def too_late(*arguments: Any) -> Any:
+        monkeypatch.setattr(lander, "_run", run)
+        admin = make_topic(lake.servers, f"{lake.topic}-other")
+        delete_records(admin, f"{lake.topic}-orders", {0: 3, 1: 3})
+        return run(*arguments)
+
+    monkeypatch.setattr(lander, "_run", too_late)
+    lander._consumer = (("client.id", "new"), *lander._consumer)
+    context: Any = spark
+    batch = lander.land_batch(context)
+    assert batch is not None
+    assert [landed.label for landed in batch.landed] == ["shop.refunds"]
+    assert isinstance(lander.stopped["shop.orders"], UnavailableError)
+    assert ids(lake, "refunds") == list(range(10))
+
+
+@pytest.mark.services
+def test_a_topic_whose_end_kafka_does_not_say_stops_its_stream_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, pipeline, send = shop
+    send("orders", 1)
+    send("refunds", 1)
+    topic = f"{lake.topic}-orders"
+
+    def refuse(admin: Any, partitions: Any) -> Any:
+        bounds, errors = find_bounds(admin, [key for key in partitions if key[0] != topic])
+        return bounds, {**errors, topic: UnavailableError("Kafka does not answer: Topic authorization failed")}
+
+    lander, context = lake.lander(pipeline), cast(Any, InlineSpark())
+    monkeypatch.setattr(watched_topics, "find_bounds", refuse)
+    batch = lander.land_batch(context)
+    assert batch is not None
+    assert [landed.label for landed in batch.landed] == ["shop.refunds"]
+    assert "authorization" in str(lander.stopped["shop.orders"])
+    monkeypatch.setattr(watched_topics, "find_bounds", find_bounds)
+    run_once(lake, pipeline, lander)
+    assert not lander.stopped
+    assert ids(lake, "orders") == [1]
+    check_verified(lake, pipeline)
+
+
+@pytest.mark.services
+@pytest.mark.spark
+def test_an_application_killed_after_it_isolated_poison_lands_exactly_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, pipeline, send = shop
+    send("orders", *range(500), poisoned=(77,))
+    send("refunds", *range(10))
+    died = lake.start("land", "shop", "--once", HEADRACE_FAULT=f"fail-message@{POISON},kill-application@committing")
+    assert died.wait() == -signal.SIGKILL, died.said()
+    monkeypatch.setenv("HEADRACE_FAULT", f"fail-message@{POISON}")
+    _, said = run_once(lake, pipeline)
+    assert said == []
+    assert ids(lake, "orders") == [number for number in range(500) if number != 77]
+    assert [row["reason"] for row in lake.quarantine("shop.orders")] == [REASON]
+    check_verified(lake, pipeline)
