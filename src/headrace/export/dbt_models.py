@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from headrace.export.duckdb_sql import line_of, rewrite_for_duckdb
 from headrace.spec.layers import HISTORY_COLUMNS, LayerTable, Query
 from headrace.spec.pipeline import TableName
 from headrace.spec.queries import DIALECT, parse_sql
@@ -18,7 +19,7 @@ _MARK = "headrace_input_{}"
 _JINJA = re.compile(r"\{[{%#]")
 _DIFFERENT = frozenset(
     (
-        *("array_position", "bround", "dayofweek", "div", "from_json", "get", "hash", "make_dt_interval"),
+        *("array_position", "bround", "dayofweek", "div", "from_json", "hash", "make_dt_interval"),
         *("substring_index", "timestamp_seconds", "unix_timestamp", "xxhash64"),
     )
 )
@@ -60,6 +61,12 @@ def quote(name: str, dialect: Dialect) -> str:
 def escape_jinja(text: str) -> str:
     """Gives back text that dbt's templates leave as it is."""
     return _JINJA.sub(lambda found: "{{ '" + found[0] + "' }}", text)
+
+
+def translated(table: LayerTable) -> exp.Expr:
+    """Return a table's query as it is translated to DuckDB."""
+    text = table.source.text if isinstance(table.source, Query) else ""
+    return rewrite_for_duckdb(parse_sql(text, place=table.place), table)
 
 
 class _Model:
@@ -173,7 +180,8 @@ class _Model:
         if text.startswith("/*", start):
             text = text[text.index("*/", start) + 2 :]
         if self._dialect != "spark":
-            text = _generate(self._table, parse_sql(text, place=self._table.place), self._dialect, line=1, pretty=True)
+            tree = rewrite_for_duckdb(parse_sql(text, place=self._table.place), self._table)
+            text = _generate(self._table, tree, self._dialect, line=line_of(self._table, ""), pretty=True)
         text = escape_jinja(text.strip().rstrip(";").rstrip())
         return re.sub(_MARK.format(r"\d+"), lambda found: marks[found[0]], text)
 

@@ -12,6 +12,7 @@ from typing import get_args
 import yaml
 
 from headrace.errors import SettingsError, SpecError
+from headrace.export.dbt_check import find_refused
 from headrace.export.dbt_models import Dialect, condition_sql, differences, escape_jinja, model_sql, quote
 from headrace.export.dbt_profile import DATABASE, PACKAGES, PLUGIN, profile_of, readme_of
 from headrace.export.written import check_folder
@@ -75,16 +76,24 @@ def export_project(settings: Settings, pipeline: Pipeline, *, folder: Path, dial
 def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProject:
     """Gives back the project of a pipeline. `home` is where Headrace keeps its state, seen from the project's folder.
 
-    A pipeline without SQL tables, and a query that the dialect can't express, is a SpecError.
+    A table whose query DuckDB can't run is a source, which Headrace builds, and a note names its file and line. A pipeline
+    without any SQL table that can be a model is a SpecError.
     """
-    models = [each for each in pipeline.tables if _is_model(each)]
+    lineage = trace_lineage(pipeline)
+    candidates = [each for each in pipeline.tables if _is_model(each)]
+    refused: Mapping[TableName, SpecError] = {}
+    if dialect == "duckdb":
+        refused = find_refused(pipeline, candidates, {each.table: _columns(lineage, each) for each in candidates})
+    models = [each for each in candidates if each.table not in refused]
+    if candidates and not models:
+        raise next(iter(refused.values()))
     if not models:
         raise SpecError(
             "there are no tables in SQL, so there would be no models",
             where=f"pipeline {pipeline.name}",
             next_step="Add one, such as staging/orders.sql, and export again.",
         )
-    project = _Project(pipeline, models, trace_lineage(pipeline), dialect)
+    project = _Project(pipeline, models, lineage, dialect)
     files = {
         "dbt_project.yml": _yaml(project.settings()),
         "profiles.yml": _yaml({pipeline.name: profile_of(dialect, home=home, tables=project.source_names)}),
@@ -101,6 +110,7 @@ def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProjec
         for each in pipeline.tables
         if (beyond := _beyond_sql(each))
     ]
+    notes += [f"{error.where}: {error.what}; {table} is a source, which Headrace builds" for table, error in refused.items()]
     for table in models:
         files[f"models/{table.layer}/{project.names[table.table]}.sql"] = project.model(table)
         different = differences(table) if dialect == "duckdb" else ()
@@ -151,7 +161,9 @@ def _beyond_sql(table: LayerTable) -> str | None:
 def _default_about(table: LayerTable) -> str:
     if table.kind == "entities":
         return "Entities."
-    return "A stage table." if table.staged else "A table in Python."
+    if table.staged:
+        return "A stage table."
+    return "A table in Spark SQL." if isinstance(table.source, Query) else "A table in Python."
 
 
 class _Project:
@@ -160,7 +172,7 @@ class _Project:
         self._lineage = lineage
         self._dialect: Dialect = dialect
         self.names = _model_names(models)
-        made = {each.table for each in models}
+        self._made = made = {each.table for each in models}
         # raw tables, and those that no model makes
         self._sources = dict.fromkeys(read for each in models for read in each.inputs if read not in made)
 
@@ -184,7 +196,7 @@ class _Project:
         return [str(each) for each in self._sources]
 
     def sources(self) -> list[dict[str, object]]:
-        built = {each.table: each for each in self._pipeline.tables if not _is_model(each)}
+        built = {each.table: each for each in self._pipeline.tables if each.table not in self._made}
         streams = {each.table: each for each in self._pipeline.streams}
         found: dict[str, list[dict[str, object]]] = {}
         for name in self._sources:
@@ -201,7 +213,7 @@ class _Project:
 
     def model(self, table: LayerTable) -> str:
         references = {name: self._reference(name) for name in table.inputs}
-        query = model_sql(table, columns=self._columns(table), references=references, dialect=self._dialect)
+        query = model_sql(table, columns=_columns(self._lineage, table), references=references, dialect=self._dialect)
         config = f"{{{{ config(schema='{table.table.flat_namespace}', alias='{table.table.name}') }}}}"
         return f"{{# {_WRITTEN} from {table.layer}/{table.path.name}: {table.kind}. #}}\n{config}\n{query}\n"
 
@@ -253,9 +265,11 @@ class _Project:
             return f"{{{{ source('{name.flat_namespace}', '{name.name}') }}}}"
         return f"{{{{ ref('{self.names[name]}') }}}}"
 
-    def _columns(self, table: LayerTable) -> tuple[str, ...] | None:
-        found = self._lineage.table(table.table)
-        return tuple(each.name for each in found.columns if each.name != BUILD_ID) if found and found.whole else None
+
+def _columns(lineage: Lineage, table: LayerTable) -> tuple[str, ...] | None:
+    """Return the table's own columns, None where only an engine can tell."""
+    found = lineage.table(table.table)
+    return tuple(each.name for each in found.columns if each.name != BUILD_ID) if found and found.whole else None
 
 
 def _model_names(models: Sequence[LayerTable]) -> dict[TableName, str]:

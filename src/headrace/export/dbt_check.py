@@ -1,0 +1,136 @@
+"""Every model is tried before it is written: DuckDB binds it to empty tables with the columns that its inputs have.
+
+The types of tables that no SQL makes (those in Python, entities, stage tables) are known when Headrace has built them. Models
+that read them are parsed, and their functions looked up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from headrace.errors import SpecError
+from headrace.export.dbt_models import condition_sql, model_sql, translated
+from headrace.export.duckdb_sql import refuse
+from headrace.spec.columns import landed_columns
+from headrace.spec.layers import LayerTable
+from headrace.spec.pipeline import Pipeline, TableName
+from headrace.tables.schema import iceberg_schema
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+_CLOSED: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+}
+"""Queries are only bound to empty tables, so DuckDB never has to open a file or a connection."""
+_ESCAPED = re.compile(r"\{\{ '(\{[{%#])' \}\}")
+_NAMED = re.compile(r"with name \"?(\w+)\"? does not exist|column \"(\w+)\"|name and argument types '(\w+)\(", re.IGNORECASE)
+_SYNTAX = frozenset(
+    (
+        *("cast", "try_cast", "coalesce", "extract", "nullif", "if", "unnest", "row", "map", "columns", "exists", "grouping"),
+        *("position", "overlay", "trim", "substring", "list", "array", "interval", "date", "struct_pack", "case", "lambda"),
+    )
+)
+"""What DuckDB's grammar has, and its list of functions has not."""
+
+
+def find_refused(
+    pipeline: Pipeline, models: Sequence[LayerTable], columns: Mapping[TableName, Sequence[str] | None]
+) -> dict[TableName, SpecError]:
+    """Return the tables whose query DuckDB would refuse, with the reason, its file and its line.
+
+    `models` are in the order in which they are built; `columns` are those of each table, as `model_sql` takes them.
+    """
+    refused: dict[TableName, SpecError] = {}
+    with duckdb.connect(config=_CLOSED) as connection:
+        functions = {row[0] for row in connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()}
+        for namespace in {name.flat_namespace for name in (*_streams(pipeline), *(table.table for table in models))}:
+            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{namespace}"')
+        typed = _create_streams(connection, pipeline)
+        for table in models:
+            references = {name: _quoted(name) for name in table.inputs}
+            try:
+                query = model_sql(table, columns=columns[table.table], references=references, dialect="duckdb")
+                text = _ESCAPED.sub(r"\1", query)
+                if set(table.inputs) <= typed:
+                    _create(connection, table, text)
+                    typed.add(table.table)
+                else:
+                    _parse(connection, table, text)
+                    _check_functions(table, functions)
+            except SpecError as error:
+                refused[table.table] = error
+    return refused
+
+
+def _streams(pipeline: Pipeline) -> tuple[TableName, ...]:
+    return tuple(stream.table for stream in pipeline.streams)
+
+
+def _create_streams(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -> set[TableName]:
+    """Create the raw tables whose columns are known before anything has landed, and return their names."""
+    known = [stream for stream in pipeline.streams if stream.format != "debezium"]
+    for stream in known:
+        connection.register("landed", iceberg_schema(landed_columns(stream)).as_arrow().empty_table())
+        connection.execute(f"CREATE TABLE {_quoted(stream.table)} AS FROM landed")
+        connection.unregister("landed")
+    return {stream.table for stream in known}
+
+
+def _create(connection: duckdb.DuckDBPyConnection, table: LayerTable, text: str) -> None:
+    """Create the table of a model, and try the conditions that its tests have."""
+    try:
+        connection.execute(f"CREATE TABLE {_quoted(table.table)} AS {text}")
+    except duckdb.Error as error:
+        raise _refuse(table, error) from None
+    for each in table.expectations:
+        if each.otherwise in ("drop", "quarantine") or any(name in each.that for name in table.except_columns):
+            continue  # in the model itself, or not tested
+        condition = _ESCAPED.sub(r"\1", condition_sql(table, each.that, line=each.line, dialect="duckdb"))
+        try:
+            connection.execute(f"SELECT * FROM {_quoted(table.table)} WHERE NOT coalesce({condition}, false)")
+        except duckdb.Error as error:
+            what = str(error).splitlines()[0]
+            raise table.error(
+                f"DuckDB can't run this condition: {what}",
+                at=each.line,
+                fix="Export with --dialect spark, or write it in another way",
+            ) from None
+
+
+def _parse(connection: duckdb.DuckDBPyConnection, table: LayerTable, text: str) -> None:
+    try:
+        connection.extract_statements(text)
+    except duckdb.Error as error:
+        raise _refuse(table, error) from None
+
+
+def _check_functions(table: LayerTable, functions: set[str]) -> None:
+    from sqlglot import exp
+
+    for node in translated(table).find_all(exp.Func):
+        name = _function_name(node)
+        if name and name not in functions and name not in _SYNTAX:
+            word = _function_name(node, dialect="spark") or name
+            raise refuse(table, f"it has no function {word}", word=word)
+
+
+def _function_name(node: exp.Expr, *, dialect: str = "duckdb") -> str | None:
+    found = re.match(r"([A-Za-z_]\w*)\(", node.sql(dialect=dialect))
+    return found[1].lower() if found else None
+
+
+def _refuse(table: LayerTable, error: duckdb.Error) -> SpecError:
+    what = str(error).splitlines()[0]
+    named = _NAMED.search(what)
+    return refuse(table, what, word=next((word for word in (named.groups() if named else ()) if word), ""))
+
+
+def _quoted(name: TableName) -> str:
+    """Return a table's name as dbt has it: its schema is the namespace in one word."""
+    return f'"{name.flat_namespace}"."{name.name}"'
