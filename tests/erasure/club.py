@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +15,19 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
 from headrace.erasure.identifiers import identify
+from headrace.landing.plan import Bounds
+from headrace.landing.replaced_topics import accept
+from headrace.landing.topic_choice import ReplacedTopic
 from headrace.runs.building import build, open_lake
 from headrace.runs.forgetting import Erasing, Look, Proof, begin, finish, look, unfinished
+from headrace.services.topics import TopicIdentity
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.columns import landed_columns
 from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.ledger import Ledger, read_ledger
+from headrace.tables.ledger import read_ledger
 from headrace.tables.quarantine import QUARANTINE, open_quarantine, settle_quarantine
 from tests.folders import write_files
 
@@ -128,18 +133,26 @@ class Club:
             for index, row in enumerate(rows)
         ]
         bad = self._refuse(stream, refused, offset + len(rows), planned.checkpoint_id + 1) if refused else ()
-        new = Ledger(
-            planned.checkpoint_id + 1,
-            {0: offset + len(rows) + len(refused)},
+        new = replace(
+            planned,
+            checkpoint_id=planned.checkpoint_id + 1,
+            offsets={0: offset + len(rows) + len(refused)},
             writer=str(uuid.uuid4()),
             quarantine_files=tuple(bad),
-            erasures=planned.erasures,
         )
         table = append_checkpoint(
             self.catalog, table, files=_write(table, f"{table.location()}/output", made), planned=planned, new=new
         )
         quarantine = open_quarantine(self.catalog, self.settings)
         settle_quarantine(self.catalog, quarantine, {f"club.{stream}": read_ledger(table)})
+
+    def start_over(self, stream: str) -> None:
+        """Records that the stream's topic was replaced and is landed from its beginning."""
+        table = self.table(f"raw.{stream}")
+        planned = read_ledger(table)
+        accepted = accept(planned, TopicIdentity("new", "cluster"), {0: Bounds(0, 0)}, ReplacedTopic.RESTART)
+        new = replace(accepted, checkpoint_id=planned.checkpoint_id + 1, writer=str(uuid.uuid4()))
+        append_checkpoint(self.catalog, table, files=[], planned=planned, new=new)
 
     def leave_stray(self, stream: str, rows: Sequence[Mapping[str, Any]]) -> Path:
         """Writes a data file that nothing refers to, as a task does whose application dies; gives back its path."""

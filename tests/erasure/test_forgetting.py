@@ -12,7 +12,7 @@ import pytest
 from headrace.erasure.identifiers import identify, is_concealed
 from headrace.errors import ErasureError
 from headrace.runs.forgetting import Proof, look
-from headrace.tables.erasures import read_erasures
+from headrace.tables.erasures import read_erased_offsets, read_erasures
 from headrace.tables.ledger import Ledger, read_ledger
 from tests.erasure.club import PEOPLE, Club, member, order, other
 
@@ -166,6 +166,20 @@ def test_an_email_is_a_value_and_nothing_else(spark: SparkSession, tmp_path: Pat
     assert {row["note"] for row in club.rows("raw.orders")} == {None, "to [erased]."}
 
 
+def test_rows_of_an_earlier_topic_at_the_same_offsets_stay(spark: SparkSession, tmp_path: Path) -> None:
+    club = Club(tmp_path, spark, PEOPLE)
+    club.land("members", [member("member-0001", ANN), member("member-0002", BOB)])
+    club.land("other", [other({"cart": [1]}), other({"cart": [2]})])
+    club.start_over("other")
+    club.land("other", [other({"id": "member-0001", "email": ANN}, kind="redact", event_id="event-1"), other({"cart": [3]})])
+    start = read_ledger(club.table("raw.other")).first_checkpoint
+    assert start == 2
+    assert club.forget(requested=True).holds
+    assert sorted(row["payload"] for row in club.rows("raw.other")) == ['{"cart": [1]}', '{"cart": [2]}', '{"cart": [3]}']
+    assert read_erased_offsets(club.catalog, "club.other") == []
+    assert read_erased_offsets(club.catalog, f"club.other@{start}") == [(0, 0)]
+
+
 def test_requests_are_carried_out_and_go(spark: SparkSession, tmp_path: Path) -> None:
     club = Club(tmp_path, spark, PEOPLE)
     fill(club)
@@ -183,6 +197,22 @@ def test_requests_are_carried_out_and_go(spark: SparkSession, tmp_path: Path) ->
     assert {row["id"] for row in club.rows("raw.orders")} == {"order-0003", "order-0006"}, "the order that was named went too"
     assert club.look(requested=True).requests == ()
     assert read_erasures(club.catalog, "club")[0]["request_ids"] == ["event-1", "event-2"]
+
+
+def test_a_repeated_request_erases_nobody_again(spark: SparkSession, tmp_path: Path) -> None:
+    club = Club(tmp_path, spark, PEOPLE)
+    fill(club)
+    request = other({"id": "member-0001", "email": ANN, "orders": []}, kind="redact", event_id="event-1")
+    club.land("other", [request])
+    assert club.forget(requested=True).holds
+    club.land("members", [member("member-0001", ANN)])  # she came back
+    club.land("other", [request])  # and the old request is sent again
+    looked = club.look(requested=True)
+    assert (looked.persons, looked.repeated) == ((), ("event-1",))
+    assert club.forget(requested=True).holds
+    assert [row["email"] for row in club.rows("raw.members")].count(ANN) == 1
+    assert "redact" not in [row["type"] for row in club.rows("raw.other")], "the request itself names her, so it goes"
+    assert club.look(requested=True).requests == ()
 
 
 def test_a_shared_value_takes_nobody_elses_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -45,7 +45,8 @@ def test_not_found_in_anothers(text: str) -> None:
     assert not finds(ANN, text)
 
 
-local = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="@"), min_size=1, max_size=12)
+characters = st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="@")
+local = st.text(characters, min_size=1, max_size=12).map(str.strip).filter(bool)
 
 
 @given(local)
@@ -73,6 +74,7 @@ def test_phones_are_found_as_they_were_written_and_as_digits() -> None:
 
 def test_what_is_empty_tells_nobody() -> None:
     assert not identify(emails=["", None, "nobody"], phones=["", None, "123"], ids=[("shop", ""), ("shop", None)])
+    assert not identify(emails=["@example.com", "\x85@example.com", "ann@ "])
     assert text_pattern(identify(ids=[("shop", "1")])) is None
 
 

@@ -67,7 +67,7 @@ def identify(
     for kind, value in ids:
         if value and value.strip():
             kinds.setdefault(kind, set()).add(value.strip())
-    addresses = {each.strip() for each in emails if each and "@" in each}
+    addresses = {each.strip() for each in emails if each and _is_address(each.strip())}
     numbers = {each.strip() for each in phones if each and len(digits_of(each)) >= SHORTEST_PHONE}
     return Identifiers(
         frozenset(each.lower() for each in addresses),
@@ -75,6 +75,12 @@ def identify(
         MappingProxyType({kind: frozenset(values) for kind, values in sorted(kinds.items())}),
         frozenset(addresses | numbers),
     )
+
+
+def _is_address(email: str) -> bool:
+    """Return whether both sides of the @ are given: a domain alone would match everybody who has an address there."""
+    name, at, domain = email.rpartition("@")
+    return bool(name and at and domain)
 
 
 def digits_of(phone: str) -> str:

@@ -15,15 +15,13 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 from headrace.erasure.identifiers import Identifiers, text_pattern
 from headrace.spec.pipeline import Whose
 from headrace.tables.spark_columns import named
-from headrace.tables.spark_times import TIMESTAMP, TIMESTAMP_NTZ
+from headrace.tables.spark_times import EXACT_JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ERASED = "[erased]"
 """What stands in another's row where it named the person."""
-
-_EXACT = {"timestampFormat": TIMESTAMP, "timestampNTZFormat": TIMESTAMP_NTZ}
 
 
 def is_theirs(rows: DataFrame, whose: Whose | None, person: Identifiers) -> Column:
@@ -115,5 +113,5 @@ def _replace(rows: DataFrame, name: str, pattern: str) -> Column:
     text = _as_text(rows, name)
     if text is None:
         return column
-    written = F.regexp_replace(F.to_json(column, _EXACT), pattern, ERASED)
-    return F.when(text.rlike(pattern), F.from_json(written, kind.simpleString(), _EXACT)).otherwise(column).alias(name)
+    written = F.regexp_replace(F.to_json(column, EXACT_JSON), pattern, ERASED)
+    return F.when(text.rlike(pattern), F.from_json(written, kind.simpleString(), EXACT_JSON)).otherwise(column).alias(name)

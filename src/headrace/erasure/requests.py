@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyiceberg.catalog import Catalog
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.erasure.identifiers import Identifiers, identify
 from headrace.erasure.matching import values_of
+from headrace.erasure.offsets import stream_offsets_label
 from headrace.spec.pipeline import ErasureRequests, Pipeline
 from headrace.tables.spark_catalog import spark_name
 
@@ -27,13 +29,14 @@ class Request:
     person: Identifiers
 
 
-def find_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequests) -> tuple[Request, ...]:
+def find_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequests, *, catalog: Catalog) -> tuple[Request, ...]:
     """Gives back the requests that wait, oldest first. What was carried out is no longer there."""
     stream = pipeline.stream(asked.stream)
     rows = spark.read.format("iceberg").load(spark_name(stream.table)).where(F.expr(asked.where))
     whose = asked.whose
     chosen = rows.select(
         F.expr(asked.id).cast("string").alias("id"),
+        stream_offsets_label(catalog, pipeline, stream).alias("stream"),
         F.col("kafka_partition").alias("partition"),
         F.col("kafka_offset").alias("offset"),
         _all(rows, whose.emails).alias("emails"),
@@ -41,7 +44,7 @@ def find_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequest
         *(_all(rows, expressions).alias(f"ids_{kind}") for kind, expressions in whose.ids.items()),
     )
     found = chosen.orderBy("partition", "offset").collect()
-    return tuple(_request(row, f"{pipeline.name}.{stream.name}", tuple(whose.ids)) for row in found)
+    return tuple(_request(row, tuple(whose.ids)) for row in found)
 
 
 def count_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequests, *, after: int) -> int:
@@ -56,8 +59,8 @@ def _all(rows: DataFrame, expressions: tuple[str, ...]) -> Column:
     return F.concat(empty, *(F.coalesce(values_of(rows, each), empty) for each in expressions))
 
 
-def _request(row: Row, stream: str, kinds: tuple[str, ...]) -> Request:
+def _request(row: Row, kinds: tuple[str, ...]) -> Request:
     person = identify(
         emails=row["emails"], phones=row["phones"], ids=[(kind, each) for kind in kinds for each in row[f"ids_{kind}"]]
     )
-    return Request(str(row["id"]), stream, row["partition"], row["offset"], person)
+    return Request(str(row["id"]), row["stream"], row["partition"], row["offset"], person)
