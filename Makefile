@@ -8,7 +8,7 @@ RUN := $(VENV)/bin
 
 STREAMS := charges refunds disputes subscriptions
 
-.PHONY: help setup demo test long check expected bench soak stack compacted captured truth airflow dagster fresh lock clean docker-up docker-down docker-restart docker-status docker-logs generate-all generate-stop $(STREAMS:%=generate-%)
+.PHONY: help setup demo test long check expected bench soak stack compacted captured hostile truth airflow dagster fresh lock clean docker-up docker-down docker-restart docker-status docker-logs generate-all generate-stop $(STREAMS:%=generate-%)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -65,14 +65,17 @@ bench: $(STAMP) ## landing against plain Spark and on two workers, layers agains
 soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then verify
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),10)
 
-stack: $(STAMP) ## every pipeline's sample on a Spark cluster, S3 and a REST catalog while workers are killed, held against what is expected
+stack: $(STAMP) ## every pipeline's sample on a Spark cluster, S3 and a REST catalog while workers are killed, compared with the expected rows
 	@$(RUN)/python -m tests.stacked
 
-compacted: $(STAMP) ## maintain tables for MINUTES (10) while they are landed, built and read, then hold them against a full refresh
+compacted: $(STAMP) ## maintain tables for MINUTES (10) while they are landed, built and read, then compare them with a full refresh
 	@$(RUN)/python -m tests.compacted $(or $(MINUTES),10)
 
-captured: $(STAMP) ## play with a captured shop for MINUTES (5) while its servers are killed, then hold the lake against Postgres
+captured: $(STAMP) ## play with a captured shop for MINUTES (5) while its servers are killed, then compare the lake with Postgres
 	@$(RUN)/python -m tests.captured $(or $(MINUTES),5)
+
+hostile: $(STAMP) ## attack every HTTP server with REQUESTS (10000) generated requests, slow clients, long bodies and heavy queries
+	@$(RUN)/python -m tests.hostile $(or $(REQUESTS),10000)
 
 truth: $(STAMP) ## BUILDS (1000) small builds of tables of every kind against one big one and a full refresh
 	@$(RUN)/python -m tests.layers.truth $(or $(BUILDS),1000)

@@ -81,7 +81,7 @@ def compacted(minutes: float, *, folder: Path, seed: int) -> bool:
     _write_pipeline(folder)
     settings = load_settings(flags={}, environ=environ, folder=folder)
     pipeline = load_pipeline("pond", environ=environ, folder=folder)
-    servers = start_kafka(settings, detached=True, report=print).servers
+    servers = KafkaServers(start_kafka(settings, detached=True, report=print).bootstrap_servers)
     seen, stop = Seen(), Flag()
     producer = Thread(target=_produce, args=(servers, pipeline.streams[0].topic, random.Random(seed), stop, seen))
     producer.start()

@@ -20,6 +20,7 @@ from headrace.serving.query import run_query
 from headrace.serving.question import Question, read_question
 from headrace.spec.pipeline import TableName
 from headrace.tables.catalog import count_rows, list_tables
+from headrace.tables.spark_arrow import to_arrow
 from headrace.tables.spark_catalog import open_spark_catalog, spark_name, use_session
 from headrace.tables.spark_files import load_java_table
 from tests.lake import Lake
@@ -76,7 +77,7 @@ def read_with_spark(lake: Lake, spark: SparkSession) -> dict[str, pa.Table]:
     """Gives back all tables as Spark reads them, which does it with Iceberg's own code."""
     session = open_spark_catalog(spark, lake.settings(), few_rows=True)
     names = list_tables(lake.catalog)
-    return {name: session.table(spark_name(TableName.parse(name))).toArrow() for name in names}
+    return {name: to_arrow(session.table(spark_name(TableName.parse(name)))) for name in names}
 
 
 def check_same(engine: Engine, truth: Mapping[str, pa.Table], found: Mapping[str, pa.Table]) -> None:
@@ -125,20 +126,21 @@ def _type_of(engine: Engine, kind: pa.DataType) -> str:
 def _value_of(engine: Engine, kind: pa.DataType, value: Any) -> Any:
     """Gives back a value as this engine can see it: every decimal with all its places, every moment in UTC."""
     if pa.types.is_map(kind):
-        if value is None and engine == Engine.clickhouse:
+        if value is None and (engine == Engine.clickhouse or _is_lost_by(engine, kind.item_type)):
             return []
         pairs = None if value is None else [(pair["key"], pair["value"]) if isinstance(pair, dict) else pair for pair in value]
         return pairs and sorted(
             (_value_of(engine, kind.key_type, key), _value_of(engine, kind.item_type, item)) for key, item in pairs
         )
     if _is_list(kind):
-        if value is None and (engine == Engine.clickhouse or _is_lost_by(engine, kind)):
+        if value is None and (engine == Engine.clickhouse or _is_lost_by(engine, kind.value_type)):
             return []
         return value if value is None else [_value_of(engine, kind.value_type, each) for each in value]
     if pa.types.is_struct(kind):
         if value is None and engine != Engine.clickhouse:
             return None
-        return tuple((field.name, _value_of(engine, field.type, (value or {}).get(field.name))) for field in kind)
+        found = {field.name: _default_of(field) for field in kind} if value is None else value
+        return tuple((field.name, _value_of(engine, field.type, found.get(field.name))) for field in kind)
     if isinstance(value, datetime):
         if engine == Engine.clickhouse and value.tzinfo is None:
             return value.replace(tzinfo=timezone.utc)
@@ -148,9 +150,23 @@ def _value_of(engine: Engine, kind: pa.DataType, value: Any) -> Any:
     return str(value) if isinstance(value, Decimal) else value
 
 
-def _is_lost_by(engine: Engine, kind: pa.DataType) -> bool:
-    """PyIceberg reads a null list of structs as an empty one."""
-    return engine == Engine.pyiceberg and pa.types.is_struct(kind.value_type)
+def _is_lost_by(engine: Engine, element: pa.DataType) -> bool:
+    """PyIceberg reads a null list or map of structs, at any depth, as an empty one."""
+    if engine != Engine.pyiceberg:
+        return False
+    if pa.types.is_map(element):
+        return _is_lost_by(engine, element.item_type)
+    return pa.types.is_struct(element) or (_is_list(element) and _is_lost_by(engine, element.value_type))
+
+
+def _default_of(field: pa.Field) -> Any:
+    """Return what ClickHouse has in a field of a null struct: its structs are never null, and neither is a required field."""
+    if field.nullable or pa.types.is_nested(field.type):
+        return None
+    if _is_text(field.type) or _is_bytes(field.type):
+        return "" if _is_text(field.type) else b""
+    zero = Decimal(0) if pa.types.is_decimal(field.type) else False if pa.types.is_boolean(field.type) else 0
+    return pa.scalar(zero, field.type).as_py()
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -13,7 +13,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.landing.history import files_of
-from headrace.landing.lander import Batch, Lander
+from headrace.landing.landed import Batch
+from headrace.landing.lander import Lander
+from headrace.landing.topic_choice import ReplacedTopic
 from headrace.landing.verify import Verified
 from headrace.runs.inspection import commits_of, verify
 from headrace.runs.landing import Session, land
@@ -85,11 +87,19 @@ class Lake:
         )
 
     def land(
-        self, spark: SparkSession, pipeline: Pipeline | None = None, *, accept_gaps: bool = False, **environ: str
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline | None = None,
+        *,
+        accept_gaps: bool = False,
+        replaced_topic: ReplacedTopic | None = None,
+        **environ: str,
     ) -> list[Batch]:
         """Lands all there is in this process, as `headrace land --once` does."""
         pipeline = pipeline or self.pipeline(**environ)
         lander = self.lander(pipeline, **environ)
+        if replaced_topic:
+            lander.accept_replaced(replaced_topic)
         if accept_gaps:
             lander.accept_gaps()
         session = Session(self.settings(**environ), pipeline, KafkaServers(self.servers), lander, spark)

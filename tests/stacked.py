@@ -10,6 +10,7 @@ import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from headrace.runs.landing import spark_session
 from headrace.runs.patience import for_a_command
 from headrace.services import embedded, kafka, object_store, postgres, rest_catalog, spark_cluster
 from headrace.services.embedded import Embedded
-from headrace.services.process import find_process
+from headrace.services.process import ServiceState, find_process
 from headrace.services.stack import stack_settings
 from headrace.settings import STACK, Settings, load_settings
 from tests.lake import Lake, check_verified
@@ -56,6 +57,12 @@ class StackLake(Lake):
         return stack_settings(super().settings(**environ))
 
 
+def start_server(server: Embedded, settings: Settings) -> ServiceState:
+    """Start a server of the stack, Kafka without a password: the tests' own clients have no login for it."""
+    chosen = replace(settings, services_secure=False) if server is kafka.BROKER else settings
+    return embedded.start(server, chosen, detached=True, report=print)
+
+
 @contextmanager
 def running_stack(folder: Path, *, servers: Sequence[Embedded] = SERVERS) -> Iterator[StackLake]:
     """Gives a lake on the servers that pipelines need of a stack, or on a part of them; they end with the block."""
@@ -63,7 +70,7 @@ def running_stack(folder: Path, *, servers: Sequence[Embedded] = SERVERS) -> Ite
     with ExitStack() as stack:
         for server in servers:
             stack.callback(embedded.stop, server, settings, report=print)
-            embedded.start(server, settings, detached=True, report=print)
+            start_server(server, settings)
         broker = kafka.running_kafka(settings)
         assert broker is not None
         yield StackLake(folder, broker.bootstrap_servers, "stack-of-lineage")

@@ -12,10 +12,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client
+from headrace.services.topics import admin_client, list_topic_ids
 from headrace.sources.encode import encoder_of
 from headrace.spec import load_pipeline
 from headrace.spec.folders import BUILT_IN
+from tests.waiting import wait_until
 
 FIRST_MOMENT = 1_771_963_198_501
 HOUR = 3_600_000
@@ -38,6 +39,17 @@ def make_topic(servers: str, topic: str, *, partitions: int = 1, config: Mapping
     for made in admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))]).values():
         made.result(20)
     return admin
+
+
+def replace_topic(admin: AdminClient, topic: str, *, partitions: int = 1) -> None:
+    """Deletes a topic and creates it again under the same name, and waits until the broker reports the new one."""
+    before = list_topic_ids(admin, [topic])
+    for deleted in admin.delete_topics([topic]).values():
+        deleted.result(20)
+    wait_until(lambda: not list_topic_ids(admin, [topic]), what="the topic to be deleted")
+    for made in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        made.result(20)
+    wait_until(lambda: list_topic_ids(admin, [topic]) not in ({}, before), what="the new topic")
 
 
 def producer_of(servers: str, **settings: Any) -> Producer:

@@ -47,7 +47,8 @@ def minutes_of(rows: Iterable[Mapping[str, Any]]) -> Minutes:
     for row in rows:
         moment: datetime = row["event_time"] or row["kafka_timestamp"]
         start = moment.astimezone(timezone.utc).replace(second=0, microsecond=0, tzinfo=None)
-        found[row["city"], start].append(_number(row["temperature"]))
+        city = " ".join(word[:1].upper() + word[1:].lower() for word in row["city"].split())
+        found[city, start].append(_number(row["temperature"]))
     minutes: Minutes = {}
     for (city, start), values in found.items():
         numbers = [value for value in values if value is not None]

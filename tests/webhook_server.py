@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import uvicorn
-
+from headrace.services.http_server import make_server, run_server
 from headrace.sources.receiving import app_with
 from headrace.sources.webhooks import STANDARD
 from tests.webhooks import SECRETS, KeptProducer, commerce
@@ -18,4 +17,4 @@ class ForgettingProducer(KeptProducer):
 
 if __name__ == "__main__":
     app = app_with(ForgettingProducer(), commerce(), environ=SECRETS, limits=STANDARD)
-    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning", access_log=False)
+    run_server(make_server(app, port=int(sys.argv[1])))

@@ -50,7 +50,22 @@ def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -
     assert "export dbt" in said
     assert "Exit codes: 0 done" in said
     for command in (
-        *("demo", "new", "check", "up", "down", "status", "logs", "connectors", "generate", "seeder", "psql", "land", "run"),
+        *(
+            "demo",
+            "new",
+            "check",
+            "up",
+            "down",
+            "status",
+            "logs",
+            "env",
+            "connectors",
+            "generate",
+            "seeder",
+            "psql",
+            "land",
+            "run",
+        ),
         *("topics", "notebook", "stage-config", "submit"),
         *("serve", "query", "lineage", "export", "commits", "verify", "maintain", "forget", "doctor", "clean"),
     ):
@@ -178,6 +193,8 @@ def test_new(tmp_path: Path) -> None:
         ("SELECT * FROM", "query:1:14: the query ends too early\nWrite the rest of it."),
         ("SELECT 1 +", "query:1:11: the query ends too early\nWrite the rest of it."),
         ("SELEC * FORM x", 'query:1:1: syntax error at or near "SELEC"\nBegin with SELECT, '),
+        ("SELEC 1", 'query:1:1: syntax error at or near "SELEC"\nBegin with SELECT, '),
+        ("SELECT (1 2)", 'query:1:11: syntax error at or near "2"\nFix the query there.'),
         ("SELECT\n  'a", "query:2:3: unterminated quoted string"),
         ("SELECT 1\nFROM default.x, Default.y WHRE z", 'query:2:32: syntax error at or near "z"'),
         ("", "query: there is no query\nWrite one SELECT, such as: SELECT "),

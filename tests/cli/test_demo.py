@@ -28,7 +28,7 @@ def shown(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
 def test_the_demo_shows_what_it_did(shown: tuple[Lake, str]) -> None:
     _, said = shown
     assert f"{EVENTS} events are in topic test-demo" in said
-    assert f"lineage.events  checkpoint 1  {EVENTS} rows  0 bad" in said
+    assert f"lineage.events  checkpoint 1  {EVENTS} rows  0 quarantined" in said
     assert "The lake against the topic, offset by offset" in said
     assert "Next: headrace commits lineage" in said
     assert not [line for line in said.splitlines() if "WARN" in line or "ERROR" in line], "Spark's noise goes to a file"

@@ -20,8 +20,11 @@ def test_up_is_used_by_others_until_down(tmp_path: Path) -> None:
         assert application.wait() == 0, application.said()
         return application.said()
 
+    run("new", "mine")
     assert "Kafka is ready on 127.0.0.1:" in run("up")
     try:
+        (made,) = json.loads(run("topics", "--json"))
+        assert (made["readers"][0]["label"].split(".")[0], made["messages"]) == ("mine", 0), "the topic of a pipeline is there"
         said = run("generate", "lineage", "--rate", "0", "--count", "300")
         assert "300 events are acknowledged by Kafka" in said
         assert "Kafka is starting" not in said

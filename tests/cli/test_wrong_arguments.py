@@ -13,7 +13,10 @@ from tests.cli.conftest import Here
     ("arguments", "says"),
     [
         (["new", "mine", "--from", "linage"], '--from: there is no pipeline "linage"\nDid you mean "lineage"?\n'),
-        (["logs", "hbase"], 'there is no log of "hbase"\nLogs are: kafka, postgres, connect, registry, trino, spark.\n'),
+        (
+            ["logs", "hbase"],
+            'there is no log of "hbase"\nLogs are: kafka, postgres, connect, registry, trino, spark, landing.\n',
+        ),
         (
             ["build", "weather", "--table", "x"],
             'pipeline weather: there is no table "x"\nTables are: default.weather_by_minute.\n',

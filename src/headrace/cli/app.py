@@ -25,12 +25,12 @@ from headrace.cli.asking import (
     verify,
 )
 from headrace.cli.connectors import connectors
-from headrace.cli.flow import build, demo, generate, land, plan, receive, run, seeder
+from headrace.cli.flow import build, demo, generate, land, plan, publish, receive, run, seeder
 from headrace.cli.folders import check, new, stage_config
 from headrace.cli.forgetting import forget
-from headrace.cli.maintaining import maintain
+from headrace.cli.maintaining import maintain, register
 from headrace.cli.replaying import replay
-from headrace.cli.servers import clean, doctor, down, logs, psql, status, up
+from headrace.cli.servers import clean, doctor, down, env, logs, psql, status, up
 from headrace.cli.shared import err, home_settings, out
 from headrace.cli.submitting import submit
 from headrace.errors import HeadraceError
@@ -53,8 +53,9 @@ export.command("dbt")(export_dbt)
 export.command("airflow")(export_airflow)
 export.command("dagster")(export_dagster)
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, new, check, stage_config, up, down, status, logs, generate, receive, seeder, psql, land, run, submit, build, plan),
-    *(serve, quality, query, topics, notebook, lineage, commits, verify, replay, maintain, forget, doctor, clean),
+    *(demo, new, check, stage_config, up, down, status, logs, env, generate, receive, seeder, psql, land, run, submit),
+    *(build, plan, publish, serve, quality, query, topics, notebook, lineage, commits, verify, replay, maintain),
+    *(register, forget, doctor, clean),
 )
 for command in _COMMANDS:
     app.command()(command)

@@ -11,6 +11,7 @@ import typer
 from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, refuse_both, say, settings_here
 from headrace.errors import SettingsError
 from headrace.serving.engines.names import Engine
+from headrace.settings.private import inherited_umask
 
 
 def query(
@@ -45,7 +46,7 @@ def serve(
 
 
 def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
-    """List expectations: rows checked, failing, trend, a sample."""
+    """List expectations: rows failing now and in the last build."""
     from headrace.runs.quality import report_quality
     from headrace.show import show_quality
 
@@ -132,8 +133,10 @@ def export_dbt(
 
     loaded = load(pipeline)
     folder = into or Path("dbt") / loaded.name
-    for sentence in export_project(settings_here(), loaded, folder=folder, dialect=dialect):
-        say(sentence)
+    settings = settings_here()
+    with inherited_umask():
+        for sentence in export_project(settings, loaded, folder=folder, dialect=dialect):
+            say(sentence)
 
 
 def export_airflow(
@@ -154,8 +157,10 @@ def export_airflow(
 
     loaded = load(pipeline)
     asked = DagSettings(dag or loaded.name, pipeline, schedule=schedule, retries=retries, land_first=land_first)
-    for sentence in export_dag(settings_here(), loaded, asked, into=into):
-        say(sentence)
+    settings = settings_here()
+    with inherited_umask():
+        for sentence in export_dag(settings, loaded, asked, into=into):
+            say(sentence)
 
 
 def export_dagster(
@@ -171,8 +176,10 @@ def export_dagster(
 
     loaded = load(pipeline)
     asked = DagsterSettings(name or loaded.name, pipeline, schedule=schedule, retries=retries, land_first=land_first)
-    for sentence in export_definitions(settings_here(), loaded, asked, into=into):
-        say(sentence)
+    settings = settings_here()
+    with inherited_umask():
+        for sentence in export_definitions(settings, loaded, asked, into=into):
+            say(sentence)
 
 
 def commits(
@@ -192,10 +199,12 @@ def verify(
     as_json: AsJson = False,
     wait: Annotated[float, typer.Option(min=1, help="seconds to wait for the lake to have what Postgres has")] = 300.0,
 ) -> None:
-    """Hold the lake against its topics, and against its database.
+    """Compare the lake with its topics, and with Postgres.
 
-    Topics offset by offset, a database row by row. The exit code is 1 if anything is missing, doubled or different.
+    Topics offset by offset; a captured database and published tables row by row. The exit code is 1 if anything is missing,
+    doubled or different.
     """
+    from headrace.runs.compare_published import compare_all_published
     from headrace.runs.comparing import compare_captured
     from headrace.runs.inspection import need_landed
     from headrace.runs.inspection import verify as verify_pipeline
@@ -206,7 +215,10 @@ def verify(
     need_landed(settings, loaded)
     report = quiet if as_json else say
     with kafka(settings, report=report) as servers:
-        compared = compare_captured(settings, loaded, bootstrap_servers=servers, report=report, seconds=wait)
+        # First what is published: comparing a captured database may build tables.
+        published = compare_all_published(settings, loaded, report=report, seconds=wait)
+        captured = compare_captured(settings, loaded, bootstrap_servers=servers, report=report, seconds=wait)
+        compared = (*captured, *published)
         found = verify_pipeline(settings, loaded, bootstrap_servers=servers)
     show_verified(out, found, compared, as_json=as_json)
     if not (all(stream.holds for stream in found) and all(table.holds for table in compared)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Annotated, Optional
 
 import typer
@@ -21,6 +22,7 @@ from headrace.cli.shared import (
     settings_here,
     settings_of_demo,
 )
+from headrace.landing.topic_choice import ReplacedTopic
 from headrace.settings import LOCAL, STACK, Settings
 from headrace.spec import LayerTable, Pipeline, list_pipelines
 from headrace.words import count_that_are
@@ -58,6 +60,7 @@ def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> 
     from headrace.runs.demo import build_tables, generators, land_events, read_results
     from headrace.runs.landing import landing_session, stop_on_signals
     from headrace.runs.live import land_and_build
+    from headrace.runs.publish_queue import publish_queue
     from headrace.runs.publishing import publishing
     from headrace.runs.receiving import receiving, secrets_to_play_with
     from headrace.runs.seeding import fill_source, seeding, traffic
@@ -74,7 +77,8 @@ def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> 
         if source is not None:
             fill_source(source, session, report=board.report)
         land_events(session, count=events, landed=board.landed, report=board.report)
-        build_tables(session, built=board.built, report=board.report)
+        with publish_queue(publisher) as queue:
+            build_tables(session, built=queue.after(board.built), report=board.report)
         if publisher is not None:
             publisher.publish()
         show_demo(out, read_results(session), settings=settings, pipeline=loaded)
@@ -164,10 +168,18 @@ def land(
     pipeline: PipelineName,
     once: Annotated[bool, typer.Option("--once", help="land all there is now, then stop")] = False,
     accept_gaps: Annotated[bool, typer.Option("--accept-gaps", help="go on past offsets that Kafka has deleted")] = False,
+    replaced_topic: Annotated[
+        Optional[ReplacedTopic],
+        typer.Option(
+            "--replaced-topic",
+            help="a topic was deleted and created again: restart lands it from its beginning and keeps the rows landed so far, "
+            "continue goes on at the recorded offsets of a topic that was restored or mirrored",
+        ),
+    ] = None,
     take_over: TakeOver = False,
 ) -> None:
     """Land a pipeline's topics in its raw tables."""
-    _land(pipeline, once=once, accept_gaps=accept_gaps, take_over=take_over)
+    _land(pipeline, once=once, accept_gaps=accept_gaps, replaced_topic=replaced_topic, take_over=take_over)
 
 
 def run(pipeline: PipelineName, take_over: TakeOver = False) -> None:
@@ -197,6 +209,7 @@ def build(
     from headrace.runs.building import build as build_tables
     from headrace.runs.building import building_session, choose_tables
     from headrace.runs.patience import for_a_command
+    from headrace.runs.publish_queue import publish_queue
     from headrace.runs.publishing import publishing
     from headrace.show import nothing_to_build
 
@@ -214,15 +227,41 @@ def build(
         return
     board = lines(out)
     with publishing(settings, loaded, report=say, published=board.published) as publisher:
-        with building_session(settings, loaded, report=say) as lake:
-            patience = for_a_command("build", report=say)
-            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=board.built, patience=patience)
+        with building_session(settings, loaded, report=say) as lake, publish_queue(publisher) as queue:
+            patience, done = for_a_command("build", report=say), queue.after(board.built)
+            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=done, patience=patience)
         if publisher is not None:
             publisher.publish()
     if any(each.error for each in outcomes):
         raise typer.Exit(1)
     if not any(each.built for each in outcomes):
         say("nothing has changed since the last build")
+
+
+def publish(
+    pipeline: PipelineName,
+    table: Annotated[
+        Optional[str], typer.Option("--table", help="one table, by its name in Postgres or in the lake; all, if left out")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="compare every row, and give each table the columns and types of its DDL")
+    ] = False,
+) -> None:
+    """Publish a pipeline's tables to Postgres.
+
+    Without --full, only what was built since the last time.
+    """
+    from headrace.runs.board import lines
+    from headrace.runs.publishing import choose_published, publishing
+
+    settings, loaded = settings_here(), load(pipeline)
+    if not loaded.serving.postgres:
+        say(f"{loaded.name} publishes nothing: pipeline.yml has no serving.postgres")
+        return
+    chosen = replace(loaded, serving=replace(loaded.serving, postgres=tuple(choose_published(loaded, table))))
+    with publishing(settings, chosen, report=say, published=lines(out).published) as publisher:
+        if publisher is not None and not publisher.publish(full=full):
+            say("Postgres has all that was built")
 
 
 def plan(
@@ -240,7 +279,15 @@ def plan(
     show_plan(out, plans, pipeline=loaded, as_json=as_json)
 
 
-def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_builds: bool = False) -> None:
+def _land(
+    name: str,
+    *,
+    once: bool,
+    accept_gaps: bool,
+    take_over: bool,
+    replaced_topic: ReplacedTopic | None = None,
+    with_builds: bool = False,
+) -> None:
     from headrace.runs.board import lines, live_board
     from headrace.runs.landing import land as land_pipeline
     from headrace.runs.landing import landing_session, stop_on_signals
@@ -258,12 +305,22 @@ def _land(name: str, *, once: bool, accept_gaps: bool, take_over: bool, with_bui
         stop_on_signals() as stop,
         live_board(out, title=pipeline.name if once else f"{pipeline.name}, live") as board,
     ):
+        for label in session.lander.accept_replaced(replaced_topic) if replaced_topic else ():
+            board.report(f"{label}: new topic accepted ({replaced_topic.value if replaced_topic else ''}) and recorded")
         for label, (partition, start, end) in session.lander.accept_gaps() if accept_gaps else ():
             board.report(f"{label}: gap accepted and recorded: partition {partition}, offsets {start} to {end - 1}")
         if with_builds:
             land_and_build(session, stop=stop, board=board, publisher=publisher)
         else:
-            land_pipeline(session, once=once, stop=stop, landed=board.landed, report=board.report, idle=board.idle)
+            land_pipeline(
+                session,
+                once=once,
+                stop=stop,
+                landed=board.landed,
+                report=board.report,
+                idle=board.idle,
+                nothing=board.report,
+            )
 
 
 def _build_alone(

@@ -10,6 +10,7 @@ import typer
 
 from headrace.cli.shared import err, home_settings, out, settings_here
 from headrace.errors import SpecError
+from headrace.settings.private import inherited_umask
 from headrace.spec import Check, check_pipeline, check_pipelines, copy_pipeline
 
 
@@ -66,12 +67,14 @@ def stage_config(
         raise typer.BadParameter("pipeline.yml names no file: add stage: stage_tables.yaml to sources.postgres")
     found = live_schemas(settings_here(), captured, report=lambda line: err.print(line, highlight=False, markup=False))
     if schemas:
-        write_schemas(found)
+        with inherited_umask():
+            write_schemas(found)
     text = config_text(found)
     if not write or captured.stage is None:
         out.print(text, end="", highlight=False, markup=False, soft_wrap=True)
         return
-    captured.stage.write_text(text, encoding="utf-8")
+    with inherited_umask():
+        captured.stage.write_text(text, encoding="utf-8")
     for each in found:
         out.print(f"{each.stream.name}: {each.found}", highlight=False, markup=False, soft_wrap=True)
     out.print(f"{captured.stage} is yours to edit. Next: headrace check {pipeline}", highlight=False, soft_wrap=True)

@@ -70,7 +70,7 @@ def forget(
                 show_look(out, looked, as_json=as_json)
             if dry_run:
                 return
-            if looked.persons:
+            if looked.persons or looked.repeated:
                 if not yes and not typer.confirm("Erase this for good?"):
                     raise typer.Exit(1)
                 proofs.append(finish(erasing, begin(erasing, looked), publish=publish, report=tell))

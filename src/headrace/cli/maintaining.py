@@ -1,4 +1,4 @@
-"""The command that looks after tables."""
+"""The commands that look after tables."""
 
 from __future__ import annotations
 
@@ -42,3 +42,26 @@ def maintain(
             show_maintained(out, maintain_all(settings, spark, work, patience=patience), as_json=as_json)
     if broken:
         raise typer.Exit(1)
+
+
+def register(
+    tables: Annotated[
+        Optional[list[str]], typer.Argument(metavar="TABLE", help="such as raw.orders; all that the catalog lacks, if left out")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the tables, and change nothing")] = False,
+) -> None:
+    """Add tables in the warehouse to a catalog that lost them.
+
+    Landing and builds go on where the tables are: how far they came is in the tables themselves.
+    """
+    from headrace.spec.pipeline import TableName
+    from headrace.tables.catalog import open_catalog
+    from headrace.tables.registration import find_unregistered, register_tables
+
+    settings = settings_here()
+    catalog, wanted = open_catalog(settings), [TableName.parse(name) for name in tables or ()]
+    found = find_unregistered(catalog, settings.warehouse) if dry_run else register_tables(catalog, settings.warehouse, wanted)
+    for table in found:
+        say(f"{table.name}: {table.rows:,} rows{'' if dry_run else ', registered'}")
+    if not found:
+        say("The catalog has every table in the warehouse.")

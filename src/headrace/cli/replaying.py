@@ -50,6 +50,7 @@ def replay(
     from headrace.runs.board import lines
     from headrace.runs.mending import export_refused, read_mended
     from headrace.runs.patience import for_a_command
+    from headrace.runs.publish_queue import publish_queue
     from headrace.runs.publishing import publishing
     from headrace.runs.replay_choice import Wanted
     from headrace.runs.replaying import replay as replay_pipeline
@@ -73,7 +74,8 @@ def replay(
     ):
         built = (lambda one: None) if as_json else board.built
         patience = for_a_command("replay", report=tell)
-        done = replay_pipeline(replaying, wanted, dry_run=dry_run, built=built, patience=patience)
+        with publish_queue(publisher) as queue:
+            done = replay_pipeline(replaying, wanted, dry_run=dry_run, built=queue.after(built), patience=patience)
         if publisher is not None:
             publisher.publish()
     show_replayed(out, done, as_json=as_json)

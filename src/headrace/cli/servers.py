@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, home_settings, load, out, quiet, say, settings_here, settings_if_up
+from headrace.cli.shared import AsJson, home_settings, load, out, quiet, say, say_aside, settings_here, settings_if_up
 from headrace.settings import STACK
 
 
@@ -31,9 +31,10 @@ def up(
 ) -> None:
     """Start services and leave them running until `headrace down`.
 
-    Connect brings its Kafka along. Trino is optional: it is downloaded when it is first asked for. With --profile stack all of
-    the stack's are started: S3, catalog, Spark's cluster too.
+    Kafka gets the topics of the pipelines in this folder. Connect brings its Kafka along. Trino is optional: it is downloaded
+    when it is first asked for. With --profile stack all of the stack's are started: S3, catalog, Spark's cluster too.
     """
+    from headrace.runs.own_topics import make_topics_here
     from headrace.services.connect import start_connect
     from headrace.services.kafka import start_kafka
     from headrace.services.postgres import start_postgres
@@ -44,6 +45,7 @@ def up(
     settings = home_settings()
     if settings.profile == STACK and not services:
         start_stack(settings, report=say)
+        make_topics_here(settings_here(), environ=os.environ, folder=settings.folder, report=say)
         return
     starts = {
         "kafka": start_kafka,
@@ -55,6 +57,8 @@ def up(
     for service in services or (Service.kafka, Service.postgres):
         reads_lake = service == Service.trino
         starts[service.value](settings_here() if reads_lake else settings, detached=True, report=say)
+        if service in (Service.kafka, Service.connect):
+            make_topics_here(settings, environ=os.environ, folder=settings.folder, report=say)
 
 
 def down() -> None:
@@ -66,6 +70,31 @@ def down() -> None:
     ended = stop_background(settings, target="", report=say) + stop_servers(settings, report=say)
     if not ended:
         say("nothing was running")
+
+
+def env(
+    show_secrets: Annotated[
+        bool, typer.Option("--show-secrets", help="print passwords instead of commands that read them from their files")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print how clients reach the services, for a shell.
+
+    Use it as: eval "$(headrace env)". Passwords stay in their files, which the shell reads.
+    """
+    import json
+
+    from headrace.runs.client_settings import list_client_variables
+
+    variables = list_client_variables(home_settings())
+    if as_json:
+        shown = {each.name: each.read() if show_secrets or not each.secret else str(each.secret) for each in variables}
+        typer.echo(json.dumps(shown, indent=2))
+        return
+    for each in variables:
+        typer.echo(each.as_export(show_secret=show_secrets))
+    if not variables:
+        say_aside("No service runs here. Start some with: headrace up")
 
 
 def psql(
@@ -118,7 +147,7 @@ def logs(
         str,
         typer.Argument(
             metavar="SERVICE",
-            help="kafka, postgres, connect, registry, trino, spark, a receiver, or a generator in the background",
+            help="kafka, postgres, connect, registry, trino, spark, landing, a receiver, or a generator in the background",
         ),
     ] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,

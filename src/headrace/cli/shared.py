@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
-from rich.console import Console
 
 from headrace.errors import SettingsError, UnavailableError
 from headrace.settings import STACK, Settings, load_settings
+from headrace.settings.private import protect_state
 from headrace.spec import Pipeline, load_pipeline
+from headrace.terminal import TerminalConsole
 
 # What is piped is not cut to the width of a terminal that isn't there.
-out = Console(width=None if sys.stdout.isatty() else 240)
-err = Console(stderr=True, width=None if sys.stderr.isatty() else 240)
+out = TerminalConsole(width=None if sys.stdout.isatty() else 240)
+err = TerminalConsole(stderr=True, width=None if sys.stderr.isatty() else 240)
 
 PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="a pipeline's name, or the path of its folder")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
@@ -54,8 +55,13 @@ def settings_if_up() -> Settings:
 
 
 def home_settings() -> Settings:
-    """Gives back the settings that hold where the command was typed, for a command about the servers themselves."""
-    return load_settings(flags={}, environ=os.environ, folder=Path.cwd())
+    """Return the settings that hold where the command was typed, for a command about the servers themselves.
+
+    From here on, what the command creates is private (see settings/private.py).
+    """
+    settings = load_settings(flags={}, environ=os.environ, folder=Path.cwd())
+    protect_state(settings)
+    return settings
 
 
 def load(name: str) -> Pipeline:

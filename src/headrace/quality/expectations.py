@@ -11,7 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.errors import QualityError
 from headrace.spec.layers import Expectation, LayerTable
 from headrace.tables.build_ledger import CheckedExpectation
+from headrace.tables.quarantine import REASONS
 from headrace.tables.spark_columns import named
+from headrace.tables.spark_times import EXACT_JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -42,12 +44,14 @@ class Measured:
     def refused(self) -> DataFrame:
         """The rows to quarantine, as JSON, with every reason."""
         flags = [(name, each) for name, each in self._flags() if each.otherwise == "quarantine"]
-        reasons = F.concat_ws("; ", *(F.when(F.col(name), F.lit(each.sentence)) for name, each in flags))
+        reasons = F.concat_ws(REASONS, *(F.when(F.col(name), F.lit(each.sentence)) for name, each in flags))
         anything = F.lit(False)
         for name, _ in flags:
             anything = anything | F.col(name)
         return self.rows.where(anything).select(
-            F.to_json(F.struct(*(named(name) for name in self.columns)), {"ignoreNullFields": "false"}).alias("row"),
+            F.to_json(F.struct(*(named(name) for name in self.columns)), {**EXACT_JSON, "ignoreNullFields": "false"}).alias(
+                "row"
+            ),
             reasons.alias("reason"),
             *(F.col(name) for name in self.columns if name.startswith("kafka_")),
         )
@@ -56,7 +60,7 @@ class Measured:
         """Gives back the aggregates that `read_metrics` understands, to be computed in a pass that is made anyway."""
         metrics = [F.count(F.lit(1)).alias(_CHECKED)]
         for index, (name, _) in enumerate(self._flags()):
-            row = F.to_json(F.struct(*(named(column) for column in self.columns)))
+            row = F.to_json(F.struct(*(named(column) for column in self.columns)), EXACT_JSON)
             metrics.append(F.count(F.when(F.col(name), F.lit(1))).alias(_FAILED.format(index)))
             metrics.append(F.max(F.when(F.col(name), row)).alias(_SAMPLE.format(index)))
         return metrics

@@ -1,0 +1,48 @@
+"""`headrace verify` finds what differs in Postgres, and `headrace publish` repairs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Here
+from tests.serving.price_list import PriceList, ask
+
+pytestmark = pytest.mark.services
+
+
+def test_verify_names_rows_that_differ_and_publish_repairs_them(
+    here: Here, tmp_path: Path, broker: str, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices = PriceList(tmp_path)
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker)
+    monkeypatch.setenv("HEADRACE_POSTGRES_URL", database)
+    prices.land_nothing()
+    prices.build({"a": ("1.10", "red"), "b": ("2.20", "blue")})
+    code, said = here("verify", "shop")
+    assert (code, "there is no table prices in Postgres" in said) == (1, True)
+    code, said = here("publish", "shop")
+    assert (code, "2 rows to Postgres table prices" in said) == (0, True)
+    assert here("publish", "shop")[1].strip() == "Postgres has all that was built"
+    assert here("verify", "shop")[0] == 0
+    ask(database, "UPDATE prices SET price = 9 WHERE id = 'b'")
+    code, said = here("verify", "shop")
+    assert code == 1
+    assert "prices: id b: price" in said
+    assert "Repair it: headrace publish shop --table prices --full" in said
+    code, said = here("verify", "shop", "--json")
+    (table,) = [each for each in json.loads(said) if each.get("table") == "shop.prices"]
+    assert (code, table["rows"], table["different"], table["holds"]) == (1, 2, 1, False)
+    code, said = here("publish", "shop", "--table", "prices", "--full")
+    assert (code, "1 rows to Postgres table prices" in said) == (0, True)
+    assert here("verify", "shop")[0] == 0
+
+
+def test_publish_names_the_tables_that_can_be_published(here: Here, tmp_path: Path) -> None:
+    PriceList(tmp_path)
+    code, said = here("publish", "shop", "--table", "price")
+    assert (code, 'no published table "price"' in said, "prices" in said) == (2, True, True)
+    code, said = here("publish", "lineage")
+    assert (code, "lineage publishes nothing" in said) == (0, True)

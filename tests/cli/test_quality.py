@@ -1,0 +1,76 @@
+"""What `headrace quality` says of the rows that there are now, and of the last build."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+from headrace.quality.results import CheckedBuild, record_results
+from headrace.runs.quality import report_quality
+from headrace.spec.layers import LayerTable
+from headrace.tables.build_ledger import KEY, CheckedExpectation, read_build
+from tests.cli.conftest import Here
+from tests.serving.price_list import NAME, PriceList
+
+EXPECTED = """/*
+keys: [id]
+sequence_by: n
+expect:
+  the price is known: price IS NOT NULL
+  the colour is a word: colour RLIKE '^[a-z]+$'
+  only Spark can tell: xxhash64(id) > 0
+  the number is there: n IS NOT NULL
+  the price is positive: {that: price > 0, otherwise: fail}
+*/
+SELECT id, price, colour, n FROM shop.events"""
+
+
+def fill(folder: Path) -> PriceList:
+    """Build three prices; the last build checked one row."""
+    prices = PriceList(folder)
+    (folder / "pipelines/shop/core/prices.sql").write_text(EXPECTED, encoding="utf-8")
+    prices.build({"a": ("1.10", "red"), "b": ("2.20", "Blue 7")})
+    prices.rows["b"]["price"] = None
+    prices.build({"c": ("3.30", "green")})
+    table = prices.catalog.load_table(str(NAME))
+    results = tuple(CheckedExpectation(each.sentence, each.otherwise, 1, 0) for each in layer(prices).expectations)
+    with table.transaction() as transaction:
+        transaction.set_properties({KEY: replace(read_build(table), expectations=results).to_json()})
+    return prices
+
+
+def layer(prices: PriceList) -> LayerTable:
+    return prices.pipeline.tables[0]
+
+
+def test_rows_that_fail_now_are_counted_in_the_table_and_not_in_builds(tmp_path: Path) -> None:
+    prices = fill(tmp_path)
+    found = {each.sentence: each for each in report_quality(prices.settings, prices.pipeline)}
+    assert {sentence: each.failing for sentence, each in found.items()} == {
+        "the price is known": 1,
+        "the colour is a word": 1,
+        "only Spark can tell": None,
+        "the number is there": None,  # it is not a column of the table
+        "the price is positive": 0,
+    }
+    known = found["the price is known"]
+    assert (known.rows, known.build_id, known.last_checked, known.last_failed, known.refused_failed) == (3, 2, 1, 0, None)
+    prices.rows["b"]["price"] = Decimal("2.20")
+    prices.build({})
+    found = {each.sentence: each for each in report_quality(prices.settings, prices.pipeline)}
+    assert found["the price is known"].failing == 0
+
+
+def test_a_refused_build_is_shown_beside_the_last_one(tmp_path: Path, here: Here) -> None:
+    prices = fill(tmp_path)
+    refused = (CheckedExpectation("the price is positive", "fail", 4, 2, '{"id":"x"}'),)
+    builds = [CheckedBuild(NAME, number, False, refused, time.time_ns() // 1_000) for number in (2, 3)]
+    record_results(prices.catalog, prices.settings, "shop", builds)
+    found = {each.sentence: each for each in report_quality(prices.settings, prices.pipeline)}["the price is positive"]
+    assert (found.last_checked, found.last_failed, found.refused_failed) == (1, 0, 2)
+    code, said = here("quality", "shop")
+    assert code == 0
+    for words in ("rows in the table", "failing of them", "not known", "0 of 1; the next was refused: 2"):
+        assert words in said
