@@ -8,9 +8,10 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 
 from headrace.runs.lock import is_running, pipeline_lock
+from headrace.services.locks import try_lock, unlock
 from headrace.settings import load_settings
 
 HOLD = """
@@ -84,3 +85,13 @@ def test_who_looks_keeps_nobody_out(tmp_path: Path) -> None:
         ended.set()
         for each in lookers:
             each.join()
+
+
+def test_a_suspended_look_delays_the_lock_and_does_not_refuse_it(tmp_path: Path) -> None:
+    """A look holds the lock shared for a moment, and on a busy machine it can be suspended within that moment."""
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    look = try_lock(settings.home / "locks" / "mine.lock", shared=True)
+    assert look is not None
+    Timer(0.8, unlock, [look]).start()
+    with pipeline_lock(settings, "mine", take_over=False):
+        assert is_running(settings, "mine")

@@ -19,9 +19,6 @@ from headrace.settings import Settings
 SHARED = "metadata.shared"
 """What stands for the tables that all pipelines share, where maintenance is locked."""
 
-_LOOKERS_SECONDS = 0.5
-"""For how long a lock is tried for: who looks whether it is held holds it for a moment."""
-
 
 @contextmanager
 def pipeline_lock(settings: Settings, pipeline: str, *, take_over: bool) -> Iterator[None]:
@@ -81,7 +78,7 @@ def _lock(
     does: str,
     take_over: bool,
     next_step: str,
-    patience: float = _LOOKERS_SECONDS,
+    patience: float = 0.0,
 ) -> Iterator[None]:
     path = _path(settings, file)
     held = wait_for_lock(path, timeout=patience)

@@ -10,6 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+_LOOKS_SECONDS = 30.0
+"""How much longer than its timeout `wait_for_lock` tries while only looks of `is_locked` are in the way. On a busy machine
+a look can be suspended while it holds the lock, and a look must never make the lock seem taken."""
+
+_HELD_PAUSE, _LOOK_PAUSE = 0.05, 0.001
+"""Seconds between two tries: while another holds the lock, and while only looks are in the way."""
+
+
 def try_lock(path: Path, *, shared: bool = False) -> int | None:
     """Gives back the open file that holds the lock, or None if another holds it; `unlock` or death lets it go."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,7 +36,7 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 def is_locked(path: Path) -> bool:
     """Says whether anybody holds the lock alone, on this machine in whichever container; a look makes no file.
 
-    The look holds the lock itself, shared and for a moment: who takes it alone has to try more than once.
+    The look holds the lock itself, shared and for a moment: `wait_for_lock` tells it from a holder and tries again.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -48,18 +56,23 @@ def unlock(file: int) -> None:
 
 
 def wait_for_lock(path: Path, *, shared: bool = False, timeout: float, waiting: Callable[[], None] | None = None) -> int | None:
-    """Gives back the open file that holds the lock, or None after `timeout` seconds; `waiting` is called once if it
-    has to wait."""
+    """Return the open file that holds the lock, or None if another holds it after `timeout` seconds.
+
+    `waiting` is called once if another holds it. Looks of `is_locked` never count as holders.
+    """
     deadline = time.monotonic() + timeout
-    told = False
+    announced = False
     while True:
         file = try_lock(path, shared=shared)
-        if file is not None or time.monotonic() > deadline:
+        if file is not None:
             return file
-        if waiting is not None and not told:
+        held = is_locked(path)
+        if time.monotonic() > deadline + (0 if held else _LOOKS_SECONDS):
+            return None
+        if held and waiting is not None and not announced:
             waiting()
-            told = True
-        time.sleep(0.05)
+            announced = True
+        time.sleep(_HELD_PAUSE if held else _LOOK_PAUSE)
 
 
 @contextmanager
