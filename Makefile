@@ -78,7 +78,7 @@ hostile: $(STAMP) ## attack every HTTP server with REQUESTS (10000) generated re
 	@$(RUN)/python -m tests.hostile $(or $(REQUESTS),10000)
 
 truth: $(STAMP) ## BUILDS (1000) small builds of tables of every kind against one big one and a full refresh
-	@$(RUN)/python -m tests.layers.truth $(or $(BUILDS),1000)
+	@$(RUN)/python -m tests.build.truth $(or $(BUILDS),1000)
 
 airflow: $(STAMP) ## run the DAG of PIPELINE (payments) and of a broken one in a real Airflow, in an environment of its own
 	@$(RUN)/python -m tests.export.airflow_check $(or $(PIPELINE),payments)

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from benchmarks.charge_rows import START
-from headrace.layers.build import Built
-from headrace.layers.lake import Lake
+from headrace.build.build import Built
+from headrace.build.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline

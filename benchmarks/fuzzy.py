@@ -20,15 +20,15 @@ from benchmarks.fuzzy_lake import FuzzyLake
 from benchmarks.labelled_rows import labelled_records
 from benchmarks.meter import Reading
 from benchmarks.results import Bar, at_most
-from headrace.layers.entities import scoring
-from headrace.layers.entities.alike import LEFT, RIGHT, WEIGHT, comparable
-from headrace.layers.entities.clusters import connected_components
-from headrace.layers.entities.names import NODE
-from headrace.layers.entities.scoring import number_records, weigh
-from headrace.layers.entities.splink_duckdb import compare_on_duckdb
-from headrace.layers.entities.splink_model import ID, splink_settings
-from headrace.layers.entities.training import train_weights
-from headrace.layers.entities.weights import Weights, fixed_weights
+from headrace.build.entities import scoring
+from headrace.build.entities.alike import LEFT, RIGHT, WEIGHT, comparable
+from headrace.build.entities.clusters import connected_components
+from headrace.build.entities.names import NODE
+from headrace.build.entities.scoring import number_records, weigh
+from headrace.build.entities.splink_duckdb import compare_on_duckdb
+from headrace.build.entities.splink_model import ID, splink_settings
+from headrace.build.entities.training import train_weights
+from headrace.build.entities.weights import Weights, fixed_weights
 from headrace.runs.landing import spark_session
 from headrace.settings import load_settings
 from headrace.spec.fuzzy import Fuzzy

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from benchmarks.person_lake import append_raw
-from headrace.layers.build import Built
-from headrace.layers.lake import Lake
+from headrace.build.build import Built
+from headrace.build.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline

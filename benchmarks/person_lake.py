@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
 from benchmarks.person_rows import SOURCES
-from headrace.layers.build import Built
-from headrace.layers.lake import Lake
+from headrace.build.build import Built
+from headrace.build.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline

@@ -36,7 +36,7 @@ from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.layers import BUILD_ID
 from headrace.tables.catalog import open_catalog
 from tests.application import start_headrace
-from tests.layers.pond import PIPELINE, SCHEMA, START, TABLES
+from tests.build.pond import PIPELINE, SCHEMA, START, TABLES
 
 EVENTS_PER_SECOND = 40
 KEYS = 300

@@ -19,9 +19,9 @@ from headrace.words import count_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.build.plan import TablePlan
     from headrace.landing.history import LoggedFile
     from headrace.landing.verify import Verified
-    from headrace.layers.plan import TablePlan
     from headrace.runs.by_hand import Seen
     from headrace.runs.comparing import Compared
     from headrace.runs.demo import Results

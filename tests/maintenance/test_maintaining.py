@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.build import build as build_module
 from headrace.errors import OutdatedError
 from headrace.landing.commit_log import read_log
 from headrace.landing.places import places_of
-from headrace.layers import build as build_module
 from headrace.runs import maintaining
 from headrace.runs.building import build, plan
 from headrace.spec import TableName
@@ -23,9 +23,9 @@ from headrace.tables.maintain.compact import Compaction, compact_group
 from headrace.tables.maintain.groups import Group, list_files
 from headrace.tables.spark_files import load_java_table, plan_files
 from headrace.tables.storage import list_all
-from tests.layers.entities.people import TABLES as PEOPLE
-from tests.layers.entities.people import People, Record
-from tests.layers.pond import TABLES, Event, Pond, assert_same
+from tests.build.entities.people import TABLES as PEOPLE
+from tests.build.entities.people import People, Record
+from tests.build.pond import TABLES, Event, Pond, assert_same
 from tests.maintenance.keeping import maintain_all, thorough
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.layers.lake import Lake
+from headrace.build.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.serving.query import run_query
 from headrace.settings import load_settings

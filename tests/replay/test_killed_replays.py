@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.build import build as build_module
 from headrace.landing.verify import Verified
-from headrace.layers import build as build_module
 from headrace.runs import replaying as replaying_module
 from headrace.runs.replay_choice import Wanted
 from headrace.tables.replay_ledger import Window

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.build.plan import plan_table
 from headrace.errors import GapError, LandingError, TopicResetError, UnavailableError
 from headrace.landing.commit_log import read_log
 from headrace.landing.landed import Batch
 from headrace.landing.places import places_of
 from headrace.landing.replay.compare import Counts
 from headrace.landing.topic_choice import ReplacedTopic
-from headrace.layers.plan import plan_table
 from headrace.runs import patience as patience_module
 from headrace.runs import replaying
 from headrace.runs.landing import Session, land

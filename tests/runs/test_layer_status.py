@@ -11,7 +11,7 @@ import pytest
 from headrace.runs.figures import list_layer_tables
 from headrace.serving.figures import TableStatus
 from headrace.tables.catalog import open_catalog
-from tests.layers.pond import Event, Pond
+from tests.build.pond import Event, Pond
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import requests
 
+from headrace.build.lake import Lake
 from headrace.errors import BuildError, UnavailableError
-from headrace.layers.lake import Lake
 from headrace.runs import building, live, patience
 from headrace.runs.building import Outcome
 from headrace.runs.landing import Session

@@ -97,7 +97,7 @@ class ShopLake:
         found = read_ledger(source)
         snapshot = source.current_snapshot()
         read = build_ledger.InputState(snapshot.snapshot_id if snapshot else None, found.checkpoint_id, 0, 0)
-        from headrace.layers.plan import definition_of
+        from headrace.build.plan import definition_of
 
         layer = next(each for each in self.pipeline.tables if each.table == STAGED)
         build_id = entry.build_id + 1

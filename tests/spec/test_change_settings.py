@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.layers.growth import widest
-from headrace.layers.plan import definition_of
+from headrace.build.growth import widest
+from headrace.build.plan import definition_of
 from headrace.spec import check_pipeline, load_pipeline
 from headrace.spec.lineage import trace_lineage
 from headrace.spec.pipeline import TableName

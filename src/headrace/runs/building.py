@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 
+from headrace.build.analysis import analyse
+from headrace.build.build import Built, build_table
+from headrace.build.growth import columns_landed, has_grown
+from headrace.build.lake import Lake
+from headrace.build.plan import TablePlan, foresee, plan_table
+from headrace.build.watermarks import mirror_watermarks
 from headrace.errors import (
     BuildError,
     CompactedError,
@@ -22,12 +28,6 @@ from headrace.errors import (
     TakenOverError,
     UnavailableError,
 )
-from headrace.layers.analysis import analyse
-from headrace.layers.build import Built, build_table
-from headrace.layers.growth import columns_landed, has_grown
-from headrace.layers.lake import Lake
-from headrace.layers.plan import TablePlan, foresee, plan_table
-from headrace.layers.watermarks import mirror_watermarks
 from headrace.quality.results import CheckedBuild, record_results
 from headrace.runs.landing import spark_session
 from headrace.runs.lock import build_lock

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import psycopg
 from pyiceberg.catalog import Catalog
 
+from headrace.build.inputs import is_raw, state_of
 from headrace.errors import LandingError
-from headrace.layers.inputs import is_raw, state_of
 from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client, list_bounds, list_partitions
 from headrace.sources.comparison.source_tables import confirmed_lsn

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.build.lake import Lake
 from headrace.erasure.identifiers import Identifiers
 from headrace.erasure.matching import holds_them, is_theirs, names_them, without_them
 from headrace.erasure.note import Note, write_note
@@ -16,7 +17,6 @@ from headrace.erasure.removal import Found, Mark, Marks, Place, find_rows, stage
 from headrace.errors import ErasureError
 from headrace.landing.commit_log import log_files
 from headrace.landing.places import logged_elsewhere, places_of
-from headrace.layers.lake import Lake
 from headrace.quality.refused import settle_refused
 from headrace.services.faults import reach
 from headrace.spec.pipeline import Pipeline, Stream

@@ -10,9 +10,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from headrace.build.plan import plan_table
 from headrace.errors import UnavailableError
 from headrace.landing.extra_counts import count_extras
-from headrace.layers.plan import plan_table
 from headrace.runs.lock import is_running
 from headrace.services.kafka import find_servers
 from headrace.services.postgres import find_postgres

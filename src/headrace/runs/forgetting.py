@@ -21,6 +21,8 @@ from datetime import datetime, timezone
 
 import polars as pl
 
+from headrace.build.entities.normalise import normalise
+from headrace.build.lake import Lake
 from headrace.erasure.identifiers import Identifiers, conceal
 from headrace.erasure.note import Note, read_notes, remove_note, write_note
 from headrace.erasure.persons import Entities, Person, find_person
@@ -28,8 +30,6 @@ from headrace.erasure.removal import Found
 from headrace.erasure.requests import Request, find_requests
 from headrace.erasure.search import Hit
 from headrace.errors import ErasureError
-from headrace.layers.entities.normalise import normalise
-from headrace.layers.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.runs.erasing import erase_quarantined, erase_stream, find_in_quarantine, find_in_stream
 from headrace.runs.landing import spark_session

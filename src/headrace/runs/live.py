@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from threading import Event, Thread
 
+from headrace.build.lake import Lake
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.landing.landed import Batch
-from headrace.layers.lake import Lake
 from headrace.runs.board import Board
 from headrace.runs.building import Outcome, build, follow_inputs, mirror, open_lake
 from headrace.runs.claims import read_claims

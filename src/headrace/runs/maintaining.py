@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Optional
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from headrace.build.readers import position_passed, snapshots_read
+from headrace.build.removed import GENERATION, forget_read, forget_removed, removed_name
+from headrace.build.watermarks import WATERMARKS
 from headrace.errors import SpecError
 from headrace.landing.commit_log import log_files
 from headrace.landing.places import logged_elsewhere, places_of
-from headrace.layers.readers import position_passed, snapshots_read
-from headrace.layers.removed import GENERATION, forget_read, forget_removed, removed_name
-from headrace.layers.watermarks import WATERMARKS
 from headrace.quality.results import QUALITY_RESULTS
 from headrace.runs.lock import SHARED, maintain_lock
 from headrace.runs.patience import Patience, patiently

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from headrace.build.lake import Lake
 from headrace.errors import BuildError, QualityError
-from headrace.layers.lake import Lake
 from headrace.runs.building import Outcome, build
 from headrace.runs.patience import Patience
 from headrace.spec.layers import LayerTable

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.build.lake import Lake
+from headrace.build.removed import forget_removed, removed_name
 from headrace.erasure.note import Note
 from headrace.erasure.search import Hit, Target, search_files
 from headrace.landing.places import logged_elsewhere, places_of
-from headrace.layers.lake import Lake
-from headrace.layers.removed import forget_removed, removed_name
 from headrace.quality.results import QUALITY_RESULTS, forget_samples
 from headrace.runs.erasing import labels_of
 from headrace.settings import Settings

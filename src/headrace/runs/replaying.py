@@ -19,6 +19,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headrace.build.lake import Lake
 from headrace.errors import ErasureError, OutdatedError
 from headrace.landing.commit_log import log_files
 from headrace.landing.replay.compare import Compared, Counts, LeftAlone, compare, find_held
@@ -33,7 +34,6 @@ from headrace.landing.replay.target import (
     plan_target,
     remove_scratch,
 )
-from headrace.layers.lake import Lake
 from headrace.runs.building import Outcome, build, follow_inputs, open_lake
 from headrace.runs.claims import claim_tables
 from headrace.runs.landing import spark_session

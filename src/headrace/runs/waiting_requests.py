@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.build.lake import Lake
 from headrace.erasure.requests import count_requests
-from headrace.layers.lake import Lake
 from headrace.services.embedded import Report
 from headrace.tables.catalog import load_table
 from headrace.tables.ledger import read_ledger

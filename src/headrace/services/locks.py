@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-
 _LOOKS_SECONDS = 30.0
 """How much longer than its timeout `wait_for_lock` tries while only looks of `is_locked` are in the way. On a busy machine
 a look can be suspended while it holds the lock, and a look must never make the lock seem taken."""

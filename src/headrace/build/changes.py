@@ -1,0 +1,99 @@
+"""What changed in an input since it was last read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import ALWAYS_TRUE
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.build.inputs import is_raw, position_column, read_input
+from headrace.build.removed import read_removed
+from headrace.spec.pipeline import Pipeline, TableName
+from headrace.spec.types import Column
+from headrace.tables.build_ledger import InputState
+from headrace.tables.filters import column_between
+from headrace.tables.schema import iceberg_schema, spec_columns
+from headrace.tables.spark_columns import named
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MOST_FILES = 500
+"""How many files of an input are looked through in Python; more are left to Java."""
+
+_MOST_ROWS = 5_000_000
+"""How many rows of an input may be read into this process; a query may leave most of them out."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Rows that came or changed, as they are now, and rows as they were before they changed or went.
+
+    `before` is None where nothing can have gone: most inputs only grow. It may name rows that did not change after all.
+    """
+
+    rows: DataFrame
+    before: DataFrame | None = None
+
+
+def read_changes(
+    spark: SparkSession,
+    catalog: Catalog,
+    pipeline: Pipeline,
+    name: TableName,
+    *,
+    since: InputState,
+    until: InputState,
+    columns: tuple[Column, ...],
+) -> Changes:
+    """Gives back what happened to an input between two points of its life.
+
+    Rows tell themselves when they came, so neither compaction nor an expired snapshot changes what is read, and the files that
+    hold none of them are not opened.
+    """
+    position = position_column(name, pipeline)
+    rows = read_input(spark, name, until, columns=columns, with_position=position)
+    rows = rows.where((F.col(position) > since.position) & (F.col(position) <= until.position))
+    rows = rows.select(*(named(column.name) for column in columns))
+    if is_raw(name, pipeline):
+        return Changes(rows)
+    return Changes(rows, read_removed(spark, catalog, name, since=since, until=until, columns=columns))
+
+
+def read_frame(
+    catalog: Catalog,
+    pipeline: Pipeline,
+    name: TableName,
+    *,
+    since: InputState | None,
+    until: InputState,
+    columns: Sequence[Column],
+) -> pl.DataFrame | None:
+    """Gives back these columns of the rows that came to an input between two points of its life, read without Spark.
+
+    Without `since` they are all rows. None where that can't be told: rows that were there went or changed, a column was
+    another one then, or files or rows are many.
+    """
+    if since and not is_raw(name, pipeline) and (until.removed_in is None or until.removed_in > since.position):
+        return None
+    if until.rows - (since.rows if since else 0) > _MOST_ROWS:
+        return None
+    if until.snapshot_id is None or (since and since.is_at(until)):
+        return pl.DataFrame(iceberg_schema(tuple(columns)).as_arrow().empty_table())
+    table = catalog.load_table(str(name))
+    snapshot = table.snapshot_by_id(until.snapshot_id)
+    if snapshot is None or snapshot.schema_id is None:
+        return None
+    had = {each.name: each.type for each in spec_columns(table.schemas()[snapshot.schema_id])}
+    files = sum((each.added_files_count or 0) + (each.existing_files_count or 0) for each in snapshot.manifests(table.io))
+    if files > _MOST_FILES or any(had.get(each.name) != each.type for each in columns):
+        return None
+    position = position_column(name, pipeline)
+    came = column_between(position, since.position + 1, until.position) if since else ALWAYS_TRUE
+    names = tuple(each.name for each in columns)
+    return pl.DataFrame(table.scan(row_filter=came, selected_fields=names, snapshot_id=snapshot.snapshot_id).to_arrow())

@@ -1,0 +1,99 @@
+"""The rows of its query that a build of entities resolves, and what is expected of them.
+
+Rows of a query that only picks columns are read and picked as Arrow; everything else is computed by Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import polars as pl
+from pyspark.sql import Observation
+
+from headrace.build.events import expectations_of
+from headrace.build.lake import PlannedInputs
+from headrace.build.plain_query import NotPlainError, PlainQuery, plain_condition, plain_query
+from headrace.build.work import whole_work, work_of
+from headrace.quality.expectations import Measured, check_results, rows_in
+from headrace.spec.layers import Query
+from headrace.tables.build_ledger import CheckedExpectation
+from headrace.tables.spark_arrow import to_arrow
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Rows that passed, the keys that a change touches, what came of the expectations, and of how many rows.
+
+    `touched` is None where the rows meet those that are there. `measured` has what was refused; None where nothing was.
+    """
+
+    rows: pl.DataFrame
+    touched: pl.DataFrame | None
+    results: tuple[CheckedExpectation, ...]
+    processed: int
+    measured: Measured | None = None
+
+
+def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
+    """Gives back what the query makes of its inputs: of all their rows, or of those that changed.
+
+    Rows that fail an expectation are a QualityError where none may.
+    """
+    picked = _picked(inputs)
+    if picked is not None:
+        return picked
+    if inputs.plan.action == "refresh":
+        return _computed(inputs, whole_work(inputs))
+    work = work_of(inputs)
+    found = _computed(inputs, work.measured)
+    if work.touched is None:
+        return found
+    touched = pl.DataFrame(to_arrow(work.touched))
+    work.touched.unpersist()
+    return replace(found, touched=touched)
+
+
+def _computed(inputs: PlannedInputs, measured: Measured) -> Arrived:
+    observation = Observation()
+    observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics()))
+    rows = pl.DataFrame(to_arrow(observed.good))
+    results = measured.read_metrics(observation.get)
+    check_results(inputs.table, results)
+    return Arrived(rows, None, results, rows_in(observation.get), measured)
+
+
+def _picked(inputs: PlannedInputs) -> Arrived | None:
+    """Gives back the query's rows without Spark, or None where it has to compute them.
+
+    It also has to where a row fails an expectation: results show one such row, in Spark's words.
+    """
+    table = inputs.table
+    expectations = expectations_of(table)
+    try:
+        query = _plain(inputs)
+        conditions = [plain_condition(each.that, query.columns) for each in expectations]
+    except NotPlainError:
+        return None
+    drivers = {}
+    for name in table.drivers:
+        rows = inputs.frame(name, query.reads(name))
+        if rows is None:
+            return None
+        drivers[name] = rows
+    rows = query.run(drivers)
+    if any(not rows.select(each.fill_null(False).all()).item() for each in conditions):
+        return None
+    results = (CheckedExpectation(each.sentence, each.otherwise, rows.height, 0) for each in expectations)
+    return Arrived(rows, None, tuple(results), rows.height)
+
+
+def _plain(inputs: PlannedInputs) -> PlainQuery:
+    """Gives back the table's query where it only picks columns, whose types are those that Spark has found."""
+    table, columns = inputs.table, inputs.lake.columns
+    if not isinstance(table.source, Query) or table.lookups or table.untracked:
+        raise NotPlainError("more than a query over its drivers")
+    query = plain_query(table.source.text, {name: columns[name] for name in table.drivers})
+    known = {each.name: each.type for each in columns[table.table]}
+    if any(known.get(each.name) != each.type for each in query.columns if each.name not in table.except_columns):
+        raise NotPlainError("a column that Spark finds to be another")
+    return query

@@ -1,0 +1,120 @@
+"""A table of entities, built in full or where it changed: the rows of its query are resolved as Arrow.
+
+What a build holds in memory is the query's rows and, of the records that are there, keys, values and entities; besides them
+the whole rows that change, and those of files that have to be written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import polars as pl
+import pyarrow as pa
+
+from headrace.build.entities.index import FILE_NUMBER, PLACE, ROW_NUMBER, Stored
+from headrace.build.entities.records import newest, normalised, resolve_records
+from headrace.build.entities.resolve import Rules, largest_entity
+from headrace.build.entities.touched import resolve_change, rows_with_keys
+from headrace.spec.layers import BUILD_ID, LayerTable
+from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
+from headrace.tables.deleted_rows import MOST_DELETED
+from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
+
+_PARTS = 2
+_SMALL_ROWS = 50_000
+_RESOLVED = (ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE)
+
+
+@dataclass(frozen=True)
+class EntityRows:
+    """Rows to write, as parts that become files, the paths of the files that go, and of others the rows that are deleted there.
+
+    `written` rows are new or changed; `before` are the old rows that were replaced or went. `largest_entity` is how many
+    records the largest entity has now.
+    """
+
+    parts: tuple[pa.Table, ...]
+    replaced: tuple[str, ...]
+    deleted: Mapping[str, pa.Array]
+    written: int
+    before: pl.DataFrame
+    largest_entity: int
+
+
+def refresh_entities(records: pl.DataFrame, *, stored: Stored, rules: Rules, build_id: int) -> EntityRows:
+    """Return all rows of the table, made of all its records. Ids that are there stay."""
+    resolved = resolve_records(records, stored.ids(rules), rules)
+    resolved = resolved.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
+    parts = _parts(resolved, stored, rows_each=-(-resolved.height // _PARTS))
+    replaced = tuple(file.path for file in stored.files)
+    return EntityRows(parts, replaced, {}, resolved.height, resolved.clear(), largest_entity(resolved))
+
+
+def change_entities(
+    table: LayerTable, *, rows: pl.DataFrame, touched: pl.DataFrame | None, stored: Stored, rules: Rules, build_id: int
+) -> EntityRows:
+    """Gives back what changes when these rows of the query come.
+
+    They are all rows that the touched keys shall have; without touched keys they meet the rows that are there, and the newest
+    of a key stays. A row that stays as it is keeps the build that wrote it.
+    """
+    keys = list(table.keys)
+    new = normalised(table, rows)
+    index = stored.index(rules)
+    meets = (new if touched is None else touched).select(keys).unique()
+    replaced = rows_with_keys(index, meets)
+    old = stored.complete(replaced)
+    if touched is None:
+        new = pl.concat([new, old.select(new.columns)])
+    new = newest(new, keys=keys, sequence_by=table.sequence_by)
+    change = resolve_change(index, new, replaced, rules)
+    was = stored.complete(change.was)
+    columns = [name for name in stored.columns if name != BUILD_ID]
+    moved = was.drop(*_RESOLVED).join(change.changed, on=keys, how="inner", nulls_equal=True).select(columns)
+    wanted = new.join(change.new, on=keys, how="left", nulls_equal=True).select(columns)
+    wanted = pl.concat([wanted.cast(moved.schema), moved])
+    before = pl.concat([old, was])
+    same = _same(wanted, before.select(columns), keys)
+    written = wanted.join(same, on=keys, how="anti", nulls_equal=True)
+    before = before.join(same, on=keys, how="anti", nulls_equal=True)
+    found = _change_files(written, before, stored=stored, build_id=build_id)
+    return replace(found, largest_entity=change.largest_entity)
+
+
+def _change_files(written: pl.DataFrame, before: pl.DataFrame, *, stored: Stored, build_id: int) -> EntityRows:
+    """Gives back the rows that come, and how those of before go: deleted where they are, or with their file.
+
+    A file is written anew when it has lost many rows, or is one of many small ones.
+    """
+    if not written.height and not before.height:
+        return EntityRows((), (), {}, 0, before.select(written.columns), 0)
+    gone = {number: each[ROW_NUMBER] for (number,), each in before.partition_by(FILE_NUMBER, as_dict=True).items()}
+    gone = {number: pl.concat([rows, stored.deleted[number]]).sort() for number, rows in sorted(gone.items())}
+    small = stored.small(rows=_SMALL_ROWS) if len(stored.files) >= MANY_SMALL else []
+    anew = {number for number, rows in gone.items() if len(rows) > stored.files[number].rows * MOST_DELETED}
+    anew |= {*small} if len(small) >= MANY_SMALL else set()
+    kept = stored.whole(sorted(anew)).join(before, on=PLACE, how="anti")
+    new = written.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
+    return EntityRows(
+        _parts(pl.concat([new, kept.select(new.columns)]), stored, rows_each=ROWS_PER_FILE),
+        tuple(stored.files[number].path for number in sorted(anew)),
+        {stored.files[number].path: rows.to_arrow() for number, rows in gone.items() if number not in anew},
+        written.height,
+        before.select(written.columns),
+        0,
+    )
+
+
+def _same(wanted: pl.DataFrame, before: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Gives back the keys of rows that are to be what they were."""
+    both = wanted.join(before, on=keys, how="inner", nulls_equal=True, suffix="__old")
+    if both.is_empty():
+        return both.select(keys)
+    others = [name for name in wanted.columns if name not in keys]
+    equal = pl.all_horizontal(both[name].eq_missing(both[f"{name}__old"]) for name in others)
+    return both.filter(pl.select(equal).to_series()).select(keys)
+
+
+def _parts(rows: pl.DataFrame, stored: Stored, *, rows_each: int) -> tuple[pa.Table, ...]:
+    return tuple(stored.to_arrow(each) for each in rows.iter_slices(rows_each)) if rows.height else ()

@@ -1,0 +1,53 @@
+"""Records as a table's query gives them: normalised, and of several with one key the newest. Pure: frames in, frames out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from headrace.build.entities.alike import Score
+from headrace.build.entities.normalise import normalise
+from headrace.build.entities.resolve import Rules, resolve, shared_too_widely
+from headrace.spec.layers import LayerTable
+from headrace.spec.matching import ENTITY_ID, PREVIOUS
+
+
+def rules_of(table: LayerTable, *, score: Score | None) -> Rules:
+    return Rules(table.keys, table.oldest_by or table.sequence_by[0], table.matches, table.fuzzy, score)
+
+
+def normalised(table: LayerTable, rows: pl.DataFrame) -> pl.DataFrame:
+    """Gives back records with their normalised values, without the columns that the table leaves out."""
+    return normalise(rows, table.matches).drop(*table.except_columns)
+
+
+def newest(records: pl.DataFrame, *, keys: Sequence[str], sequence_by: Sequence[str]) -> pl.DataFrame:
+    """Gives back the newest record of each key; where two are of one sequence, all their columns decide, so in any order alike.
+
+    A sequence that is null is older than any other.
+    """
+    if records.select(pl.struct(keys).hash().n_unique()).item() == records.height:
+        return records
+    several = pl.struct(keys).is_duplicated()
+    alone, others = records.filter(~several), records.filter(several)
+    columns = [*sequence_by, *(name for name in records.columns if name not in sequence_by)]
+    order = others.select(_comparable(others[name]).alias(name) for name in columns).select(pl.arg_sort_by(columns)).to_series()
+    decided = others[order.to_list()].unique(keys, keep="last", maintain_order=True)
+    return pl.concat([alone, decided])
+
+
+def resolve_records(records: pl.DataFrame, known: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """Gives back all records of a table with their entities. `known` has the ids that are there, which stay."""
+    keys = list(rules.keys)
+    ids = known.select(*keys, ENTITY_ID, PREVIOUS)
+    records = records.join(ids, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    unused = {each.column: shared_too_widely(records, each) for each in rules.matches}
+    return resolve(records, rules, unused=unused)
+
+
+def _comparable(column: pl.Series) -> pl.Series:
+    """Gives back values that can be put in order: what is nested, as text."""
+    if not column.dtype.is_nested():
+        return column
+    return pl.Series(column.name, [None if each is None else repr(each) for each in column.to_list()], dtype=pl.String)

@@ -1,0 +1,55 @@
+"""Compare pairs of records with Splink on the build's Spark, for tables whose pairs are too many for one process.
+
+Splink's views and the copies that it keeps are in a session of their own, and are dropped when the pairs are there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import polars as pl
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from headrace.build.arrow import to_spark
+from headrace.build.entities.splink_model import ID, MARGIN, compared_pairs, splink_settings
+from headrace.build.entities.weights import Weights
+from headrace.spec.fuzzy import Fuzzy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def compare_on_spark(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights, *, spark: SparkSession) -> pl.DataFrame:
+    """Return the pairs that weigh at least about the threshold, with the level that each compared column has."""
+    from splink import Linker, SparkAPI
+
+    names = [name for name in records.columns if name != ID]
+    schema = StructType([StructField(ID, LongType()), *(StructField(name, StringType()) for name in names)])
+    with _own_session(spark) as session:
+        partitions = int(session.conf.get("spark.sql.shuffle.partitions") or 2)
+        api = SparkAPI(  # type: ignore[no-untyped-call]
+            spark_session=session, break_lineage_method="persist", num_partitions_on_repartition=partitions
+        )
+        registered = api.register(to_spark(session, records, schema))
+        linker = Linker(registered, splink_settings(fuzzy, weights), log_level=logging.ERROR, validate_settings=False)
+        found = linker.inference.predict(threshold_match_weight=fuzzy.at_least - MARGIN, warning_mode="never")
+        return pl.DataFrame(found.as_spark_dataframe().select(*compared_pairs(fuzzy)).toArrow())
+
+
+@contextmanager
+def _own_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """Yield a session with Splink's similarity functions; drop what it keeps at the end."""
+    from splink.backends.spark import similarity_jar_location
+
+    session = spark.newSession()
+    session._jsparkSession.sessionState().resourceLoader().addJar(similarity_jar_location())
+    try:
+        yield session
+    finally:
+        for view in session.catalog.listTables():
+            if view.isTemporary:
+                session.catalog.uncacheTable(view.name)
+                session.catalog.dropTempView(view.name)

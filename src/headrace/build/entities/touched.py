@@ -1,0 +1,100 @@
+"""Which entities a change touches, and what becomes of them. Pure: frames in, frames out.
+
+New records touch their own clusters: the entities of the records that they replace, and those that share a value with them,
+or a block of fuzzy matching. Two old records that are alike are of one entity, so a touched entity has all its old pairs in it.
+A value that goes over its limit, or comes back under it, touches all records that have it; one that stays over it touches none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.build.entities.alike import share_block
+from headrace.build.entities.index import PLACE, RecordIndex
+from headrace.build.entities.resolve import Rules, largest_entity, resolve
+from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, Match
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """`new` are the records that came, `changed` those that were there and whose entity changed: keys and what was resolved.
+
+    `was` are the rows of the index that changed, as they were. `largest_entity` is how many records the largest entity of the
+    table has then.
+    """
+
+    new: pl.DataFrame
+    changed: pl.DataFrame
+    was: pl.DataFrame
+    largest_entity: int
+
+
+def resolve_change(index: RecordIndex, new: pl.DataFrame, replaced: pl.DataFrame, rules: Rules) -> Resolved:
+    """Gives back what becomes of a table's records when the new ones come and the replaced ones, rows of the index, go."""
+    keys = list(rules.keys)
+    unused = {each.column: _Sharing(each, index, replaced, new) for each in rules.matches}
+    entities = [replaced[ENTITY_ID], *(sharing.touched_entities() for sharing in unused.values())]
+    if rules.fuzzy:
+        entities.append(_others(index.where(share_block(index.rows, new, rules.fuzzy)), replaced)[ENTITY_ID])
+    touched = pl.concat(entities).unique()
+    affected = _others(index.having(ENTITY_ID, touched), replaced)
+    known = replaced.select(*keys, ENTITY_ID, PREVIOUS)
+    came = new.select(*keys, *rules.columns).join(known, on=keys, how="left", nulls_equal=True)
+
+    def taken(ids: pl.Series) -> pl.Series:
+        found = index.having(ENTITY_ID, ids)[ENTITY_ID]
+        return found.filter(~found.is_in(touched.implode()))
+
+    resolved = resolve(
+        pl.concat([came, affected.select(came.columns)]),
+        rules,
+        unused={name: sharing.unused(affected) for name, sharing in unused.items()},
+        taken=taken,
+    )
+    added = [ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
+    now = resolved.tail(affected.height).select(*keys, *added)
+    differs = pl.select(pl.any_horizontal(now[name].ne_missing(affected[name]) for name in added)).to_series()
+    largest = max(largest_entity(resolved), index.largest_entity(touched))
+    return Resolved(resolved.head(came.height).select(*keys, *added), now.filter(differs), affected.filter(differs), largest)
+
+
+def rows_with_keys(index: RecordIndex, keys: pl.DataFrame) -> pl.DataFrame:
+    """Gives back the rows of the index that have one of these keys."""
+    telling = max(keys.columns, key=lambda name: keys[name].n_unique())
+    near = index.having(telling, keys[telling].unique())
+    return near.join(keys, on=keys.columns, how="semi", nulls_equal=True)
+
+
+def _others(rows: pl.DataFrame, replaced: pl.DataFrame) -> pl.DataFrame:
+    return rows.join(replaced, on=PLACE, how="anti")
+
+
+class _Sharing:
+    """The values of one match that a change is about: how many records had each, and how many have it now."""
+
+    def __init__(self, match: Match, index: RecordIndex, replaced: pl.DataFrame, new: pl.DataFrame) -> None:
+        self._match = match
+        name = match.column
+        self._values = pl.concat([replaced[name], new[name]]).drop_nulls().unique()
+        self._sharing = _others(index.having(name, self._values), replaced)
+        there = self._sharing.group_by(name).len("there")
+        counts = pl.DataFrame({name: self._values}).join(there, on=name, how="left")
+        for column, frame in (("was", replaced), ("now", new)):
+            counts = counts.join(frame.group_by(name).len(column), on=name, how="left")
+        counts = counts.fill_null(0)
+        over = (pl.col("there") + pl.col("was") > match.max_records, pl.col("there") + pl.col("now") > match.max_records)
+        self._counts = counts.select(name, was_over=over[0], is_over=over[1])
+
+    def touched_entities(self) -> pl.Series:
+        """Gives back the entities of the records that share a value which is or was used."""
+        stays_over = self._counts.filter(pl.col("was_over") & pl.col("is_over"))
+        found = self._sharing.join(stays_over, on=self._match.column, how="anti")
+        return found[ENTITY_ID]
+
+    def unused(self, affected: pl.DataFrame) -> pl.Series:
+        """Gives back the values that too many records share, among those of the change and of the affected records."""
+        name = self._match.column
+        before = affected.filter(pl.col(UNUSED).list.contains(name) & ~pl.col(name).is_in(self._values.implode()))
+        return pl.concat([self._counts.filter("is_over")[name], before[name]]).unique()

@@ -1,0 +1,85 @@
+"""Rows as what they say of keys: a value, a deletion, the end of all that was before. Pure: DataFrame in, DataFrame out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.build.removed import DELETED, TRUNCATES
+from headrace.spec.layers import Expectation, LayerTable
+from headrace.tables.spark_columns import named
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+UNTOLD = "__untold"
+"""The names of the columns whose value an event could not tell; null where it told all."""
+
+EPOCH = "__epoch"
+"""The first truncate after an event (`at`, `time`): what it says holds until then. Null where none came after it."""
+
+
+def mark_events(table: LayerTable, rows: DataFrame) -> DataFrame:
+    """Gives back the rows with what they say: `_tombstone`, `_truncates`, untold columns; without what the table leaves out."""
+    deleted = F.coalesce(F.expr(table.apply_as_deletes), F.lit(False)) if table.apply_as_deletes else F.lit(False)
+    marks = {DELETED: deleted}
+    if table.apply_as_truncates:
+        marks[TRUNCATES] = truncates(table)
+    if table.unchanged:
+        marks[UNTOLD] = named(table.unchanged)
+    return rows.withColumns(marks).drop(*table.except_columns)
+
+
+def truncates(table: LayerTable) -> Column:
+    """Gives back the condition that a row of the query says that all rows before it are gone."""
+    return F.coalesce(F.expr(table.apply_as_truncates), F.lit(False)) if table.apply_as_truncates else F.lit(False)
+
+
+def expectations_of(table: LayerTable) -> tuple[Expectation, ...]:
+    """Gives back what is expected of rows: nothing of a truncate that is no row."""
+    if not table.apply_as_truncates:
+        return table.expectations
+    no_key = " OR ".join(f"`{key}` IS NULL" for key in table.keys)
+    exempt = f"(coalesce({table.apply_as_truncates}, false) AND ({no_key}))"
+    return tuple(replace(each, that=f"{exempt} OR ({each.that})") for each in table.expectations)
+
+
+def split_truncates(table: LayerTable, marked: DataFrame) -> tuple[DataFrame, DataFrame | None]:
+    """Gives back the rows that are of a key, and the truncates among all: their sequence and time, in the table's columns.
+
+    A truncate that has all its keys is a row, too.
+    """
+    if not table.apply_as_truncates:
+        return marked, None
+    has_key = reduce(lambda a, b: a & b, (named(key).isNotNull() for key in table.keys))
+    rows = marked.where(~F.col(TRUNCATES) | has_key).drop(TRUNCATES)
+    return rows, marked.where(F.col(TRUNCATES)).select(*(named(name) for name in truncate_columns(table)))
+
+
+def truncate_columns(table: LayerTable) -> tuple[str, ...]:
+    """Gives back the columns that a truncate is known by: where it stands, and when it was."""
+    return tuple(dict.fromkeys((table.sequence_by[0], table.versioned_by)))
+
+
+def with_epochs(table: LayerTable, events: DataFrame, found: Sequence[DataFrame]) -> DataFrame:
+    """Gives back the events with the first truncate after each. `found` are truncates, in any order and any number of times.
+
+    Only the first column of `sequence_by` is compared: those that follow tell events of one key apart, and a truncate has none.
+    """
+    at = named(table.sequence_by[0])
+    time = named(table.versioned_by)
+    if not found:
+        return events.withColumn(EPOCH, F.lit(None).cast(_epoch_type(table, events)))
+    every = reduce(lambda a, b: a.unionByName(b), found)
+    gathered = every.agg(F.array_sort(F.collect_set(F.struct(at.alias("at"), time.alias("time")))).alias("__truncates"))
+    later = F.filter(F.col("__truncates"), lambda each: F.coalesce(each["at"] > at, at.isNull()))
+    return events.crossJoin(F.broadcast(gathered)).withColumn(EPOCH, F.array_min(later)).drop("__truncates")
+
+
+def _epoch_type(table: LayerTable, events: DataFrame) -> str:
+    at, time = events.schema[table.sequence_by[0]].dataType, events.schema[table.versioned_by].dataType
+    return f"struct<at: {at.simpleString()}, time: {time.simpleString()}>"

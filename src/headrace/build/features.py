@@ -1,0 +1,87 @@
+"""Rolling windows: which rows a change touches when every row looks back over a length of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.window import Window as Over
+
+from headrace.build.changes import Changes
+from headrace.spec.layers import Window
+from headrace.tables.spark_columns import named
+from headrace.tables.spark_times import TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_AT = "__at"
+_PARTS = "__part_{}"
+_CHANGE = "__change"
+_NEAR = "__near"
+
+
+@dataclass(frozen=True)
+class Affected:
+    """`context` are the rows that have to be read: those whose window a change touches, and all that these look back at."""
+
+    context: DataFrame
+    moments: DataFrame
+    window: Window
+
+    def choose(self, rows: DataFrame) -> DataFrame:
+        """Gives back the rows whose window holds a change. The others in the context lack a part of theirs."""
+        names, order = self.window.partition_by, named(self.window.order_by)
+        moments = self.moments.select(
+            *(F.col(_PARTS.format(index)).alias(name) for index, name in enumerate(names)),
+            F.col(_AT).alias(self.window.order_by),
+            F.lit(True).alias(_CHANGE),
+        )
+        both = rows.withColumn(_CHANGE, F.lit(False)).unionByName(moments, allowMissingColumns=True)
+        # The last change up to a row tells, so that each is looked at once, however many there are in a partition.
+        up_to = Over.partitionBy(*(named(name) for name in names), order.isNull()).orderBy(order)
+        up_to = up_to.rangeBetween(Over.unboundedPreceding, Over.currentRow)
+        last = F.max(F.when(F.col(_CHANGE), order)).over(up_to)
+        near = F.when(order.isNull(), F.max(_CHANGE).over(up_to)).otherwise(_later(last, self.window) >= order)
+        return both.withColumn(_NEAR, near).where(F.col(_NEAR) & ~F.col(_CHANGE)).drop(_NEAR, _CHANGE)
+
+
+def touched_windows(rows: DataFrame, changes: Changes, window: Window) -> Affected:
+    """Gives back what has to be read so that every row whose window a change touches can be computed again.
+
+    A change at time t touches the rows of its partition from t to t + range, and these look back to t - range.
+    """
+    changed = changes.rows if changes.before is None else changes.rows.unionByName(changes.before)
+    moments = changed.select(
+        *(named(name).alias(_PARTS.format(index)) for index, name in enumerate(window.partition_by)),
+        named(window.order_by).alias(_AT),
+    )
+    moments = moments.distinct().persist()
+    bounds = moments.agg(F.min(_AT).alias("first"), F.max(_AT).alias("last"))
+    first, last = bounds.select(
+        F.date_format(_earlier(F.col("first"), window), TIMESTAMP), F.date_format(_later(F.col("last"), window), TIMESTAMP)
+    ).first() or (None, None)
+    order = named(window.order_by)
+    near = rows
+    if first is not None:
+        between = (order >= F.lit(first).cast("timestamp")) & (order <= F.lit(last).cast("timestamp"))
+        near = rows.where(between | order.isNull())
+    parts = moments.drop(_AT).distinct()
+    context = near.join(F.broadcast(parts), _same_partition(near, parts, window.partition_by), "left_semi")
+    return Affected(context, moments, window)
+
+
+def _same_partition(rows: DataFrame, moments: DataFrame, names: Sequence[str]) -> Column:
+    parts = [rows[f"`{name}`"].eqNullSafe(moments[_PARTS.format(index)]) for index, name in enumerate(names)]
+    return reduce(lambda a, b: a & b, parts)
+
+
+def _later(moment: Column, window: Window) -> Column:
+    return moment + F.make_dt_interval(secs=F.lit(window.seconds))
+
+
+def _earlier(moment: Column, window: Window) -> Column:
+    return moment - F.make_dt_interval(secs=F.lit(window.seconds))

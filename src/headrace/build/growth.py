@@ -1,0 +1,65 @@
+"""Raw tables that grow while they land: the columns that a captured table has got since its pipeline was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyiceberg.catalog import Catalog
+
+from headrace.build.plan import TablePlan
+from headrace.spec.columns import landed_columns
+from headrace.spec.pipeline import Pipeline, Stream, TableName
+from headrace.spec.types import Array, Column, ColumnType, Map, Struct
+from headrace.tables.catalog import load_table
+from headrace.tables.schema import spec_columns
+
+Landed = Mapping[TableName, tuple[Column, ...]]
+"""The columns of raw tables."""
+
+
+def columns_landed(catalog: Catalog, pipeline: Pipeline) -> Landed:
+    """Gives back the columns of all raw tables, as they are now."""
+    return {stream.table: _columns_now(catalog, stream) for stream in pipeline.streams}
+
+
+def has_grown(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, *, known: Landed) -> bool:
+    """Says whether a raw table that a plan reads has columns which were not known when its query was analysed.
+
+    Asked after the plan was made it is certain: tables only grow, so what the plan reads has no more columns than this finds.
+    """
+    growing = (each for each in pipeline.streams if _grows(each) and each.table in plan.table.inputs)
+    return any(_columns_now(catalog, stream) != known[stream.table] for stream in growing)
+
+
+def widest(least: tuple[Column, ...], have: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Gives back the columns of both, at every depth: first the least that there are, then those that came since."""
+    found = {column.name: column for column in have}
+    first = tuple(_widest_column(each, found[each.name]) if each.name in found else each for each in least)
+    names = {each.name for each in least}
+    return (*first, *(replace(each, required=False) for each in have if each.name not in names))
+
+
+def _widest_column(least: Column, have: Column) -> Column:
+    return replace(least, type=_widest_type(least.type, have.type), doc=least.doc or have.doc)
+
+
+def _widest_type(least: ColumnType, have: ColumnType) -> ColumnType:
+    if isinstance(least, Struct) and isinstance(have, Struct):
+        return Struct(widest(least.columns, have.columns))
+    if isinstance(least, Array) and isinstance(have, Array):
+        return Array(_widest_type(least.element, have.element))
+    if isinstance(least, Map) and isinstance(have, Map):
+        return Map(_widest_type(least.value, have.value))
+    return have  # a table's type is never narrower than its schema's
+
+
+def _columns_now(catalog: Catalog, stream: Stream) -> tuple[Column, ...]:
+    least = landed_columns(stream)
+    table = load_table(catalog, stream.table) if _grows(stream) else None
+    return least if table is None else widest(least, spec_columns(table.schema()))
+
+
+def _grows(stream: Stream) -> bool:
+    """Says whether a stream's events bring schemas of their own, which may name more than the pipeline does."""
+    return stream.format == "debezium"

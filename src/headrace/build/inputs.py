@@ -1,0 +1,74 @@
+"""Where a table's inputs stand, and how their rows are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.build.types import fit_columns, spark_schema
+from headrace.spec.layers import BUILD_ID
+from headrace.spec.pipeline import Pipeline, TableName
+from headrace.spec.types import Column
+from headrace.tables.build_ledger import InputState, read_build
+from headrace.tables.catalog import count_rows, load_table
+from headrace.tables.ledger import read_ledger
+from headrace.tables.replay_ledger import read_replay
+from headrace.tables.spark_columns import named
+from headrace.tables.spark_files import read_snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CHECKPOINT = "checkpoint_id"
+
+
+def is_raw(name: TableName, pipeline: Pipeline) -> bool:
+    """Says whether a table is landed, rather than built."""
+    return any(stream.table == name for stream in pipeline.streams)
+
+
+def position_column(name: TableName, pipeline: Pipeline) -> str:
+    """Gives back the column that says when a row came: the checkpoint of a landed row, the build of a built one."""
+    return CHECKPOINT if is_raw(name, pipeline) else BUILD_ID
+
+
+def state_of(table: Table | None, *, raw: bool) -> InputState:
+    """Gives back where an input stands now; a table that is not there yet is as good as an empty one."""
+    if table is None:
+        return InputState()
+    current = table.current_snapshot()
+    snapshot_id = current.snapshot_id if current else None
+    rows = count_rows(table)
+    if raw:
+        ledger = read_ledger(table)
+        replays = read_replay(table).count
+        return InputState(snapshot_id, ledger.checkpoint_id, ledger.rollbacks, rows, ledger.erasures, replays)
+    entry = read_build(table)
+    return InputState(snapshot_id, entry.changed_in, entry.generation, rows, entry.erasures, entry.replays, entry.removed_in)
+
+
+def input_states(catalog: Catalog, pipeline: Pipeline, names: tuple[TableName, ...]) -> Mapping[TableName, InputState]:
+    return {name: state_of(load_table(catalog, name), raw=is_raw(name, pipeline)) for name in names}
+
+
+def read_input(
+    spark: SparkSession, name: TableName, state: InputState, *, columns: tuple[Column, ...], with_position: str | None = None
+) -> DataFrame:
+    """Gives back an input's rows at a point in its life; columns that its file does not name are left out.
+
+    A column, or a field of one, that the table did not have then is null, and a type that was widened since is the wider one.
+    """
+    schema = spark_schema(columns)
+    if state.snapshot_id is None:
+        empty = spark.createDataFrame([], schema)
+        extra = with_position and with_position not in schema.names
+        return empty.withColumn(with_position, F.lit(None).cast("long")) if with_position and extra else empty
+    rows = read_snapshot(spark, name, state.snapshot_id)
+    chosen = [column.alias(name) for name, column in fit_columns(rows, schema).items()]
+    if with_position and with_position not in schema.names:
+        chosen.append(named(with_position))
+    return rows.select(*chosen)

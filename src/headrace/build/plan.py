@@ -1,0 +1,162 @@
+"""What a build of a table would read and write, and why: known from metadata alone."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pyiceberg.catalog import Catalog
+
+from headrace.build.entities.levels import CHANCE, LEVELS
+from headrace.build.entities.weights import can_train_now
+from headrace.build.inputs import input_states, state_of
+from headrace.spec.layers import LayerTable, Query
+from headrace.spec.pipeline import Pipeline, TableName
+from headrace.tables.build_ledger import BuildLedger, InputState, read_build
+from headrace.tables.catalog import load_table
+
+_FEW_ROWS = 50_000
+_READ_PER_CHANGED = 6
+Action = Literal["nothing", "increment", "refresh"]
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """`refresh` writes the whole table anew, `increment` what changed between `since` and `until` of its inputs.
+
+    `after` are the inputs that the same build builds first.
+    """
+
+    table: LayerTable
+    action: Action
+    why: tuple[str, ...]
+    since: Mapping[TableName, InputState]
+    until: Mapping[TableName, InputState]
+    entry: BuildLedger
+    definition: str
+    rows: int = 0
+    after: tuple[TableName, ...] = ()
+
+    @property
+    def erased(self) -> tuple[TableName, ...]:
+        """The inputs from which a person was erased since they were last read; also those that are only looked up."""
+        return tuple(name for name in self.table.inputs if self.since[name].erasures != self.until[name].erasures)
+
+    @property
+    def replayed(self) -> tuple[TableName, ...]:
+        """The inputs of which rows were replayed since they were last read; also those that are only looked up."""
+        return tuple(name for name in self.table.inputs if self.since[name].replays != self.until[name].replays)
+
+    @property
+    def is_small(self) -> bool:
+        """Says whether few rows are read and written, as far as metadata tells."""
+        changed = sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
+        table = self.table
+        by_rows = table.kind in ("append", "upsert", "history", "entities") and not table.rebuild_on and not table.untracked
+        # The rows of entities are read as Arrow.
+        read = self.rows if not self.table.constant and self.table.kind != "entities" else 0
+        if not by_rows or self.action == "refresh":
+            read += sum(state.rows for state in self.until.values())
+        return changed <= _FEW_ROWS and read <= _FEW_ROWS * _READ_PER_CHANGED
+
+
+def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_refresh: bool = False) -> TablePlan:
+    """Gives back what a build of the table would do now."""
+    found = load_table(catalog, table.table)
+    entry = read_build(found)
+    until = input_states(catalog, pipeline, table.inputs)
+    since = {name: entry.reads.get(str(name), InputState()) for name in table.inputs}
+    definition = definition_of(table)
+    rows = state_of(found, raw=False).rows
+    plan = TablePlan(table, "nothing", (), since, until, entry, definition, rows)
+    reasons = _refresh_reasons(plan, full_refresh=full_refresh)
+    if reasons:
+        return replace(plan, action="refresh", why=reasons)
+    moved = tuple(name for name in _followed(table) if not since[name].is_at(until[name]))
+    if not moved:
+        return replace(plan, why=("its inputs have not moved",))
+    if table.kind == "full":
+        return replace(plan, action="refresh", why=tuple(f"{name} has moved" for name in moved))
+    return replace(plan, action="increment", why=tuple(_moved(name, since[name], until[name]) for name in moved))
+
+
+def foresee(plans: Sequence[TablePlan]) -> tuple[TablePlan, ...]:
+    """Gives back the plans of tables in their order as one build carries them out: what it builds first has moved then."""
+    found: dict[TableName, TablePlan] = {}
+    for plan in plans:
+        before = {name: found[name].action for name in _followed(plan.table) if name in found}
+        after = tuple(name for name, action in before.items() if action != "nothing")
+        found[plan.table.table] = _follow(plan, after, anew="refresh" in before.values()) if after else plan
+    return tuple(found.values())
+
+
+def _follow(plan: TablePlan, after: tuple[TableName, ...], *, anew: bool) -> TablePlan:
+    if plan.action == "refresh":
+        return replace(plan, after=after)
+    known = plan.why if plan.action == "increment" else ()
+    action: Action = "refresh" if anew or plan.table.kind == "full" else "increment"
+    return replace(plan, action=action, after=after, why=(*known, *(f"{name} is built before it" for name in after)))
+
+
+def definition_of(table: LayerTable) -> str:
+    """Gives back a digest of all that decides what rows the table has; comments and `about` don't."""
+    written = table.source
+    source = _without_comments(written.text) if isinstance(written, Query) else table.path.read_text(encoding="utf-8")
+    if table.staged:
+        source = table.staged.definition  # not its query, which grows with the captured table
+    settings = (
+        table.kind,
+        table.keys,
+        (*table.sequence_by, None)[0] if len(table.sequence_by) < 2 else table.sequence_by,
+        table.apply_as_deletes,
+        table.except_columns,
+        table.untracked,
+        tuple(sorted((str(name), tuple(sorted(pairs.items()))) for name, pairs in table.rebuild_on.items())),
+        table.window,
+        *((table.matches, table.oldest_by) if table.matches else ()),
+        *((table.apply_as_truncates, table.unchanged) if table.apply_as_truncates or table.unchanged else ()),
+        *((table.valid_from,) if table.valid_from else ()),
+        *((table.fuzzy, dict(LEVELS), CHANCE) if table.fuzzy else ()),
+        *(("train", table.fuzzy.seed) if table.fuzzy and table.fuzzy.train else ()),
+        tuple((each.that, each.otherwise) for each in table.expectations if each.otherwise in ("drop", "quarantine")),
+    )
+    return hashlib.sha256(repr((source, settings)).encode()).hexdigest()[:16]
+
+
+@functools.lru_cache(maxsize=1024)
+def _without_comments(sql: str) -> str:
+    """Gives back a query written in one way; kept, because those who watch tables ask for the same one every few seconds."""
+    import sqlglot
+
+    return sqlglot.parse_one(sql, dialect="spark").sql(dialect="spark", comments=False)
+
+
+def _followed(table: LayerTable) -> tuple[TableName, ...]:
+    """Gives back the inputs whose changes make a build: the drivers, and lookups that are declared to."""
+    return table.inputs if table.kind == "full" else (*table.drivers, *table.rebuild_on)
+
+
+def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
+    if full_refresh:
+        return ("it was asked for",)
+    if not plan.entry.build_id:
+        return ("it was never built",)
+    if plan.definition != plan.entry.definition:
+        return ("its definition has changed",)
+    if can_train_now(plan.table.fuzzy, plan.entry.weights, records=plan.rows):
+        return (f"its {plan.rows:,} records are enough to train weights",)
+    reasons = [f"a person was erased from {name}" for name in plan.erased]
+    reasons += [f"rows of {name} were replayed" for name in plan.replayed]
+    for name in _followed(plan.table):
+        since, until = plan.since[name], plan.until[name]
+        if since.generation != until.generation or until.position < since.position:
+            reasons.append(f"{name} was written anew or rolled back")
+    return tuple(reasons)
+
+
+def _moved(name: TableName, since: InputState, until: InputState) -> str:
+    count = until.position - since.position
+    return f"{name} has moved by {count:,} commit{'' if count == 1 else 's'}"

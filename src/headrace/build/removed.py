@@ -1,0 +1,160 @@
+"""Rows that a layer table no longer shows: as they were before a build replaced or deleted them.
+
+They are kept in `metadata.removed_<namespace>_<table>` (a nested namespace with `__` for its dot) for those who read the table,
+who have to build what came of the old row anew; and those that an event deleted, so that an older event which comes late does
+not bring them back. Truncates are kept for the same reason. All are written before the build commits. A build that dies in
+between leaves rows there that are still in the table: its readers then rebuild what did not change, and nothing worse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.build.types import fit_columns, spark_schema
+from headrace.settings import Settings
+from headrace.spec.layers import BUILD_ID
+from headrace.spec.names import METADATA
+from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column, Primitive
+from headrace.tables.arrow_files import stage_arrow, with_constants
+from headrace.tables.build_commit import append_files
+from headrace.tables.build_ledger import InputState
+from headrace.tables.catalog import ensure_table, load_table, table_location
+from headrace.tables.commit import commit_once
+from headrace.tables.rescaling import replace_columns, rescaled_columns
+from headrace.tables.spark_catalog import spark_name
+from headrace.tables.spark_columns import named
+from headrace.tables.spark_files import load_java_table, stage_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+GENERATION = "_generation"
+DELETED = "_tombstone"
+TRUNCATES = "_truncates"
+
+
+_IS_ROW = f"{TRUNCATES} IS NOT TRUE"
+_OWN = (
+    Column(DELETED, Primitive("boolean")),
+    Column(GENERATION, Primitive("long")),
+    Column(BUILD_ID, Primitive("long")),
+    Column(TRUNCATES, Primitive("boolean")),
+)
+
+
+def removed_name(name: TableName) -> TableName:
+    return TableName(METADATA, f"removed_{name.flat_namespace}_{name.name}")
+
+
+def write_removed(
+    spark: SparkSession,
+    catalog: Catalog,
+    settings: Settings,
+    name: TableName,
+    rows: DataFrame | pa.Table,
+    *,
+    columns: tuple[Column, ...],
+    build_id: int,
+    generation: int,
+) -> None:
+    """Keeps rows, which have the table's columns, `_tombstone` and `_truncates`, as removed by a build."""
+    kept = removed_name(name)
+    have = load_table(catalog, kept)
+    if have is not None:
+        # Rows of earlier generations lose such a column, and nobody reads them again.
+        replace_columns(spark, load_java_table(spark, kept), rescaled_columns(have, columns))
+    found = ensure_table(catalog, kept, columns=(*columns, *_OWN), location=table_location(settings, kept))
+    java_table = load_java_table(spark, kept)
+    marks = {GENERATION: generation, BUILD_ID: build_id}
+    if isinstance(rows, pa.Table):
+        staged = stage_arrow(spark, java_table, found, [with_constants(rows, marks)])
+    else:
+        marked = rows.withColumns({mark: F.lit(value).cast("long") for mark, value in marks.items()})
+        staged = stage_files(spark, java_table, marked.coalesce(1))
+    append_files(spark, kept, added=staged.files)
+
+
+def read_removed(
+    spark: SparkSession,
+    catalog: Catalog,
+    name: TableName,
+    *,
+    since: InputState,
+    until: InputState,
+    columns: tuple[Column, ...],
+) -> DataFrame | None:
+    """Gives back the rows that builds removed between two points, or None where there are none."""
+    if until.removed_in is not None and until.removed_in <= since.position:
+        return None
+    rows = _read(spark, catalog, name, columns=columns)
+    if rows is None:
+        return None
+    rows = rows.where(F.col(BUILD_ID).between(since.position + 1, until.position) & (F.col(GENERATION) == until.generation))
+    rows = rows.where(_IS_ROW)
+    rows = rows.select(*(named(column.name) for column in columns))
+    return None if until.removed_in is None and rows.isEmpty() else rows
+
+
+def read_deletes(
+    spark: SparkSession, catalog: Catalog, name: TableName, *, generation: int, columns: tuple[Column, ...]
+) -> DataFrame | None:
+    """Gives back the events that deleted rows, as long as the table was not written anew; None where there are none."""
+    rows = _read(spark, catalog, name, columns=columns)
+    if rows is None:
+        return None
+    rows = rows.where(F.col(DELETED) & (F.col(GENERATION) == generation) & F.expr(_IS_ROW))
+    return rows.select(*(named(column.name) for column in columns))
+
+
+def read_truncates(
+    spark: SparkSession, catalog: Catalog, name: TableName, *, generation: int, columns: tuple[Column, ...]
+) -> DataFrame | None:
+    """Gives back the truncates since the table was written anew, each once or more; None where there are none."""
+    rows = _read(spark, catalog, name, columns=columns)
+    if rows is None:
+        return None
+    rows = rows.where(F.col(TRUNCATES) & (F.col(GENERATION) == generation))
+    return rows.select(*(named(column.name) for column in columns))
+
+
+def forget_removed(catalog: Catalog, name: TableName, *, generation: int) -> None:
+    """Takes out the rows of earlier generations of a table, which nobody reads again. Idempotent by generation."""
+    older = f"{GENERATION} < {generation}"
+
+    def commit() -> bool:
+        kept = load_table(catalog, removed_name(name))
+        if kept is not None and kept.scan(row_filter=older, selected_fields=(GENERATION,), limit=1).to_arrow().num_rows:
+            kept.delete(older)
+        return True
+
+    commit_once(commit, find=lambda: None, where=str(removed_name(name)))
+
+
+def forget_read(catalog: Catalog, name: TableName, *, generation: int, position: int) -> None:
+    """Takes out rows that builds up to `position` removed, whose readers have all passed it. Idempotent by position.
+
+    Deletions and truncates stay: an older event may still come.
+    """
+    read = f"{GENERATION} = {generation} and {BUILD_ID} <= {position} and {DELETED} = false"
+
+    def commit() -> bool:
+        kept = load_table(catalog, removed_name(name))
+        if kept is not None and kept.scan(row_filter=read, selected_fields=(BUILD_ID,), limit=1).to_arrow().num_rows:
+            kept.delete(read)
+        return True
+
+    commit_once(commit, find=lambda: None, where=str(removed_name(name)))
+
+
+def _read(spark: SparkSession, catalog: Catalog, name: TableName, *, columns: tuple[Column, ...]) -> DataFrame | None:
+    kept = load_table(catalog, removed_name(name))
+    if kept is None or kept.current_snapshot() is None:
+        return None
+    rows = spark.read.format("iceberg").load(spark_name(removed_name(name)))
+    fitted = fit_columns(rows, spark_schema((*columns, *_OWN)))
+    return rows.select(*(column.alias(name) for name, column in fitted.items()))

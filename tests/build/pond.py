@@ -1,0 +1,270 @@
+"""A small lake for the layer engine: one raw table that a test fills row by row, and a table of every kind on top of it."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from headrace.build.lake import Lake
+from headrace.runs.building import Outcome, build, open_lake
+from headrace.settings import Settings, load_settings
+from headrace.spec import Pipeline, load_pipeline
+from headrace.spec.columns import landed_columns
+from headrace.spec.layers import BUILD_ID
+from headrace.spec.types import Column
+from headrace.tables.append import append_checkpoint
+from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.tables.files import TableFiles, TableFormat
+from headrace.tables.ledger import Ledger, read_ledger
+from headrace.tables.widening import widen_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+PIPELINE = """\
+name: pond
+about: One stream and a table of every kind.
+namespace: pond
+streams:
+  events: {topic: pond-events, format: json, schema: schemas/event.sql, table: pond.events}
+"""
+SCHEMA = "id STRING, k STRING, g STRING, n INT, amount DECIMAL(10, 2), op STRING, at TIMESTAMP, tags MAP<STRING, STRING>"
+
+CHECKED = """/*
+keys: [id]
+sequence_by: n
+expect:
+  amount is positive: {{that: amount > 0, otherwise: {otherwise}}}
+  the group is known: g IS NOT NULL
+*/
+SELECT id, n, g, amount FROM pond.events"""
+READER = """/*
+keys: [g]
+*/
+SELECT g, count(*) AS events FROM pond.checked GROUP BY g"""
+"""A table with expectations, and one that reads it."""
+
+TABLES = {
+    "a/appended.sql": "SELECT id, k, g, amount * 2 AS doubled, at FROM pond.events WHERE n IS NOT NULL",
+    "a/latest.sql": """/*
+keys: [k]
+sequence_by: n
+*/
+SELECT k, n, g, amount, at, tags FROM pond.events""",
+    "a/by_event.sql": """/*
+keys: [id]
+sequence_by: n
+constant: [at]
+partition_by: [days(at)]
+*/
+SELECT id, k, g, n, amount, at FROM pond.events""",
+    "a/present.sql": """/*
+keys: [k]
+sequence_by: n
+apply_as_deletes: op = 'd'
+except_column_list: [op]
+*/
+SELECT k, n, g, amount, op FROM pond.events""",
+    "a/versions.sql": """/*
+keys: [k]
+sequence_by: n
+stored_as_scd_type: 2
+*/
+SELECT k, n, g, amount FROM pond.events""",
+    "a/versions_with_deletes.sql": """/*
+keys: [k]
+sequence_by: n
+stored_as_scd_type: 2
+apply_as_deletes: op = 'd'
+except_column_list: [op]
+*/
+SELECT k, n, g, op FROM pond.events""",
+    "a/group_changes.sql": """/*
+keys: [k]
+sequence_by: n
+stored_as_scd_type: 2
+track_history_except_column_list: [amount]
+*/
+SELECT k, n, g, amount FROM pond.events""",
+    "b/daily.sql": """/*
+keys: [g, day]
+*/
+SELECT g, CAST(at AS DATE) AS day, count(*) AS events, sum(amount) AS amount FROM pond.by_event GROUP BY g, CAST(at AS DATE)""",
+    "b/groups.sql": """/*
+keys: [g]
+*/
+SELECT g, count(*) AS keys, max(n) AS newest, sum(amount) AS amount FROM pond.latest GROUP BY g""",
+    "b/still_there.sql": """/*
+keys: [g]
+*/
+SELECT g, count(*) AS keys FROM pond.present GROUP BY g""",
+    "b/looked_up.sql": """/*
+keys: [k]
+rebuild_on: {pond.groups: [g]}
+*/
+SELECT l.k, l.g, l.n, s.keys AS keys_in_group, s.amount AS amount_of_group
+FROM pond.latest l LEFT JOIN pond.groups s ON s.g = l.g""",
+    "b/by_size.sql": """/*
+keys: [size]
+rebuild_on: {pond.groups: [g]}
+*/
+SELECT s.keys AS size, count(*) AS members, sum(l.amount) AS amount
+FROM pond.latest l JOIN pond.groups s ON s.g = l.g WHERE s.keys > 1 GROUP BY s.keys""",
+    "b/rolling.sql": """/*
+keys: [id]
+window: {partition_by: [k], order_by: at, range: 1 hour}
+*/
+SELECT id, k, at, count(*) OVER w AS events_1h, sum(amount) OVER w AS amount_1h
+FROM pond.by_event
+WINDOW w AS (PARTITION BY k ORDER BY at RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW)""",
+    "b/both.sql": """/*
+keys: [key]
+sequence_by: n
+*/
+SELECT concat('l', k) AS key, n, amount FROM pond.latest
+UNION ALL
+SELECT concat('e', id) AS key, n, amount FROM pond.by_event""",
+    "c/totals.sql": """/*
+kind: full
+*/
+SELECT count(*) AS keys, sum(amount) AS amount FROM pond.latest""",
+    "c/by_python.py": '''from headrace import table
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+@table(keys=["g"])
+def by_python(latest: DataFrame) -> DataFrame:
+    """The largest amount of every group."""
+    return latest.groupBy("g").agg(F.max("amount").alias("largest"))
+''',
+}
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a test sends. Events with the same `id` are redeliveries: all of them alike."""
+
+    id: str
+    k: str
+    g: str | None
+    n: int
+    cents: int
+    op: str
+    minutes: int
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "k": self.k,
+            "g": self.g,
+            "n": self.n,
+            "amount": Decimal(self.cents) / 100,
+            "op": self.op,
+            "at": START + timedelta(minutes=self.minutes),
+            "tags": [("g", self.g or "")],
+        }
+
+
+class Sent(Protocol):
+    """What a test lands: anything that knows its row."""
+
+    def row(self) -> dict[str, Any]: ...
+
+
+class Pond:
+    """A lake with the tables above, or those that a test names (file: text)."""
+
+    def __init__(self, folder: Path, spark: SparkSession, tables: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self._spark = spark
+        home = folder / "pipelines/pond"
+        for name, text in {
+            "pipeline.yml": PIPELINE,
+            "schemas/event.sql": SCHEMA,
+            **(TABLES if tables is None else tables),
+        }.items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text(text, encoding="utf-8")
+        self.settings: Settings = load_settings(flags={}, environ={}, folder=folder)
+        self.catalog = open_catalog(self.settings)
+        self.reload()
+
+    def reload(self) -> None:
+        """Reads the pipeline's files again."""
+        self.pipeline: Pipeline = load_pipeline("pond", environ={}, folder=self.folder)
+        stream = self.pipeline.streams[0]
+        self._raw = ensure_table(
+            self.catalog,
+            stream.table,
+            columns=landed_columns(stream),
+            location=table_location(self.settings, stream.table),
+        )
+        self.lake: Lake = open_lake(self.settings, self.pipeline, self._spark)
+
+    def widen(self, columns: tuple[Column, ...]) -> None:
+        """Gives the raw table a place for more, as landing does when a schema has grown."""
+        self._raw = widen_table(self._raw, columns)
+
+    def land(self, events: Sequence[Sent]) -> None:
+        """Appends events to the raw table as one checkpoint."""
+        planned = read_ledger(self._raw)
+        checkpoint, offset = planned.checkpoint_id + 1, planned.offsets.get(0, 0)
+        rows = [
+            {
+                **event.row(),
+                "_extra": None,
+                "kafka_topic": "pond-events",
+                "kafka_partition": 0,
+                "kafka_offset": offset + index,
+                "kafka_timestamp": START,
+                "checkpoint_id": checkpoint,
+            }
+            for index, event in enumerate(events)
+        ]
+        schema = self._raw.schema()
+        files = TableFiles(
+            TableFormat(schema, self._raw.spec()), folder=f"{self._raw.location()}/output", name=uuid.uuid4().hex
+        )
+        files.write(pa.Table.from_pylist(rows, schema=schema_to_pyarrow(schema)))
+        new = Ledger(checkpoint, {0: offset + len(rows)}, writer=str(uuid.uuid4()))
+        self._raw = append_checkpoint(self.catalog, self._raw, files=files.close(), planned=planned, new=new)
+
+    def build(self, table: str | None = None, *, full_refresh: bool = False) -> tuple[Outcome, ...]:
+        """Builds all tables, none of which may fail."""
+        outcomes = build(self.lake, table=table, full_refresh=full_refresh)
+        for outcome in outcomes:
+            if outcome.error:
+                raise outcome.error
+        return outcomes
+
+    def rows(self, table: str) -> Counter[str]:
+        """Gives back a table's rows, without the build that wrote them."""
+        found = self.catalog.load_table(f"pond.{table}").scan().to_arrow()
+        found = found.drop_columns([BUILD_ID]) if BUILD_ID in found.column_names else found
+        return Counter(repr(sorted(row.items())) for row in found.to_pylist())
+
+    def all_rows(self) -> dict[str, Counter[str]]:
+        return {each.table.name: self.rows(each.table.name) for each in self.pipeline.tables}
+
+
+def assert_same(found: Mapping[str, Counter[str]], wanted: Mapping[str, Counter[str]]) -> None:
+    """Holds the rows of tables against each other, and shows the first few that differ."""
+    for name in wanted:
+        missing, surplus = wanted[name] - found[name], found[name] - wanted[name]
+        assert (_few(missing), _few(surplus)) == ([], []), f"{name}: (missing, surplus)"
+
+
+def _few(rows: Iterable[str]) -> list[str]:
+    return sorted(rows)[:4]

@@ -1,0 +1,284 @@
+"""Changes of a database as events: in whatever order they come and however they are cut, the table is the database."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from headrace.spec.types import Column, Primitive, Struct
+from headrace.tables.build_ledger import read_build
+from tests.build.pond import PIPELINE, START, Pond, assert_same
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = (
+    "id LONG, name STRING, body STRING, size INT, lsn LONG, nr INT, at TIMESTAMP, op STRING, snapshot STRING, "
+    "untold ARRAY<STRING>"
+)
+SETTINGS = """keys: [id]
+sequence_by: [lsn, nr]
+apply_as_deletes: op = 'd'
+apply_as_truncates: op = 't' OR snapshot = 'last'
+unchanged: untold
+except_column_list: [op, snapshot, untold]
+"""
+QUERY = "SELECT id, name, body, size, lsn, nr, at, op, snapshot, untold FROM pond.events"
+HISTORY = f"{SETTINGS}stored_as_scd_type: 2\nvalid_from: at\n"
+TABLES = {
+    "schemas/event.sql": SCHEMA,
+    "a/current.sql": f"/*\n{SETTINGS}expect:\n  a name: {{that: name IS NOT NULL, otherwise: drop}}\n*/\n{QUERY}",
+    "a/history.sql": f"/*\n{HISTORY}*/\n{QUERY}",
+    "b/names.sql": "/*\nkeys: [name]\n*/\nSELECT name, count(*) AS n, sum(size) AS size FROM pond.current GROUP BY name",
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One event. `untold` values are those that it left unchanged and does not tell."""
+
+    op: str
+    lsn: int
+    tx: int = 0
+    id: int | None = None
+    name: str | None = None
+    body: str | None = None
+    size: int | None = None
+    untold: tuple[str, ...] = ()
+    snapshot: str = "false"
+
+    @property
+    def at(self) -> datetime:
+        return START + timedelta(minutes=self.tx)
+
+    def row(self) -> dict[str, Any]:
+        told = {name: None if name in self.untold else getattr(self, name) for name in ("name", "body", "size")}
+        return {
+            "id": self.id,
+            **told,
+            "lsn": self.lsn,
+            "nr": self.lsn % 7,
+            "at": self.at,
+            "op": self.op,
+            "snapshot": self.snapshot,
+            "untold": list(self.untold) or None,
+        }
+
+
+def changes_of(random: Random, count: int) -> list[Change]:
+    """Gives back what a database of few rows tells of its life: several changes in a transaction, keys that change and come
+    again, values that updates leave out, truncates."""
+    rows: dict[int, Change] = {}
+    found: list[Change] = []
+    lsn = tx = 0
+    while len(found) < count:
+        tx += random.random() < 0.6
+        lsn += random.randrange(1, 5)
+        key = random.randrange(5)
+        if random.random() < 0.05:
+            rows.clear()
+            found.append(Change("t", lsn, tx))
+        elif key not in rows:
+            new = Change("c", lsn, tx, key, random.choice("xyz"), random.choice([None, "long", "longer"]), random.randrange(9))
+            rows[key] = new
+            found.append(new)
+        elif random.random() < 0.2:
+            found.append(replace(rows.pop(key), op="d", lsn=lsn, tx=tx, untold=()))
+        elif random.random() < 0.15:
+            other = (key + 1) % 5
+            for each in [key, *([other] if other in rows else [])]:
+                lsn += 1
+                found.append(replace(rows[each], op="d", lsn=lsn, tx=tx, untold=()))
+            before = {each: rows.pop(each, None) for each in (key, other)}
+            for old, new_key in ((before[key], other), (before[other], key)):
+                if old is not None:
+                    lsn += 1
+                    rows[new_key] = replace(old, op="c", lsn=lsn, tx=tx, id=new_key, untold=())
+                    found.append(rows[new_key])
+        else:
+            untold = tuple(name for name in ("body", "size") if random.random() < 0.5)
+            now = replace(rows[key], op="u", lsn=lsn, tx=tx, name=random.choice("xyz"), untold=untold)
+            now = now if "body" in untold else replace(now, body=random.choice([None, "short", "long"]))
+            now = now if "size" in untold else replace(now, size=random.randrange(9))
+            rows[key] = now
+            found.append(now)
+    return found
+
+
+def shown(rows: Iterable[dict[str, Any]]) -> Counter[str]:
+    return Counter(repr(sorted((name, str(value)) for name, value in row.items())) for row in rows)
+
+
+def told(change: Change) -> dict[str, Any]:
+    values = {**change.row(), "name": change.name, "body": change.body, "size": change.size}
+    return {name: value for name, value in values.items() if name not in ("op", "snapshot", "untold")}
+
+
+def current_of(changes: Sequence[Change]) -> Counter[str]:
+    """Gives back the rows of a database after these changes, which are in order."""
+    rows: dict[int | None, Change] = {}
+    for each in changes:
+        if each.op == "t":
+            rows.clear()
+        elif each.op == "d":
+            rows.pop(each.id)
+        else:
+            rows[each.id] = each
+    return shown(told(each) for each in rows.values())
+
+
+def versions_of(changes: Sequence[Change]) -> Counter[str]:
+    """Gives back every version of the rows of a database."""
+    found = []
+    for index, each in enumerate(changes):
+        if each.op in "dt":
+            continue
+        after = [later for later in changes[index + 1 :] if later.op == "t" or later.id == each.id]
+        end = after[0].at if after else None
+        found.append({**told(each), "valid_from": each.at, "valid_to": end, "is_current": not after})
+    return shown(found)
+
+
+def rows_of(pond: Pond) -> dict[str, Counter[str]]:
+    """Gives back the tables' rows without what is there for builds alone."""
+    found = {}
+    for name in ("current", "history", "names"):
+        rows = pond.catalog.load_table(f"pond.{name}").scan().to_arrow().to_pylist()
+        found[name] = shown({key: value for key, value in row.items() if not key.startswith("_")} for row in rows)
+    return found
+
+
+@given(seed=st.integers(0, 2**32))
+@example(seed=3)
+@hypothesis_settings(max_examples=1, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
+def test_any_order_and_any_cut_give_the_database(
+    seed: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    random = Random(seed)
+    changes = changes_of(random, 40)
+    sent = [*changes, *random.sample(changes, 4)]
+    random.shuffle(sent)
+    if seed % 2:
+        sent.sort(key=lambda each: each.lsn)
+    pond = Pond(tmp_path_factory.mktemp("pond"), spark, TABLES)
+    for part in (sent[:15], sent[15:30], sent[30:]):
+        pond.land(part)
+        pond.build()
+    found = rows_of(pond)
+    assert_same(found, {"current": current_of(changes), "history": versions_of(changes)})
+    entry = read_build(pond.catalog.load_table("pond.current"))
+    assert entry.rows_unknown == 0
+    pond.build(full_refresh=True)
+    assert_same(found, rows_of(pond))
+
+
+def test_what_no_event_tells_is_null_and_counted_until_one_does(spark: SparkSession, tmp_path: Path) -> None:
+    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in ("schemas/event.sql", "a/current.sql", "a/history.sql")})
+    late = Change("c", 10, 1, 1, "x", "long", 1)
+    cut = Change("u", 20, 2, 1, "y", untold=("body", "size"))
+    pond.land([cut, Change("u", 21, 2, 2, "z", "short", untold=("size",))])
+    pond.build()
+    assert unknown(pond, "current") == unknown(pond, "history") == 2
+    assert bodies(pond) == {1: None, 2: "short"}
+    pond.land([late])
+    pond.build()
+    assert bodies(pond) == {1: "long", 2: "short"}
+    assert unknown(pond, "current") == unknown(pond, "history") == 1
+    pond.land([Change("d", 15, 1, 1, "x"), Change("c", 5, 0, 2, "a", "b", 2)])
+    pond.build()
+    assert bodies(pond) == {1: None, 2: "short"}
+    assert unknown(pond, "current") == 1
+    pond.land([Change("c", 12, 1, 1, "x", "too early", 1)])
+    pond.build()
+    assert bodies(pond) == {1: None, 2: "short"}
+
+
+def test_a_new_snapshot_takes_away_what_it_does_not_have(spark: SparkSession, tmp_path: Path) -> None:
+    """The events of a snapshot have one sequence, and come in any order; older ones that come later are gone as well."""
+    tracked = TABLES["a/history.sql"].replace("valid_from: at", "valid_from: at\ntrack_history_except_column_list: [size]")
+    pond = Pond(tmp_path, spark, {**TABLES, "a/tracked.sql": tracked})
+    pond.land([Change("c", 10, 1, 1, "x"), Change("c", 11, 1, 2, "x"), Change("u", 12, 2, 2, "x", size=4)])
+    pond.build()
+    taken = [Change("r", 50, 5, number, "y", snapshot=mark) for number, mark in ((2, "last"), (3, "true"))]
+    pond.land(taken[:1])
+    pond.build()
+    pond.land([*taken[1:], Change("c", 40, 4, 4, "z")])
+    outcomes = {each.table.table.name: each.plan.action for each in pond.build() if each.plan}
+    assert outcomes["current"] == outcomes["tracked"] == "increment"
+    found = pond.all_rows()
+    assert rows_of(pond)["current"] == shown(told(each) for each in taken)
+    tracked_rows = pond.catalog.load_table("pond.tracked").scan().to_arrow().to_pylist()
+    ends = sorted((row["id"], row["lsn"], row["valid_to"], row["is_current"]) for row in tracked_rows)
+    at = taken[0].at
+    assert ends == [(1, 10, at, False), (2, 11, at, False), (2, 50, None, True), (3, 50, None, True), (4, 40, at, False)]
+    pond.build(full_refresh=True)
+    assert_same(found, pond.all_rows())
+
+
+ENVELOPE = """{"type": "record", "name": "Envelope", "fields": [
+  {"name": "before", "type": ["null", {"type": "record", "name": "Value", "fields": [
+    {"name": "id", "type": "long"}, {"name": "size", "type": ["null", "int"]}]}]},
+  {"name": "after", "type": ["null", "Value"]},
+  {"name": "source", "type": {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"]}]}},
+  {"name": "op", "type": "string"}]}"""
+GROWING = {
+    "pipeline.yml": PIPELINE.replace("format: json, schema: schemas/event.sql", "format: debezium, schema: schemas/event.avsc"),
+    "schemas/event.avsc": ENVELOPE,
+    "a/stage.sql": "SELECT after.*, op AS _op, source.lsn AS _lsn, kafka_offset FROM pond.events",
+    "b/current.sql": "/*\nkeys: [id]\nsequence_by: [_lsn, kafka_offset]\napply_as_deletes: _op = 'd'\n"
+    "except_column_list: [_op]\n*/\nSELECT * FROM pond.stage",
+    "b/versions.sql": "/*\nkeys: [id]\nsequence_by: _lsn\nstored_as_scd_type: 2\n*/\nSELECT * FROM pond.stage",
+    "c/all.sql": "/*\nkeys: [id]\nsequence_by: _lsn\n*/\nSELECT * FROM pond.current",
+}
+
+
+@dataclass(frozen=True)
+class Envelope:
+    lsn: int
+    after: dict[str, Any]
+
+    def row(self) -> dict[str, Any]:
+        return {"before": None, "after": self.after, "source": {"lsn": self.lsn}, "op": "u"}
+
+
+def test_a_column_that_comes_is_followed_without_building_anew(spark: SparkSession, tmp_path: Path) -> None:
+    pond = Pond(tmp_path, spark, GROWING)
+    pond.land([Envelope(1, {"id": 1, "size": 5}), Envelope(2, {"id": 2, "size": 6})])
+    pond.build()
+    wider = Struct((Column("id", Primitive("long")), Column("size", Primitive("long")), Column("email", Primitive("string"))))
+    pond.widen((Column("after", wider),))
+    pond.land([Envelope(3, {"id": 2, "size": 2**40, "email": "a@b.c"})])
+    pond.build()
+    for name in ("stage", "current", "versions", "all"):
+        table = pond.catalog.load_table(f"pond.{name}")
+        emails = {(row["_lsn"], row["size"], row["email"]) for row in table.scan().to_arrow().to_pylist()}
+        assert {(3, 2**40, "a@b.c"), (1, 5, None)} <= emails, name
+        assert read_build(table).generation == 1, name
+    found = pond.all_rows()
+    pond.build(full_refresh=True)
+    assert_same(found, pond.all_rows())
+
+
+def unknown(pond: Pond, name: str) -> int:
+    return read_build(pond.catalog.load_table(f"pond.{name}")).rows_unknown
+
+
+def bodies(pond: Pond) -> dict[int, str | None]:
+    """Gives back the bodies of the rows; the newest versions of the history have to have the same."""
+    rows = pond.catalog.load_table("pond.current").scan().to_arrow().to_pylist()
+    versions = pond.catalog.load_table("pond.history").scan(row_filter="is_current = true").to_arrow().to_pylist()
+    found = {row["id"]: row["body"] for row in rows}
+    assert {row["id"]: row["body"] for row in versions} == found
+    return found

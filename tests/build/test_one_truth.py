@@ -1,0 +1,120 @@
+"""However the events come and however they are cut into builds, every kind of table ends with the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tests.build.pond import TABLES, Event, Pond, assert_same
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def events_of(random: Random, count: int) -> list[Event]:
+    """Gives back events of few keys, out of order, with ties, nulls, deletions and redeliveries."""
+    found: list[Event] = []
+    for number in range(count):
+        if found and random.random() < 0.1:
+            found.append(random.choice(found))
+            continue
+        found.append(
+            Event(
+                id=f"e{number}",
+                k=f"k{random.randrange(6)}",
+                g=random.choice(["x", "y", "z", None]),
+                n=random.randrange(count),
+                cents=random.randrange(10_000),
+                op=random.choice("uuud"),
+                minutes=random.randrange(4 * 24 * 60),
+            )
+        )
+    return found
+
+
+def cut(events: list[Event], random: Random, parts: int) -> Iterator[list[Event]]:
+    borders = sorted(random.sample(range(1, len(events)), parts - 1)) if parts > 1 else []
+    for start, end in zip([0, *borders], [*borders, len(events)], strict=True):
+        yield events[start:end]
+
+
+@given(seed=st.integers(0, 2**32), parts=st.integers(2, 3))
+@hypothesis_settings(max_examples=2, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
+def test_small_builds_a_big_one_and_a_full_refresh_agree(
+    seed: int, parts: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    random = Random(seed)
+    events = events_of(random, 30)
+    small = Pond(tmp_path_factory.mktemp("small"), spark)
+    for part in cut(events, random, parts):
+        small.land(part)
+        small.build()
+    by_parts = small.all_rows()
+    small.build(full_refresh=True)
+    assert_same(by_parts, small.all_rows())
+    random.shuffle(events)
+    big = Pond(tmp_path_factory.mktemp("big"), spark)
+    big.land(events)
+    big.build()
+    assert_same(big.all_rows(), by_parts)
+
+
+def test_a_build_changes_nothing_where_nothing_changed(spark: SparkSession, tmp_path: Path) -> None:
+    pond = Pond(tmp_path, spark)
+    events = events_of(Random(5), 30)
+    pond.land(events)
+    pond.build()
+    assert [each.built for each in pond.build()] == [None] * len(pond.pipeline.tables)
+    pond.land(events[:10])
+    built = {each.table.table.name: each.built for each in pond.build() if each.built}
+    assert {name for name, each in built.items() if each and each.rows} == {"appended"}
+    assert "groups" not in built
+
+
+def test_a_row_that_its_reader_no_longer_shows_is_gone_there_too(spark: SparkSession, tmp_path: Path) -> None:
+    tables = {
+        "a/latest.sql": TABLES["a/latest.sql"],
+        "b/visible.sql": "/*\nkeys: [k]\n*/\nSELECT k, g FROM pond.latest WHERE g IS NOT NULL",
+        "c/named.sql": "/*\nkeys: [k]\n*/\nSELECT k, g FROM pond.visible",
+    }
+    pond = Pond(tmp_path, spark, tables)
+    pond.land([Event("e1", "k1", "x", 1, 1, "u", 1)])
+    pond.build()
+    gone = Event("e2", "k1", None, 2, 1, "u", 2)
+    pond.land([gone, *(Event(f"e{number}", f"k{number}", "y", number, 1, "u", number) for number in (3, 4, 5))])
+    pond.build()
+    found = pond.all_rows()
+    assert sum(found["visible"].values()) == 3
+    pond.build(full_refresh=True)
+    assert_same(found, pond.all_rows())
+
+
+def test_a_key_that_a_lookup_decides_about_goes_with_it(spark: SparkSession, tmp_path: Path) -> None:
+    names = ("a/latest.sql", "b/groups.sql", "b/by_size.sql")
+    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in names})
+    pond.land([Event(f"e{number}", f"k{number}", "x", 1, number, "u", 1) for number in (1, 2)])
+    pond.build()
+    assert _sizes(pond) == {2: 2}
+    pond.land([Event("e3", "k3", "x", 1, 3, "u", 1)])
+    pond.build()
+    assert _sizes(pond) == {3: 3}, "two old rows have another key now"
+    pond.land([Event("e4", "k1", "y", 2, 4, "u", 1), Event("e5", "k2", "z", 2, 5, "u", 1)])
+    pond.build()
+    assert _sizes(pond) == {}, "all are alone, and not shown"
+    found = pond.all_rows()
+    pond.build(full_refresh=True)
+    assert_same(found, pond.all_rows())
+
+
+def _sizes(pond: Pond) -> dict[int, int]:
+    rows = pond.catalog.load_table("pond.by_size").scan().to_arrow().to_pylist()
+    return {row["size"]: row["members"] for row in rows}
