@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 TOTAL_BYTES = 32 * 1024**2
 FREE_BYTES = 16 * 1024
@@ -24,9 +24,9 @@ class BudgetError(Exception):
 
 @dataclass(eq=False)
 class Share:
-    """What one body has of the budget. `is_dropped` says that it had to make room for others."""
+    """What one body has of the budget, and since when. `is_dropped` says that it had to make room for others."""
 
-    since: float = field(default_factory=time.monotonic)
+    since: float = 0.0
     taken: int = 0
     task: asyncio.Task[bytes | None] | None = None
     is_dropped: bool = False
@@ -69,12 +69,16 @@ class BodyBudget:
     async def take(self, share: Share, length: int) -> None:
         """Wait until a body of this length has room; raise a BudgetError where there is none within seconds.
 
-        Meanwhile its sender is not read from. Whoever has been sending a long body for longest makes room.
+        Meanwhile its sender is not read from. Whoever has been sending a long body for longest makes room, and this one goes
+        on when that body is out of memory.
         """
         wanted = max(length - self._free, 0) - share.taken
         deadline = time.monotonic() + self._wait
+        dropped: list[asyncio.Task[bytes | None]] = []
         while wanted > 0 and self._used + wanted > self._total:
-            if self._drop_oldest(share):
+            oldest = self._drop_oldest(share)
+            if oldest is not None:
+                dropped.append(oldest)
                 continue
             left = deadline - time.monotonic()
             if left <= 0 or wanted > self._total:
@@ -85,10 +89,14 @@ class BodyBudget:
             except asyncio.TimeoutError:
                 continue
         if wanted > 0:
+            if not share.taken:
+                share.since = time.monotonic()  # while it waited for room it was not slow itself
             share.taken += wanted
             self._used += wanted
+        if dropped:
+            await asyncio.wait(dropped)
 
-    def _drop_oldest(self, asking: Share) -> bool:
+    def _drop_oldest(self, asking: Share) -> asyncio.Task[bytes | None] | None:
         now = time.monotonic()
         for share in self._shares:  # in the order in which they began
             if share is not asking and share.taken and share.task is not None and now - share.since > self._patience:
@@ -96,8 +104,8 @@ class BodyBudget:
                 share.task.cancel()
                 self._shares.pop(share)
                 self._give_back(share)
-                return True
-        return False
+                return share.task
+        return None
 
     def _give_back(self, share: Share) -> None:
         self._used -= share.taken
