@@ -11,12 +11,14 @@ from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.errors import NotFoundError, SettingsError
+from headrace.runs.inspection import commits_of, need_landed
 from headrace.settings import Settings, load_settings
-from headrace.spec import TableName
+from headrace.spec import TableName, load_pipeline
 from headrace.spec.types import Column, Primitive
 from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.ledger import Ledger, read_ledger
+from headrace.tables.quarantine import QUARANTINE
 from headrace.tables.registration import find_unregistered, register_tables
 from tests.tables.tables import add_files, numbers, write_files
 
@@ -77,6 +79,35 @@ def test_registered_tables_go_on_from_their_ledgers(settings: Settings) -> None:
     table = ensure(catalog, settings)
     assert dict(read_ledger(table).offsets) == {0: 6}
     assert numbers(catalog, land(catalog, table, first=6)) == [-1, -1, *range(9)]
+
+
+@pytest.mark.parametrize("catalog_is_made", [False, True])
+def test_verify_and_commits_stop_at_a_table_that_the_catalog_lost(settings: Settings, catalog_is_made: bool) -> None:
+    catalog = open_catalog(settings)
+    pipeline = load_pipeline("lineage", environ={}, folder=settings.folder)
+    land(catalog, ensure(catalog, settings, pipeline.streams[0].table), first=0)
+    land(catalog, ensure(catalog, settings, QUARANTINE), first=0)
+    catalog = empty_the_catalog(settings)
+    if catalog_is_made:
+        register_tables(catalog, settings.warehouse, [QUARANTINE])
+    else:
+        (settings.home / "catalog.db").unlink()
+    with pytest.raises(SettingsError, match=r"the catalog has no table lineage\.events, but .* holds one with 3 rows") as raised:
+        need_landed(settings, pipeline)
+    assert "headrace register" in raised.value.next_step
+    with pytest.raises(SettingsError, match="the catalog has no table"):
+        commits_of(settings, pipeline, checkpoint_id=None)
+    assert (settings.home / "catalog.db").exists() == catalog_is_made, "verify looks, and makes nothing"
+
+
+def test_verify_stops_where_the_catalog_lost_the_quarantine(settings: Settings) -> None:
+    catalog = open_catalog(settings)
+    pipeline = load_pipeline("lineage", environ={}, folder=settings.folder)
+    land(catalog, ensure(catalog, settings, pipeline.streams[0].table), first=0)
+    land(catalog, ensure(catalog, settings, QUARANTINE), first=0)
+    register_tables(empty_the_catalog(settings), settings.warehouse, [pipeline.streams[0].table])
+    with pytest.raises(SettingsError, match=r"the catalog has no table metadata\.quarantine"):
+        need_landed(settings, pipeline)
 
 
 def test_one_table_is_registered_by_name(settings: Settings) -> None:

@@ -12,10 +12,11 @@ from headrace.services.kafka_client import KafkaServers
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline, Stream
-from headrace.tables.catalog import find_catalog, load_table
+from headrace.tables.catalog import find_catalog, load_table, table_location
 from headrace.tables.erasures import read_erased_offsets
 from headrace.tables.ledger import offsets_label, read_ledger
 from headrace.tables.quarantine import QUARANTINE
+from headrace.tables.registration import check_unregistered
 
 
 def commits_of(settings: Settings, pipeline: Pipeline, *, checkpoint_id: int | None) -> tuple[LoggedFile, ...]:
@@ -55,9 +56,13 @@ def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: KafkaSe
 
 
 def _landed_streams(settings: Settings, pipeline: Pipeline) -> list[tuple[Stream, Table, Table]]:
+    """Return the streams that have a table. A table that only the catalog has lost is a SettingsError, not skipped."""
     catalog = find_catalog(settings)
     quarantine = load_table(catalog, QUARANTINE)
     tables = [(stream, load_table(catalog, stream.table)) for stream in pipeline.streams]
+    lacking = [stream.table for stream, table in tables if table is None]
+    for name in (*lacking, *(() if quarantine else (QUARANTINE,))):
+        check_unregistered(catalog, name, table_location(settings, name))
     found = [(stream, table, quarantine) for stream, table in tables if table is not None and quarantine is not None]
     if not found:
         raise LandingError("nothing has been landed yet", where=f"pipeline {pipeline.name}", next_step=_first_steps(pipeline))

@@ -46,13 +46,16 @@ class EmptyCatalog(NoopCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         raise NoSuchTableError(f"Table does not exist: {identifier}")
 
+    def table_exists(self, identifier: str | Identifier) -> bool:
+        return False
+
 
 class _SqlCatalog(IdempotentDeletes, SqlCatalog): ...
 
 
 def find_catalog(settings: Settings) -> Catalog:
     """Gives back the catalog of these settings for looking at: where it does not exist yet it is empty, and is not made."""
-    return open_catalog(settings) if catalog_exists(settings) else EmptyCatalog(CATALOG_NAME)
+    return open_catalog(settings) if catalog_exists(settings) else EmptyCatalog(CATALOG_NAME, **catalog_properties(settings))
 
 
 def catalog_exists(settings: Settings) -> bool:
