@@ -1,10 +1,10 @@
-"""The commerce pipeline's server as a process, without a broker: `python -m tests.webhook_server PORT`."""
+"""The commerce pipeline's server as a process, without a broker: `python -m tests.webhook_server PORT [HEADER_SECONDS]`."""
 
 from __future__ import annotations
 
 import sys
 
-from headrace.services.http_server import make_server, run_server
+from headrace.services.http_server import ServerLimits, make_server, run_server
 from headrace.sources.receiving import app_with
 from headrace.sources.webhooks import STANDARD
 from tests.webhooks import SECRETS, KeptProducer, commerce
@@ -17,4 +17,5 @@ class ForgettingProducer(KeptProducer):
 
 if __name__ == "__main__":
     app = app_with(ForgettingProducer(), commerce(), environ=SECRETS, limits=STANDARD)
-    run_server(make_server(app, port=int(sys.argv[1])))
+    limits = ServerLimits(header_seconds=float(sys.argv[2])) if len(sys.argv) > 2 else ServerLimits()
+    run_server(make_server(app, port=int(sys.argv[1]), limits=limits))

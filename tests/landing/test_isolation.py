@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any, cast
@@ -17,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 
 from headrace.errors import LandingError, NotFoundError, UnavailableError
-from headrace.landing import watched_topics
+from headrace.landing import failures, watched_topics
 from headrace.landing.batch import StreamResult
 from headrace.landing.decode import Decoded, Decoder, GrowthError
 from headrace.landing.isolation import find_failing, may_be_data, split_isolated
@@ -273,6 +274,7 @@ def test_a_stream_that_can_not_be_written_stops_alone(shop: Shop, monkeypatch: p
 
 @pytest.mark.services
 def test_a_stream_that_fails_is_tried_again_later_and_goes_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "_FIRST_WAIT_SECONDS", 60.0)
     lake, pipeline, send = shop
     lander, spark = lake.lander(pipeline), InlineSpark()
     send("orders", 1)
@@ -289,8 +291,17 @@ def test_a_stream_that_fails_is_tried_again_later_and_goes_on(shop: Shop, monkey
     assert lander.land_batch(context) is None, "orders waits"
     wait = lander.seconds_to_retry(most=1)
     assert wait is not None
-    assert 0 < wait <= 1
+    assert 0 < wait <= 60
     monkeypatch.delenv("HEADRACE_FAULT")
+    (failed,) = [stream for stream in lander.streams if stream.failure]
+
+    def come_due(*, most: int) -> float | None:
+        if failed.failure is None:
+            return None
+        failed.failure = replace(failed.failure, retry_at=0.0)
+        return 0.0
+
+    monkeypatch.setattr(lander, "seconds_to_retry", come_due)
     _, said = run_once(lake, pipeline, lander)
     assert not lander.stopped
     assert said[-1] == "shop.orders is landing again"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+import select
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -26,6 +28,9 @@ HALF = b"GET / HTTP/1.1\r\nhost: x\r\nx-slow:"
 HALF_BODY = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nxx"
 LONG = b"x" * 20_000_000
 LIMITS = ServerLimits(connections=20, header_seconds=1.0, body_seconds=1.5, write_seconds=0.5, patience_seconds=0.2)
+PATIENT = replace(LIMITS, header_seconds=600.0, body_seconds=600.0)
+"""Deadlines that no test waits for: room for a request can only come from a connection that was ended to make it."""
+TIMEOUT = 60.0
 
 
 async def echo(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[[dict[str, Any]], Any]) -> None:
@@ -43,20 +48,26 @@ async def echo(scope: dict[str, Any], receive: Callable[[], Any], send: Callable
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
+    with serving(LIMITS) as number:
+        yield number
+
+
+@contextmanager
+def serving(limits: ServerLimits) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = make_server(echo, limits=LIMITS)
+        server = make_server(echo, limits=limits)
         server.config.lifespan = "off"
         thread = Thread(target=run_server, args=(server,), kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         wait_until(lambda: server.started, what="the server to listen")
         yield int(listening.getsockname()[1])
         server.should_exit = True
-        thread.join(15)
+        thread.join(60)
         assert not thread.is_alive()
 
 
 def connect(port: int, sent: bytes = b"") -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), timeout=10)
+    client = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
     client.sendall(sent)
     return client
 
@@ -86,27 +97,26 @@ def held(port: int, sent: bytes, *, number: int) -> Iterator[list[socket.socket]
 def test_a_header_that_does_not_come_is_given_up(port: int) -> None:
     started = time.monotonic()
     with connect(port, HALF) as client:
-        for _ in range(4):
-            time.sleep(0.2)
+
+        def is_answered() -> bool:
             client.sendall(b"x")  # a byte now and then doesn't set the clock back
+            return bool(select.select([client], [], [], 0.2)[0])
+
+        wait_until(is_answered, what="the answer to half a header", seconds=TIMEOUT)
         assert b"408 Request Timeout" in read_all(client)
-    assert 0.9 < time.monotonic() - started < 3
+    assert time.monotonic() - started > 0.9
 
 
 def test_a_connection_that_sends_nothing_is_ended(port: int) -> None:
-    started = time.monotonic()
     with connect(port) as client:
-        read_all(client)
-    assert time.monotonic() - started < 3
+        assert b"408 Request Timeout" in read_all(client)
 
 
 def test_the_second_request_of_a_connection_has_a_deadline_too(port: int) -> None:
     with connect(port, WHOLE.replace(b"connection: close\r\n", b"")) as client:
         assert client.recv(1_000).startswith(b"HTTP/1.1 200 OK")
-        started = time.monotonic()
         client.sendall(HALF)
         assert b"408 Request Timeout" in read_all(client)
-    assert time.monotonic() - started < 3
 
 
 def test_a_body_that_does_not_come_is_given_up(port: int) -> None:
@@ -114,13 +124,13 @@ def test_a_body_that_does_not_come_is_given_up(port: int) -> None:
 
 
 @pytest.mark.parametrize("sent", [HALF, b"", HALF_BODY])
-def test_whole_requests_are_answered_while_others_hold_all_connections(port: int, sent: bytes) -> None:
-    with held(port, sent, number=3 * LIMITS.connections):
-        time.sleep(2 * LIMITS.patience_seconds)
+def test_whole_requests_are_answered_while_others_hold_all_connections(sent: bytes) -> None:
+    with serving(PATIENT) as port, held(port, sent, number=3 * PATIENT.connections):
         for _ in range(5):
-            started = time.monotonic()
-            assert status_of(port, WHOLE) == 200
-            assert time.monotonic() - started < 0.5
+            if sent == HALF_BODY:  # a client that has just begun to send a body is spared
+                wait_until(lambda: status_of(port, WHOLE) == 200, what="a slow body to make room")
+            else:
+                assert status_of(port, WHOLE) == 200
 
 
 def test_a_client_that_does_not_read_is_given_up(port: int) -> None:
@@ -156,16 +166,14 @@ def test_log_lines_are_throttled_and_counted() -> None:
 def test_half_sent_headers_under_a_low_open_file_limit(tmp_path: Path) -> None:
     """The receiver, with fewer file descriptors than there are clients who hold a connection."""
     port, log = find_free_port(), tmp_path / "log"
-    command = f'ulimit -n 64; exec "{sys.executable}" -m tests.webhook_server {port}'
+    command = f'ulimit -n 64; exec "{sys.executable}" -m tests.webhook_server {port} {PATIENT.header_seconds}'
     with log.open("wb") as output:
         server = subprocess.Popen(["bash", "-c", command], stdout=output, stderr=output)
     try:
-        wait_until(lambda: not is_free(port), what="the server", seconds=30)
+        wait_until(lambda: not is_free(port), what="the server", seconds=TIMEOUT)
         with held(port, HALF, number=300):
             for _ in range(3):
-                started = time.monotonic()
                 assert status_of(port, WHOLE.replace(b"GET /", b"GET /health")) == 200
-                assert time.monotonic() - started < 3
     finally:
         server.terminate()
         server.wait(20)
