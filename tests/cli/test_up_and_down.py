@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,15 @@ from tests.application import start_headrace
 pytestmark = pytest.mark.services
 
 
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """Run commands from a shell that lets everybody read new files."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_umask")
 def test_up_is_used_by_others_until_down(tmp_path: Path) -> None:
     environ = {"HEADRACE_HOME": str(tmp_path / ".headrace")}
 
@@ -31,6 +42,10 @@ def test_up_is_used_by_others_until_down(tmp_path: Path) -> None:
         status = json.loads(run("status", "lineage", "--json"))
         assert (status["services"][0]["state"], status["streams"][0]["lag"]) == ("running", 300)
         assert "Kafka" in run("logs", "kafka", "--lines", "500")
+        home = tmp_path / ".headrace"
+        state = [home, home / "logs", *(home / "kafka").rglob("*"), *(home / "logs").iterdir()]
+        assert len(state) > 20, "topics have files"
+        assert [path for path in state if path.exists() and path.stat().st_mode & 0o077] == []
     finally:
         assert run("down") == "Postgres is stopped\nKafka is stopped\n"
     assert run("down") == "nothing was running\n"
