@@ -14,6 +14,7 @@ HeadraceError
 ├── ErasureError         a person can't be erased, or not without a decision
 ├── PublishError         Postgres refuses what is published to it
 ├── QueryError           a query that can't be answered
+│   └── BadQueryError    the query itself is wrong: its SQL, or a name in it
 ├── NotFoundError        something is asked for that there is not
 └── RetryableError       the world outside is away for now: trying again may help
     ├── UnavailableError   Kafka, Postgres, the catalog or the warehouse does not answer
@@ -95,6 +96,10 @@ class PublishError(HeadraceError):
 
 class QueryError(HeadraceError):
     pass
+
+
+class BadQueryError(QueryError):
+    exit_code = 2
 
 
 class NotFoundError(HeadraceError):

@@ -217,11 +217,17 @@ def test_new(tmp_path: Path) -> None:
 )
 def test_a_query_that_can_not_be_answered(here: Here, sql: str, says: str) -> None:
     code, said = here("query", sql)
-    assert code == 1
+    assert code == 2, "an argument is wrong"
     assert says in said
     assert len(said.splitlines()) == 2, "what and where, then what to do"
     for leaked in ("Traceback", "root:", "sqlglot", " Error: ", "LINE "):
         assert leaked not in said
+
+
+def test_a_query_that_fails_on_a_value_is_no_wrong_argument(here: Here) -> None:
+    code, said = here("query", "SELECT CAST(text AS INT) FROM (VALUES ('1'), ('a')) AS t(text)")
+    assert code == 1
+    assert "could not convert string 'a' to INT32" in said
 
 
 def test_a_table_that_is_called_otherwise(here: Here, tmp_path: Path) -> None:
@@ -230,7 +236,7 @@ def test_a_table_that_is_called_otherwise(here: Here, tmp_path: Path) -> None:
     shop.land(["a"])
     for asked in ("charges", "raw.chrges"):
         assert here("query", f"SELECT * FROM {asked}") == (
-            1,
+            2,
             f'query: there is no table "{asked}"\nDid you mean "raw.charges"?\n',
         )
     _, said = here("query", "SELECT coutry FROM raw.charges")

@@ -6,7 +6,7 @@ import re
 
 import duckdb
 
-from headrace.errors import QueryError
+from headrace.errors import BadQueryError, QueryError
 from headrace.serving.query_worker import ASK_FOR_LESS, TOO_MUCH_MEMORY
 from headrace.serving.question import BEGINNINGS
 from headrace.serving.sql_policy import NAME_ONE, ONLY_TABLES
@@ -15,6 +15,8 @@ _KIND = re.compile(r"^[A-Z][A-Za-z ]* Error: ")
 _PLACE = re.compile(r"^LINE (?P<line>\d+): (?P<cut>\.\.\.)?.*\n(?P<indent> *)\^", re.MULTILINE)
 _CLOSE = re.compile(r'^Candidate bindings: .*?(?P<names>".*)$')
 _END = "syntax error at end of input"
+_OF_THE_QUERY = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.PermissionException)
+"""What DuckDB raises before it reads a row: the query is wrong, whatever the tables hold."""
 
 
 def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
@@ -26,7 +28,7 @@ def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
     what, _, more = first.partition(". ")
     hints = [more, *hints] if more else hints
     if what == _END:
-        return QueryError("the query ends too early", where=_end_of(asked), next_step="Write the rest of it.")
+        return BadQueryError("the query ends too early", where=_end_of(asked), next_step="Write the rest of it.")
     if isinstance(error, duckdb.PermissionException):
         what, hints = ONLY_TABLES, [NAME_ONE]
     elif isinstance(error, duckdb.OutOfMemoryException):
@@ -35,7 +37,8 @@ def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
         hints = ["Write FROM and the name of a table."]
     elif isinstance(error, duckdb.ParserException) and column == 1:
         hints = [f"Begin with {BEGINNINGS}."]
-    return QueryError(_as_ours(what), where=where, next_step=_next_step(hints))
+    kind = BadQueryError if isinstance(error, _OF_THE_QUERY) else QueryError
+    return kind(_as_ours(what), where=where, next_step=_next_step(hints))
 
 
 def _find_place(said: str, *, sql: str, asked: str) -> tuple[str, int | None]:

@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from headrace.errors import QueryError
+from headrace.errors import BadQueryError
 from headrace.serving.sql_policy import check_policy, check_quotes, is_reading
 from headrace.spec.problems import suggest
 
@@ -57,14 +57,14 @@ class Question:
 
 
 def read_question(sql: str, *, dialect: str, known: Sequence[str]) -> Question:
-    """Return what a query in an engine's SQL asks; raise a QueryError unless it is one SELECT of known tables."""
+    """Return what a query in an engine's SQL asks; raise a BadQueryError unless it is one SELECT of known tables."""
     statement = parse_select(sql, dialect=dialect, known=known)
     tables = tuple(_find_tables(statement, known))
     return Question(sql, (*tables, *_find_columns(statement, {each.table for each in tables})))
 
 
 def parse_select(sql: str, *, dialect: str, known: Sequence[str]) -> exp.Expr:
-    """Return the one statement of a query, which reads tables and changes nothing; anything else is a QueryError."""
+    """Return the one statement of a query, which reads tables and changes nothing; anything else is a BadQueryError."""
     example = f"Write one SELECT, such as: {EXAMPLE}"
     try:
         statements = [statement for statement in sqlglot.parse(sql, read=dialect) if statement]
@@ -72,18 +72,18 @@ def parse_select(sql: str, *, dialect: str, known: Sequence[str]) -> exp.Expr:
         if isinstance(error, ParseError) and (first := sqlglot.tokenize(sql, read=dialect)[0]).token_type is TokenType.VAR:
             raise _refuse_word(first) from error
         where, reason = _place_of(error)
-        raise QueryError(
+        raise BadQueryError(
             f"the query can't be read{reason}", where=where, next_step=f"Check the spelling there and just before it. {example}"
         ) from error
     except RecursionError:
-        raise QueryError(
+        raise BadQueryError(
             "the query is nested too deeply", where="query", next_step="Split it into CTEs: WITH part AS (…) SELECT …"
         ) from None
     if not statements:
-        raise QueryError("there is no query", where="query", next_step=example)
+        raise BadQueryError("there is no query", where="query", next_step=example)
     if len(statements) > 1:
         what = f"one SELECT can be asked at a time, and these are {len(statements)}"
-        raise QueryError(what, where="query", next_step="Ask them one after the other.")
+        raise BadQueryError(what, where="query", next_step="Ask them one after the other.")
     if not is_reading(statements[0]):
         raise _refuse_statement(statements[0], sqlglot.tokenize(sql, read=dialect)[0], known)
     check_quotes(sql, dialect=dialect)
@@ -92,32 +92,32 @@ def parse_select(sql: str, *, dialect: str, known: Sequence[str]) -> exp.Expr:
 
 
 def named_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[str] = ()) -> tuple[str, ...]:
-    """Gives back the tables that a statement reads, each once; a name that there is not is a QueryError.
+    """Gives back the tables that a statement reads, each once; a name that there is not is a BadQueryError.
 
     Schemas in `own` are the engine's own, and no tables of the lake.
     """
     return tuple(dict.fromkeys(each.table for each in _find_tables(statement, known, own=own)))
 
 
-def refusal(word: str, known: Sequence[str]) -> QueryError:
+def refusal(word: str, known: Sequence[str]) -> BadQueryError:
     """Gives back why what begins with this word is not run; who asks for the tables is told them."""
     step = _which_tables("", known) if word == "SHOW" else f"Write one SELECT, such as: {EXAMPLE}"
-    return QueryError(
+    return BadQueryError(
         f"only a SELECT can be asked, and this is {word}: nothing is changed by a query", where="query", next_step=step
     )
 
 
-def _refuse_statement(statement: exp.Expr, first: Token, known: Sequence[str]) -> QueryError:
+def _refuse_statement(statement: exp.Expr, first: Token, known: Sequence[str]) -> BadQueryError:
     """Return why a statement is refused: it changes something, or it is none."""
     if isinstance(statement, (exp.Condition, exp.Alias)):  # a bare expression: the first word is a name
         return _refuse_word(first)
     return refusal(first.text.upper(), known)
 
 
-def _refuse_word(first: Token) -> QueryError:
+def _refuse_word(first: Token) -> BadQueryError:
     """Return the error of a query whose first word begins no statement."""
     where = f"query:{first.line}:{first.col - len(first.text) + 1}"
-    return QueryError(f'syntax error at or near "{first.text}"', where=where, next_step=f"Begin with {BEGINNINGS}.")
+    return BadQueryError(f'syntax error at or near "{first.text}"', where=where, next_step=f"Begin with {BEGINNINGS}.")
 
 
 def _find_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[str] = ()) -> Iterator[Mention]:
@@ -128,7 +128,7 @@ def _find_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[s
             continue
         name = ".".join(part.name for part in table.parts)
         if name not in known:
-            raise QueryError(f'there is no table "{name}"', where="query", next_step=_which_tables(name, known))
+            raise BadQueryError(f'there is no table "{name}"', where="query", next_step=_which_tables(name, known))
         start, end = _span(table.parts)
         yield Mention(name, start, end, alias=table.alias)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import sqlglot
 from sqlglot import Token, TokenType, exp
 
-from headrace.errors import QueryError
+from headrace.errors import BadQueryError
 
 ONLY_TABLES = "a query reads tables of the lake, and nothing else of this machine"
 NAME_ONE = "Name a table: namespace.table."
@@ -104,7 +104,7 @@ def is_reading(statement: exp.Expr) -> bool:
 
 
 def check_quotes(sql: str, *, dialect: str) -> None:
-    """Raise a QueryError where sqlglot and an engine may disagree on what is a string, so that SQL could hide in one.
+    """Raise a BadQueryError where sqlglot and an engine may disagree on what is a string, so that SQL could hide in one.
 
     ClickHouse also takes typographic quotes, and nothing else but ASCII outside of quotes. sqlglot takes any text between
     dollar signs as the tag of a quote.
@@ -117,7 +117,7 @@ def check_quotes(sql: str, *, dialect: str) -> None:
             sign = "" if is_free else next((each for each in token.text if not each.isascii()), "")
         if sign:
             before = sql[: token.start].split("\n")
-            raise QueryError(
+            raise BadQueryError(
                 f"the character {sign} is outside of quotes",
                 where=f"query:{len(before)}:{len(before[-1]) + 1}",
                 next_step="Quote texts with ' and names as the engine does.",
@@ -125,11 +125,11 @@ def check_quotes(sql: str, *, dialect: str) -> None:
 
 
 def check_policy(statement: exp.Expr, *, sql: str, dialect: str) -> None:
-    """Raise a QueryError with its place where a statement reads anything but tables, or changes settings of its engine."""
+    """Raise a BadQueryError with its place where a statement reads anything but tables, or changes settings of its engine."""
     for node in statement.walk():
         reason = _reason_to_refuse(node, dialect)
         if reason is not None:
-            raise QueryError(reason, where=place_in(sql, node), next_step=NAME_ONE)
+            raise BadQueryError(reason, where=place_in(sql, node), next_step=NAME_ONE)
 
 
 def place_in(sql: str, node: exp.Expr) -> str:
