@@ -14,7 +14,7 @@ from rich.table import Table
 
 from headrace.serving.values import as_text, is_number, print_json
 from headrace.terminal import data_text
-from headrace.words import count_of
+from headrace.words import count_of, count_that_are
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,10 +179,12 @@ def show_verified(console: Console, verified: Sequence[Verified], compared: Sequ
     console.print(table)
     for one in verified:
         if one.erased:
-            console.print(f"{one.label}: {one.erased:,} messages are of people who were erased from the lake", highlight=False)
+            console.print(
+                f"{one.label}: {count_that_are(one.erased, 'message')} of people who were erased from the lake", highlight=False
+            )
         if one.earlier:
             console.print(
-                f"{one.label}: {one.earlier:,} more rows were landed from an earlier topic of this name", highlight=False
+                f"{one.label}: {count_of(one.earlier, 'row')} more from an earlier topic of this name", highlight=False
             )
         for example in one.examples:
             console.print(example, highlight=False, markup=False, soft_wrap=True)
@@ -200,8 +202,10 @@ def _show_compared(console: Console, compared: Sequence[Compared]) -> None:
         table.add_row(one.source, one.table, f"{one.rows:,}", f"{one.different:,}", f"{one.moving:,}")
     console.print(table)
     for one in compared:
-        moving = f"{one.source}: {one.moving:,} rows changed whenever they were looked at. Stop what changes them first"
-        columns = ", ".join(f"{name} in {count:,} rows" for name, count in one.columns)
+        moving = (
+            f"{one.source}: {count_of(one.moving, 'row')} changed whenever they were looked at. Stop what changes them first"
+        )
+        columns = ", ".join(f"{name} in {count_of(count, 'row')}" for name, count in one.columns)
         lines = (
             *(f"{one.source}: {problem}" for problem in one.problems),
             *(f"{one.source}: {example}" for example in one.examples),

@@ -36,7 +36,9 @@ def test_verify_names_rows_that_differ_and_publish_repairs_them(
     (table,) = [each for each in json.loads(said) if each.get("table") == "shop.prices"]
     assert (code, table["rows"], table["different"], table["holds"]) == (1, 2, 1, False)
     code, said = here("publish", "shop", "--table", "prices", "--full")
-    assert (code, "1 rows to Postgres table prices" in said) == (0, True)
+    assert (code, "1 row to Postgres table prices" in said) == (0, True)
+    code, said = here("publish", "shop", "--full")
+    assert (code, "Postgres table prices already has the lake's rows" in said, "0 rows" in said) == (0, True, False)
     assert here("verify", "shop")[0] == 0
 
 

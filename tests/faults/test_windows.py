@@ -28,7 +28,7 @@ from tests.weather import published, readings, recompute
 pytestmark = [pytest.mark.services, pytest.mark.long]
 
 TOPIC = "weather"
-PUBLISHED = "rows to Postgres table weather"
+PUBLISHED = " to Postgres table weather"
 
 
 @contextmanager

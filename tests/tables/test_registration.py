@@ -92,7 +92,9 @@ def test_verify_and_commits_stop_at_a_table_that_the_catalog_lost(settings: Sett
         register_tables(catalog, settings.warehouse, [QUARANTINE])
     else:
         (settings.home / "catalog.db").unlink()
-    with pytest.raises(SettingsError, match=r"the catalog has no table lineage\.events, but .* holds one with 3 rows") as raised:
+    with pytest.raises(
+        SettingsError, match=r"the catalog has no table lineage\.events, but .* holds one with 3 rows"
+    ) as raised:
         need_landed(settings, pipeline)
     assert "headrace register" in raised.value.next_step
     with pytest.raises(SettingsError, match="the catalog has no table"):

@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from headrace.cli.shared import AsJson, err, out, quiet, say, settings_here
+from headrace.words import count_of
 
 
 def maintain(
@@ -62,6 +63,6 @@ def register(
     catalog, wanted = open_catalog(settings), [TableName.parse(name) for name in tables or ()]
     found = find_unregistered(catalog, settings.warehouse) if dry_run else register_tables(catalog, settings.warehouse, wanted)
     for table in found:
-        say(f"{table.name}: {table.rows:,} rows{'' if dry_run else ', registered'}")
+        say(f"{table.name}: {count_of(table.rows, 'row')}{'' if dry_run else ', registered'}")
     if not found:
         say("The catalog has every table in the warehouse.")

@@ -14,6 +14,7 @@ from headrace.tables.build_ledger import CheckedExpectation
 from headrace.tables.quarantine import REASONS
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_times import EXACT_JSON
+from headrace.words import count_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -100,7 +101,7 @@ def check_results(table: LayerTable, results: Sequence[CheckedExpectation]) -> N
     """Raises a QualityError where rows fail an expectation that does not allow it; nothing has been published then."""
     for result, expectation in zip(results, table.expectations, strict=True):
         if result.otherwise == "fail" and result.failed:
-            rows = "1 row" if result.failed == 1 else f"{result.failed:,} rows"
+            rows = count_of(result.failed, "row")
             raise QualityError(
                 results=tuple(results),
                 what=f'"{expectation.sentence}" is not true of {rows} of {result.checked:,}: {expectation.that}',

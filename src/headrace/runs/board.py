@@ -113,7 +113,7 @@ def lines(console: Console) -> Board:
 
     def landed(batch: Batch) -> None:
         for part in batch.landed:
-            what = f"{part.rows:,} rows  {part.bad:,} quarantined  {batch.seconds:.2f} s"
+            what = f"{count_of(part.rows, 'row')}  {part.bad:,} quarantined  {batch.seconds:.2f} s"
             console.print(f"{part.label}  checkpoint {part.checkpoint_id}  {what}", highlight=False, soft_wrap=True)
 
     def say(sentence: str) -> None:
@@ -125,7 +125,9 @@ def lines(console: Console) -> Board:
 
     def published(done: Published) -> None:
         gone = f", {done.gone:,} gone" if done.gone else ""
-        rows = f"{done.rows:,} rows to Postgres table {done.table.name}{gone}"
+        rows = f"{count_of(done.rows, 'row')} to Postgres table {done.table.name}{gone}"
+        if not done.rows and not done.gone:
+            rows = f"Postgres table {done.table.name} already has the lake's rows"
         say(f"{done.table.source}  build {done.build_id}  {rows}  {done.seconds:.2f} s")
 
     return Board(report=say, landed=landed, built=built, published=published, idle=lambda: None)
@@ -146,7 +148,8 @@ def describe(outcome: Outcome, *, only_trouble: bool = False) -> list[str]:
         return large
     failed = f"{count_failed(entry, 'count'):,} warnings  {count_failed(entry, 'quarantine'):,} quarantined"
     trained = describe_weights(name, entry.weights) if entry.weights and entry.weights.version == entry.build_id else []
-    return [f"{name}  build {entry.build_id}  {outcome.built.rows:,} rows  {failed}  {seconds:.2f} s", *trained, *large]
+    rows = count_of(outcome.built.rows, "row")
+    return [f"{name}  build {entry.build_id}  {rows}  {failed}  {seconds:.2f} s", *trained, *large]
 
 
 def count_failed(entry: BuildLedger, otherwise: str) -> int:

@@ -14,6 +14,7 @@ from headrace.spec.pipeline import Pipeline
 from headrace.tables.build_ledger import CheckedExpectation, read_build
 from headrace.tables.catalog import load_table
 from headrace.tables.partitions import changed_partitions, list_partitions
+from headrace.words import count_of
 
 _DONE = {
     "count": "counted",
@@ -113,5 +114,4 @@ def _results(outcome: Outcome) -> tuple[CheckedExpectation, ...]:
 
 def _describe(result: CheckedExpectation) -> str:
     failing = f"{result.failed:,} failing" + (f", {_DONE[result.otherwise]}" if result.failed else "")
-    rows = "row" if result.checked == 1 else "rows"
-    return f"{result.sentence}: {result.checked:,} {rows} checked, {failing}"
+    return f"{result.sentence}: {count_of(result.checked, 'row')} checked, {failing}"

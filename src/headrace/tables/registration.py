@@ -19,6 +19,7 @@ from headrace.errors import NotFoundError, SettingsError
 from headrace.spec.pipeline import TableName
 from headrace.tables.row_counts import rows_after
 from headrace.tables.storage import Storage, list_files
+from headrace.words import count_of
 
 _SUFFIX = ".metadata.json"
 _VERSION = re.compile(r"v?(\d+)[-.]")
@@ -50,8 +51,8 @@ def check_unregistered(catalog: Catalog, name: TableName, location: str) -> None
             return
         time.sleep(0.1)
     raise SettingsError(
-        f"the catalog has no table {name}, but {location} holds one with {_count_rows(newest[1]):,} rows: the catalog was "
-        "emptied or replaced, or the table was dropped",
+        f"the catalog has no table {name}, but {location} holds one with {count_of(_count_rows(newest[1]), 'row')}: "
+        "the catalog was emptied or replaced, or the table was dropped",
         where=f"table {name}",
         next_step="To add the tables in the warehouse to the catalog and go on where they are, run: headrace register\n"
         "To start over with an empty table, move the folder away first. If this is the wrong catalog, set catalog.uri.",

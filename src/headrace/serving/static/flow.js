@@ -38,10 +38,12 @@ function path(points) {
   return parts.join("");
 }
 
+const counted = (number, noun) => `${short(number)} ${noun}${number === 1 ? "" : "s"}`;
+
 /** What is wrong with rows, as far as a node has room for it. */
 function problems(figures) {
   if (figures.quarantined) return `${short(figures.quarantined)} quarantined`;
-  return figures.warnings ? `${short(figures.warnings)} warnings` : "";
+  return figures.warnings ? counted(figures.warnings, "warning") : "";
 }
 
 function drawNode(place, size) {
@@ -64,13 +66,13 @@ function drawNode(place, size) {
     if (place.kind === "http") {
       say(rows, "events over HTTP");
     } else if (place.kind === "postgres") {
-      say(rows, never ? "nothing to tell" : `${short(figures.rows)} rows`);
+      say(rows, never ? "nothing to tell" : counted(figures.rows, "row"));
       say(lag, never ? "" : `${brief(figures.freshness_seconds)} ago`);
     } else if (place.kind === "topic") {
-      say(rows, known(figures.rows) ? `${short(figures.rows)} messages` : "Kafka is off");
+      say(rows, known(figures.rows) ? counted(figures.rows, "message") : "Kafka is off");
       say(lag, known(figures.lag) ? `${short(figures.lag)} to land` : "");
     } else {
-      say(rows, never ? (place.kind === "raw" ? "nothing landed yet" : "not built yet") : `${short(figures.rows)} rows`);
+      say(rows, never ? (place.kind === "raw" ? "nothing landed yet" : "not built yet") : counted(figures.rows, "row"));
       say(speed, never ? "" : rate(figures.rate));
       const problem = problems(figures);
       say(lag, never ? "" : problem ? delay(figures) : `${delay(figures)} · ${brief(figures.freshness_seconds)} ago`);
@@ -91,7 +93,7 @@ const delay = (figures) => (known(figures.behind_seconds) ? `lag ${brief(figures
 
 function describe(place, figures) {
   const said = [place.name, figures.state === "never" ? "nothing yet" : figures.state];
-  if (known(figures.rows)) said.push(`${short(figures.rows)} ${place.kind === "topic" ? "messages" : "rows"}`);
+  if (known(figures.rows)) said.push(counted(figures.rows, place.kind === "topic" ? "message" : "row"));
   if (figures.expectations) said.push(`${figures.expectations - figures.failing} of ${figures.expectations} expectations hold`);
   return said.join(", ");
 }

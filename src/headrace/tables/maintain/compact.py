@@ -24,6 +24,7 @@ from headrace.tables.deleted_rows import deletes_of_one_file
 from headrace.tables.java_errors import is_conflict, is_moved
 from headrace.tables.maintain.groups import Group
 from headrace.tables.spark_files import FILE, JavaObject, ScanFiles, StagedFiles, load_java_table, read_files, stage_files
+from headrace.words import count_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -97,7 +98,7 @@ def _stage(spark: SparkSession, table: JavaObject, files: ScanFiles, group: Grou
     least = most - sum(file.deleted for file in group.files)
     if not least <= staged.rows <= most:  # whatever happened, a table must not lose rows to its maintenance
         raise BuildError(
-            f"compaction read {staged.rows:,} rows where {least:,} to {most:,} are",
+            f"compaction read {count_of(staged.rows, 'row')} where {least:,} to {most:,} are",
             where=str(table.name()),
             next_step="Nothing was changed. Please report this, with the table's metadata.",
         )
