@@ -119,6 +119,22 @@ def test_a_name_that_leads_to_this_machine_is_not_answered(client: TestClient, h
     assert client.get("/api/figures", headers={"Host": host}).status_code == 421
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Origin": "http://127.0.0.1:3000"}, 200),
+    ],
+)
+def test_a_page_of_another_site_asks_nothing(client: TestClient, headers: dict[str, str], status: int) -> None:
+    own = {"Host": "127.0.0.1:3000", "Content-Type": "application/json", **headers}
+    assert client.post("/api/query", content=b'{"sql": "SELECT 1"}', headers=own).status_code == status
+
+
 @pytest.mark.parametrize("host", ["localhost", "localhost:3000", "127.0.0.1:3000", "[::1]:3000", "[::1]"])
 def test_names_of_this_machine(client: TestClient, host: str) -> None:
     assert client.get("/api/figures", headers={"Host": host}).status_code == 200
