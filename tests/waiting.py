@@ -9,7 +9,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-def wait_until(condition: Callable[[], _T | None], *, what: str, seconds: float = 30.0, pause: float = 0.05) -> _T:
+def wait_until(condition: Callable[[], _T | None], *, what: str, seconds: float = 90.0, pause: float = 0.05) -> _T:
     """Gives back the condition's first true value; an AssertionError if there is none in time."""
     deadline = time.monotonic() + seconds
     while True:

@@ -78,7 +78,7 @@ def test_an_error_that_nobody_expected_ends_the_run(session: Session, monkeypatc
     rounds = play(monkeypatch, build)
     end, said = Event(), list[str]()
     with pytest.raises(TypeError, match="a bug"), live.builds(session, built=print, report=said.append, end=end):
-        assert end.wait(10), "landing is told to end"
+        assert end.wait(60), "landing is told to end"
     assert (len(rounds), said) == (1, [])
 
 
@@ -198,10 +198,10 @@ def test_a_table_is_published_before_its_round_ends(session: Session, monkeypatc
 
     def build(*arguments: object, done: Callable[[Outcome], None], **named: object) -> tuple[Outcome, ...]:
         done(Outcome(first))
-        assert published.wait(10), "the round goes on, and the first table is published"
+        assert published.wait(60), "the round goes on, and the first table is published"
         return ()
 
     monkeypatch.setattr(live, "build", build)
     queue: Any = Queue()
     with live.builds(session, built=print, report=print, end=Event(), queue=queue):
-        assert published.wait(10)
+        assert published.wait(60)

@@ -28,7 +28,7 @@ class FakePublisher:
         self.may_go_on.set()
 
     def publish_table(self, table: PostgresTable) -> bool:
-        assert self.may_go_on.wait(10)
+        assert self.may_go_on.wait(60)
         if self.errors.get(table.name):
             raise self.errors[table.name].pop(0)
         self.published.append(table.name)
@@ -94,7 +94,7 @@ def test_an_unexpected_error_ends_the_run() -> None:
     def publish() -> None:
         with publish_queue(publisher, failed=failed.set) as queue:
             queue.add(A.source)
-            assert failed.wait(10)
+            assert failed.wait(60)
 
     with pytest.raises(TypeError, match="a bug"):
         publish()

@@ -50,7 +50,7 @@ def port() -> Iterator[int]:
 
 
 def exchange(port: int, request: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(request)
         answer = b""
         while chunk := client.recv(65536):

@@ -43,7 +43,7 @@ def quiet(servers: str) -> dict[str, str | int | float | bool]:
 def create_topic(servers: str, name: str) -> None:
     client = AdminClient(quiet(servers))  # lives until the answer: its end would end the request
     for created in client.create_topics([NewTopic(name, 1, 1)]).values():
-        created.result(15)
+        created.result(60)
 
 
 def produce(servers: str, topic: str, values: list[bytes]) -> None:
@@ -51,7 +51,7 @@ def produce(servers: str, topic: str, values: list[bytes]) -> None:
     failed: list[object] = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error) if error else None)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert failed == []
 
 

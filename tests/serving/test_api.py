@@ -182,10 +182,11 @@ def test_a_query_is_bounded(shop: ShopLake) -> None:
 def test_queries_wait_for_a_seat(shop: ShopLake) -> None:
     desk = Desk(seats=1)
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(desk.ask, shop.catalog, SLOW, most_seconds=3.0)
-        wait_until(lambda: not desk.has_free_seat, what="the first query to sit")
+        first = pool.submit(desk.ask, shop.catalog, SLOW, most_seconds=300.0)
+        (worker,) = wait_until(lambda: set(desk._pool._busy), what="the first query to run")
         with pytest.raises(BusyError, match="other queries are running"):
             desk.ask(shop.catalog, "SELECT 1")
+        worker.kill()
         assert isinstance(first.exception(), QueryError)
     assert desk.ask(shop.catalog, "SELECT 1 AS one").rows == ((1,),)
     desk.close()
