@@ -150,6 +150,8 @@ def _reason_to_refuse(node: exp.Expr, dialect: str) -> str | None:
         return "a query sets neither settings nor the format of its result"
     if isinstance(node, (exp.Table, exp.Lateral)):
         return None if _is_readable(node.this, dialect, node) else ONLY_TABLES
+    if isinstance(node, (exp.Describe, exp.Summarize)) and node.this is not None:
+        return None if isinstance(node.this, _RELATIONS) else ONLY_TABLES  # DuckDB takes a text there for a file
     if isinstance(node, (exp.From, exp.Join)):
         is_array = isinstance(node, exp.Join) and node.kind == "ARRAY"  # ClickHouse's ARRAY JOIN takes columns
         return None if is_array or isinstance(node.this, _RELATIONS) else ONLY_TABLES
