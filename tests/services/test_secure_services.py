@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -49,7 +49,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     stop_kafka(settings)
 
 
-def is_refused(address: str, *, seconds: float = 3.0, **login: str) -> bool:
+def is_refused(address: str, login: Mapping[str, str], *, seconds: float = 3.0) -> bool:
     """Say whether a client gets no answer within so many seconds: librdkafka tries a refused login again and again."""
     try:
         AdminClient({"bootstrap.servers": address, "log_level": 0, **login}).list_topics(timeout=seconds)
@@ -62,9 +62,9 @@ def test_kafka_asks_for_the_password_on_every_port(secure: Settings) -> None:
     servers = find_servers(secure)
     assert servers is not None
     login = dict(servers.security)
-    assert not is_refused(servers.bootstrap, seconds=60.0, **login)
-    assert is_refused(servers.bootstrap)
-    assert is_refused(servers.bootstrap, **{**login, "sasl.password": "wrong"})
+    assert not is_refused(servers.bootstrap, login, seconds=60.0)
+    assert is_refused(servers.bootstrap, {})
+    assert is_refused(servers.bootstrap, {**login, "sasl.password": "wrong"})
     text = (secure.home / "kafka" / "server.properties").read_text(encoding="ascii")
     assert "CONTROLLER:SASL_PLAINTEXT" in text
     for name in ("server.properties", "password"):
@@ -110,7 +110,7 @@ def test_a_running_broker_without_a_password_is_not_taken_for_secure(secure: Set
     relaxed = load_settings(flags={}, environ={"HEADRACE_HOME": str(secure.home)}, folder=tmp_path)
     servers = find_servers(relaxed)
     assert servers is not None
-    assert not is_refused(servers.bootstrap, seconds=60.0, **dict(servers.security)), "a secure one is used with its password"
+    assert not is_refused(servers.bootstrap, dict(servers.security), seconds=60.0), "a secure one is used with its password"
 
 
 def test_env_prints_no_password_unless_asked(secure: Settings) -> None:
