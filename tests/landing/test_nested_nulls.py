@@ -27,6 +27,7 @@ from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, list_tables, open_catalog, table_location
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.ledger import Ledger
+from headrace.tables.schema import iceberg_schema, partition_spec
 from headrace.tables.storage import local_path
 from tests.engine_rows import IN_PROCESS, check_same, read_at_once
 from tests.landing.random_schemas import (
@@ -67,37 +68,72 @@ class Warehouse:
             files.write(rows_in_arrow)
         written = files.close()
         append_checkpoint(self.catalog, table, files=written, planned=Ledger(), new=Ledger(1, {0: len(rows)}, "me"))
-        schema = pa.schema([form.arrow_schema.field(column.name) for column in stream.columns])
-        truth = pa.Table.from_pylist([as_arrow_row(stream.columns, dict(row)) for row in rows], schema=schema)
+        truth = _truth(stream, rows)
         self.truth[str(name)] = truth
         self.columns += len(stream.columns) - 1
         plain = pa.concat_tables([pq.read_table(local_path(file.file_path), columns=truth.column_names) for file in written])
         check_same(Engine.duckdb, {str(name): truth}, {str(name): plain})
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A stream of random columns, the rows that were sent, and what they were decoded to."""
+
+    stream: Stream
+    rows: Sequence[Mapping[str, Any]]
+    decoded: pa.Table
+
+
+def draw(number: int, *, columns: int, rows: int, seed: int) -> Drawn:
+    """Draw columns and rows; by the number, they are sent as JSON, as Avro, or as Avro that is decoded in a block."""
+    random = Random(f"{seed}-{number}")
+    in_blocks = number % 3 == 2
+    chosen = (_N, *RandomTypes(random, in_blocks=in_blocks).columns(columns))
+    sent = [{**random_row(chosen, random), "n": index} for index in range(rows)]
+    if number % 3 == 0:
+        stream = Stream("things", "things", 1, "json", chosen, NAME)
+        values = [as_json(chosen, row, random) for row in sent]
+    else:
+        stream = avro_stream(avro_schema(chosen))
+        values = as_avro(stream.avro_schema or "", sent)
+    assert stream.columns == chosen
+    decoded = _by_messages(stream, messages_of(values))
+    if in_blocks:
+        block = _by_block(stream, values)
+        assert block.select([column.name for column in chosen]).equals(decoded.select(block.column_names[: len(chosen)]))
+        decoded = block
+    return Drawn(stream, sent, decoded)
+
+
 def fill(folder: Path, *, tables: int, columns: int, rows: int, seed: int) -> Warehouse:
-    """Make tables of random columns from JSON messages, from Avro messages, and from Avro messages that are read in blocks."""
+    """Make tables of random columns from messages in JSON and in Avro."""
     settings = load_settings(flags={}, environ={}, folder=folder)
     warehouse = Warehouse(settings, open_catalog(settings), {})
     for number in range(tables):
-        random = Random(f"{seed}-{number}")
-        in_blocks = number % 3 == 2
-        chosen = (_N, *RandomTypes(random, in_blocks=in_blocks).columns(columns))
-        drawn = [{**random_row(chosen, random), "n": index} for index in range(rows)]
-        if number % 3 == 0:
-            stream = Stream("things", "things", 1, "json", chosen, NAME)
-            values = [as_json(chosen, row, random) for row in drawn]
-        else:
-            stream = avro_stream(avro_schema(chosen))
-            values = as_avro(stream.avro_schema or "", drawn)
-        assert stream.columns == chosen
-        decoded = [_by_messages(stream, messages_of(values))]
-        if in_blocks:
-            block = _by_block(stream, values)
-            assert block.select([column.name for column in chosen]).equals(decoded[0].select(block.column_names[: len(chosen)]))
-            decoded = [block]
-        warehouse.add(stream, drawn, decoded)
+        drawn = draw(number, columns=columns, rows=rows, seed=seed)
+        warehouse.add(drawn.stream, drawn.rows, [drawn.decoded])
     return warehouse
+
+
+def check_files(folder: Path, *, schemas: int, seed: int) -> None:
+    """Write a file for each of many schemas, and read it back, without a table around it."""
+    for number in range(schemas):
+        drawn = draw(number, columns=3, rows=2, seed=seed)
+        schema = iceberg_schema(landed_columns(drawn.stream))
+        files = TableFiles(TableFormat(schema, partition_spec((), schema)), folder=folder.as_uri(), name=str(number))
+        files.write(drawn.decoded)
+        (written,) = files.close()
+        path = local_path(written.file_path)
+        assert path is not None
+        truth = _truth(drawn.stream, drawn.rows)
+        check_same(Engine.duckdb, {"t": truth}, {"t": pq.read_table(path, columns=truth.column_names)})
+        path.unlink()
+
+
+def _truth(stream: Stream, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    landed = schema_of(stream)
+    schema = pa.schema([landed.field(column.name) for column in stream.columns])
+    return pa.Table.from_pylist([as_arrow_row(stream.columns, dict(row)) for row in rows], schema=schema)
 
 
 def _by_messages(stream: Stream, messages: Messages) -> pa.Table:
@@ -156,9 +192,18 @@ def test_random_schemas_are_read_back_by_spark(tmp_path: Path, spark: SparkSessi
     check_spark(warehouse, spark, list(warehouse.truth))
 
 
+def test_random_schemas_are_written_and_read_back(tmp_path: Path) -> None:
+    check_files(tmp_path, schemas=60, seed=4)
+
+
+@pytest.mark.long
+def test_ten_thousand_random_schemas(tmp_path: Path) -> None:
+    check_files(tmp_path, schemas=10_000, seed=5)
+
+
 @pytest.mark.long
 @pytest.mark.spark
-def test_ten_thousand_random_schemas_and_messages(tmp_path: Path, spark: SparkSession) -> None:
+def test_ten_thousand_random_columns_and_messages_in_every_engine(tmp_path: Path, spark: SparkSession) -> None:
     warehouse = fill(tmp_path, tables=400, columns=25, rows=25, seed=3)
     assert warehouse.columns == sum(table.num_rows for table in warehouse.truth.values()) == 10_000
     check_duckdb(warehouse)
