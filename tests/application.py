@@ -32,21 +32,21 @@ class Application:
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def wait(self, *, seconds: float = 90.0) -> int:
+    def wait(self, *, seconds: float = 240.0) -> int:
         """Gives back the exit code; negative is the number of the signal that ended it."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.process.args!r} did not end in {seconds:.0f} s:\n{self.said()}") from None
 
-    def wait_to_say(self, text: str, *, seconds: float = 60.0) -> None:
+    def wait_to_say(self, text: str, *, seconds: float = 180.0) -> None:
         def told() -> bool:
             assert text in self.said() or self.process.poll() is None, f"it ended without saying {text!r}:\n{self.said()}"
             return text in self.said()
 
         wait_until(told, what=f"{text!r} in:\n{self.log}", seconds=seconds)
 
-    def wait_to_stop(self, *, seconds: float = 60.0) -> None:
+    def wait_to_stop(self, *, seconds: float = 180.0) -> None:
         """Waits until SIGSTOP has stopped the process."""
         wait_until(
             lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED,
