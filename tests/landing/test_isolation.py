@@ -17,7 +17,7 @@ from polars.exceptions import ComputeError
 from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 
-from headrace.errors import LandingError, NotFoundError, UnavailableError
+from headrace.errors import HeadraceError, LandingError, NotFoundError, SpecError, UnavailableError
 from headrace.landing import failures, watched_topics
 from headrace.landing.batch import StreamResult
 from headrace.landing.decode import Decoded, Decoder, GrowthError
@@ -201,7 +201,7 @@ def run_once(lake: Lake, pipeline: Pipeline, lander: Lander | None = None) -> tu
     session = Session(lake.settings(), pipeline, KafkaServers(lake.servers), lander or lake.lander(pipeline), spark)
     try:
         land(session, once=True, stop=Event(), landed=batches.append, report=said.append)
-    except LandingError as error:
+    except HeadraceError as error:
         said.append(f"exit {error.exit_code}: {error}")
     return batches, said
 
@@ -344,6 +344,25 @@ def test_a_table_that_is_gone_stops_its_stream_alone(shop: Shop, monkeypatch: py
     assert ids(lake, "refunds") == [1]
     assert said[-1].startswith("exit 1: shop.orders"), said
     assert lake.quarantine("shop.orders") == []
+
+
+@pytest.mark.services
+def test_a_table_that_can_not_be_opened_stops_its_stream_alone(shop: Shop) -> None:
+    lake, pipeline, send = shop
+    send("orders", 1)
+    send("refunds", 1)
+    run_once(lake, pipeline)
+    write_pipeline(lake, "shop", {"orders": "id DATE NOT NULL, name STRING", "refunds": "id INT NOT NULL, name STRING"})
+    changed = lake.pipeline("shop")
+    send("refunds", 2)
+    _, said = run_once(lake, changed)
+    assert ids(lake, "refunds") == [1, 2]
+    assert said[0].startswith("shop.orders is stopped. "), said
+    assert said[-1].startswith("exit 2: "), said
+    assert "id" in said[-1]
+    write_pipeline(lake, "shop", {"orders": "id DATE NOT NULL, name STRING"})
+    with pytest.raises(SpecError):
+        lake.lander(lake.pipeline("shop"))
 
 
 @pytest.mark.services

@@ -23,7 +23,7 @@ from py4j.protocol import Py4JError
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
-from headrace.errors import HeadraceError, LandingError, RetryableError, TakenOverError
+from headrace.errors import HeadraceError, LandingError, RetryableError, SettingsError, SpecError, TakenOverError
 from headrace.landing.apart import run_apart
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan, growth_of, refusals
 from headrace.landing.commit_log import claim_log
@@ -83,7 +83,8 @@ class Lander:
         check_outputs(pipeline, settings)
         ensure_topics(admin, {stream.topic: stream.partitions for stream in pipeline.streams})
         self._quarantine = open_quarantine(catalog, settings)
-        self.streams = tuple(self._open(pipeline, stream) for stream in pipeline.streams)
+        self._unopened: dict[str, HeadraceError] = {}
+        self.streams = self._open_all(pipeline)
         self._settle()
         for opened in self.streams:  # a replay that died may not have done it
             replayed = read_replay(opened.table)
@@ -165,7 +166,7 @@ class Lander:
     @property
     def stopped(self) -> Mapping[str, HeadraceError]:
         """Why streams don't land, by their labels: some need a decision, others are tried again."""
-        return {stream.label: stream.reason for stream in self.streams if stream.reason}
+        return {**self._unopened, **{stream.label: stream.reason for stream in self.streams if stream.reason}}
 
     @property
     def retried(self) -> frozenset[str]:
@@ -195,6 +196,21 @@ class Lander:
         if concerns_all(error):
             raise error
         self._fail(stream, as_landing_error(error, label=stream.label), "".join(traceback.format_exception(error)))
+
+    def _open_all(self, pipeline: Pipeline) -> tuple[LandingStream, ...]:
+        """Open the streams' tables; one that can't be opened as the pipeline or the settings say stops its stream alone.
+
+        Raises the first error if no stream can be opened.
+        """
+        streams: list[LandingStream] = []
+        for stream in pipeline.streams:
+            try:
+                streams.append(self._open(pipeline, stream))
+            except (SpecError, SettingsError) as error:
+                self._unopened[f"{pipeline.name}.{stream.name}"] = error
+        if not streams:
+            raise next(iter(self._unopened.values()))
+        return tuple(streams)
 
     def _open(self, pipeline: Pipeline, stream: Stream) -> LandingStream:
         places = places_of(stream, self._settings)
