@@ -45,7 +45,11 @@ def create_table(catalog: Catalog, location: str, *, by_day: bool, **properties:
 def as_arrow(rows: Sequence[Row]) -> pa.Table:
     ids, times, notes = zip(*rows, strict=True)
     return pa.table(
-        {"id": pa.array(ids, pa.int64()), "at": pa.array(times, pa.timestamp("us", "UTC")), "note": pa.array(notes, pa.string())}
+        {
+            "id": pa.array(ids, pa.int64()),
+            "at": pa.array(times, pa.timestamp("us", "UTC")),
+            "note": pa.array(notes, pa.string()),
+        }
     )
 
 
@@ -148,7 +152,7 @@ class DeltaTable:
 
 
 def check_metadata(table: Table) -> None:
-    """Check that a data file has one delete file at most, that no delete file is left over, and that the summary counts right."""
+    """Check that a data file has one delete file at most, that none is left over, and that the summary counts right."""
     snapshot = table.current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
