@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.table import FileScanTask, Table
 
 from headrace.settings import load_settings
 from headrace.tables.build_commit import FileChanges, commit_build
@@ -108,13 +109,13 @@ def test_random_deltas_read_like_the_model(
 def test_many_commits_stay_readable_and_java_goes_on(
     catalog: Catalog, tmp_path: Path, duck: duckdb.DuckDBPyConnection, spark: SparkSession, by_day: bool
 ) -> None:
-    create_table(catalog, f"file://{tmp_path}/orders", by_day=by_day)
+    create_table(catalog, f"file://{tmp_path}/orders", by_day=by_day, **{"commit.manifest.min-count-to-merge": "8"})
     lake, most = DeltaTable(catalog, random.Random(7)), 0
     for number in range(150):
         lake.change()
-        lake.check(duck if number % 5 == 0 else None)
+        lake.check(duck if number % 10 == 0 else None)
         most = max(most, count_manifests(lake))
-    assert 100 < most < 210, "data and delete manifests are merged when there are 100 of them"
+    assert 8 < most <= 18, "data and delete manifests are merged apart, and those without live files are dropped"
     assert len(lake.table.snapshots()) < 110, "the history is thinned"
     session = open_spark_catalog(spark, load_settings(flags={}, environ={}, folder=tmp_path), few_rows=True)
     use_session(session)
@@ -130,6 +131,27 @@ def test_many_commits_stay_readable_and_java_goes_on(
         lake.change()
         lake.check(duck)
     check_spark(lake, session)
+
+
+def test_manifests_are_merged_when_there_are_enough(catalog: Catalog, tmp_path: Path) -> None:
+    create_table(catalog, f"file://{tmp_path}/orders", by_day=False, **{"commit.manifest.min-count-to-merge": "20"})
+    counts = []
+    for number in range(0, 48, 2):
+        table = catalog.load_table(str(NAME))
+        rows = stage_rows(table, [as_arrow([(number, START, "a"), (number + 1, START, "b")])])
+        delta = delete_positions(table, task_with(table, number - 2), [0], added=rows) if number else RowDelta(added=rows)
+        commit(catalog, delta)
+        snapshot = catalog.load_table(str(NAME)).current_snapshot()
+        counts.append(len(snapshot.manifests(table.io)) if snapshot else 0)
+    assert max(counts) == 19 + 18
+    assert counts[-1] == (1 + 4) + (1 + 3), "a merged manifest and new ones, for data files and for delete files"
+    table = catalog.load_table(str(NAME))
+    assert [row[0] for row in as_rows(table.scan().to_arrow())] == [*range(1, 46, 2), 46, 47]
+    check_metadata(table)
+
+
+def task_with(table: Table, number: int) -> FileScanTask:
+    return next(task for task in tasks_of(table) if task.file.lower_bounds[1] == number.to_bytes(8, "little"))
 
 
 def count_manifests(lake: DeltaTable) -> int:
