@@ -119,14 +119,13 @@ class DeltaTable:
             ),
         )
 
-    def check(self, duck: duckdb.DuckDBPyConnection | None = None) -> None:
+    def check(self, duck: duckdb.DuckDBPyConnection) -> None:
         """Compare what PyIceberg and DuckDB read with the model, and look at the table's metadata."""
         table, wanted = self.table, sorted(self.rows.values(), key=lambda row: row[0])
         assert as_rows(table.scan().to_arrow()) == wanted
         assert count_rows(table) == len(wanted)
-        if duck is not None:
-            answer = duck.execute(f"SELECT * FROM iceberg_scan({quote_text(table.metadata_location)})").to_arrow_table()
-            assert as_rows(answer) == wanted
+        answer = duck.execute(f"SELECT * FROM iceberg_scan({quote_text(table.metadata_location)})").to_arrow_table()
+        assert as_rows(answer) == wanted
         check_metadata(table)
 
     def _new_rows(self) -> list[Row]:
