@@ -40,7 +40,7 @@ from headrace.services.faults import reach
 from headrace.spec.layers import BUILD_ID, CARRIED
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
-from headrace.tables.arrow_files import ArrowFile, arrow_file, data_folder, stage_arrow
+from headrace.tables.arrow_files import ArrowFile, arrow_file, stage_arrow
 from headrace.tables.build_commit import FileChanges, commit_build
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, TrainedWeights
 from headrace.tables.catalog import ensure_table, load_table, table_location
@@ -49,6 +49,7 @@ from headrace.tables.in_flight import check_in_time
 from headrace.tables.rescaling import keep_scales, replace_columns, rescaled_columns
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import JavaObject, ScanFiles, StagedFiles, load_java_table, plan_files, stage_files
+from headrace.tables.staged_rows import data_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -23,13 +23,15 @@ from headrace.build.joins import drop_matching
 from headrace.build.lake import Lake
 from headrace.build.removed import DELETED
 from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
-from headrace.tables.arrow_files import arrow_file, data_folder, stage_arrow, with_constants
+from headrace.tables.arrow_files import arrow_file, stage_arrow, with_constants
 from headrace.tables.build_commit import FileChanges
-from headrace.tables.deleted_rows import MOST_DELETED, read_positions, stage_deletes
+from headrace.tables.deleted_rows import MOST_DELETED, stage_deletes
 from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
+from headrace.tables.position_deletes import read_positions
 from headrace.tables.spark_arrow import to_arrow
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import FILE, POSITION, JavaObject, ScanFiles, StagedFiles, read_files, stage_files
+from headrace.tables.staged_rows import data_folder
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

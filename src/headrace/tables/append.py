@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table, Transaction
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
+from pyiceberg.table import Table
 
 from headrace.errors import TakenOverError
 from headrace.tables.commit import commit_once
-from headrace.tables.history import snapshots_to_drop
 from headrace.tables.ledger import KEY, Ledger, read_ledger
+from headrace.tables.row_delta import TableTransaction
 
 
 def append_checkpoint(catalog: Catalog, table: Table, *, files: Sequence[DataFile], planned: Ledger, new: Ledger) -> Table:
@@ -79,8 +76,7 @@ def append_once(
 def _commit(
     catalog: Catalog, table: Table, *, files: Sequence[DataFile], entry: Callable[[int, int], Mapping[str, str]]
 ) -> Table:
-    """Commits once. PyIceberg's own commit would repeat itself on a conflict without looking at the ledger again."""
-    transaction = _Transaction(table)
+    transaction = TableTransaction(table)
     append = transaction.update_snapshot().merge_append()
     properties = dict(entry(append.snapshot_id, table.metadata.next_sequence_number()))
     append.snapshot_properties = properties
@@ -88,22 +84,4 @@ def _commit(
         append.append_data_file(file)
     append.commit()
     transaction.set_properties(properties)
-    updates = transaction._updates
-    protected = {ref.snapshot_id for ref in table.metadata.refs.values()}
-    dropped = snapshots_to_drop(table.metadata.snapshots, protected=protected, now_ms=time.time_ns() // 1_000_000)
-    if dropped:
-        updates = (*updates, RemoveSnapshotsUpdate(snapshot_ids=dropped))  # type: ignore[call-arg]
-    requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
-    response = catalog.commit_table(table, requirements, updates)
-    catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
-    table.metadata = response.metadata
-    table.metadata_location = response.metadata_location
-    return table
-
-
-class _Transaction(Transaction):
-    """A transaction that looks at the table's metadata without copying all of it each time."""
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        return super().table_metadata if self._updates else self._table.metadata
+    return transaction.commit_once(catalog)

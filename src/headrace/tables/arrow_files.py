@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,9 +13,8 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from headrace.tables.deleted_rows import deletes_of
-from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.spark_files import JavaObject, StagedFiles
-from headrace.tables.storage import Storage
+from headrace.tables.staged_rows import stage_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,17 +72,7 @@ def stage_arrow(spark: SparkSession, java_table: JavaObject, table: Table, rows:
 
     A column that the rows lack is null in them.
     """
-    form = TableFormat(table.schema(), table.spec())
-    folder, name, storage = data_folder(table), uuid.uuid4().hex, Storage.of(table.io.properties)
-
-    def write(part: tuple[int, pa.Table]) -> list[str]:
-        number, each = part
-        files = TableFiles(form, folder=folder, name=f"{name}-{number}", storage=storage)
-        files.write(_fit(each, form.arrow_schema))
-        return [str(file.file_path) for file in files.close()]
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        paths = [path for found in pool.map(write, enumerate(rows)) for path in found]
+    paths = [file.file_path for file in stage_rows(table, rows)]
     staged = tuple(_as_java(spark, java_table, path) for path in paths)
     return StagedFiles(
         staged, rows=sum(each.num_rows for each in rows), bytes=sum(int(file.fileSizeInBytes()) for file in staged)
@@ -96,16 +84,6 @@ def with_constants(rows: pa.Table, values: Mapping[str, int]) -> pa.Table:
     for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
     return rows
-
-
-def data_folder(table: Table) -> str:
-    return f"{table.location()}/data"
-
-
-def _fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    known = set(rows.column_names)
-    columns = [rows[field.name] if field.name in known else pa.nulls(rows.num_rows, field.type) for field in schema]
-    return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
 
 
 def _as_java(spark: SparkSession, java_table: JavaObject, path: str) -> JavaObject:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog import Catalog
 
-from headrace.errors import CompactedError, TakenOverError
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
-from headrace.tables.build_ledger import KEY, BuildLedger, read_build
+from headrace.tables.build_attempt import compacted_error, find_build
+from headrace.tables.build_ledger import KEY, BuildLedger
 from headrace.tables.commit import commit_once
 from headrace.tables.deleted_rows import deletes_of_one_file
 from headrace.tables.history import RECENT, DatedSnapshot, snapshots_to_drop
@@ -60,16 +60,7 @@ def commit_build(
     """
 
     def find() -> BuildLedger | None:
-        found = read_build(catalog.load_table(str(name)))
-        if found.writer == new.writer:
-            return found
-        if (found.writer, found.generation) != (planned.writer, planned.generation):
-            raise TakenOverError(
-                f"build {found.build_id} was made by another application since this one planned its own",
-                where=str(name),
-                next_step="Nothing was lost and nothing was written twice. Keep one of the two applications.",
-            )
-        return None
+        return find_build(catalog.load_table(str(name)), planned=planned, new=new)
 
     def commit() -> BuildLedger:
         return _commit(spark, name, files=files, planned=planned, new=new, replaced=replaced)
@@ -126,11 +117,7 @@ def _explain(error: Exception, name: TableName) -> Exception:
     """Gives back the error that says that files were compacted, where it is that one; any other as it is."""
     if not is_moved(error):
         return error
-    return CompactedError(
-        "files that the build replaces were compacted while it ran",
-        where=str(name),
-        next_step="Nothing was published. The build is planned again by itself.",
-    )
+    return compacted_error(str(name))
 
 
 def _change_rows(spark: SparkSession, transaction: JavaObject, *, files: FileChanges, new: BuildLedger) -> BuildLedger:

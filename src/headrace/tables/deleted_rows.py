@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
+from headrace.tables.manifests import PATH_ID, POSITION_ID
+from headrace.tables.position_deletes import write_positions
 from headrace.tables.spark_files import JavaObject
-from headrace.tables.storage import Storage, new_file
+from headrace.tables.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 _AT_ONCE = 2
 MOST_DELETED = 0.1
 """Which part of a file's rows may be deleted in it before the others are written anew."""
-
-_PATH_ID, _POSITION_ID = 2147483546, 2147483545
-_ID = "PARQUET:field_id"
-_SCHEMA = pa.schema(
-    [
-        pa.field("file_path", pa.string(), nullable=False, metadata={_ID: str(_PATH_ID)}),
-        pa.field("pos", pa.int64(), nullable=False, metadata={_ID: str(_POSITION_ID)}),
-    ]
-)
-"""The fields and ids that Iceberg's specification gives a file of position deletes."""
 
 
 def deletes_of(task: JavaObject) -> list[JavaObject]:
@@ -48,17 +38,6 @@ def deletes_of_one_file(spark: SparkSession, tasks: Sequence[JavaObject]) -> lis
     """Gives back the delete files that are of no use without the data file of one of the tasks: no other's rows are in them."""
     content = spark._jvm.org.apache.iceberg.util.ContentFileUtil  # type: ignore[union-attr]
     return [each for task in tasks for each in deletes_of(task) if content.isFileScoped(each)]
-
-
-def read_positions(table: Table, path: str, deletes: Sequence[str]) -> pa.Array:
-    """Gives back the numbers of the rows of a data file that these delete files delete, each once, in their order."""
-    found = []
-    for each in deletes:
-        with table.io.new_input(each).open() as stream:
-            rows = pq.read_table(stream, schema=_SCHEMA, use_threads=False)
-        found.append(rows.filter(pc.equal(rows["file_path"], path))["pos"].combine_chunks())
-    positions = pc.unique(pa.concat_arrays(found)) if found else pa.array([], pa.int64())
-    return positions.take(pc.sort_indices(positions))
 
 
 def stage_deletes(
@@ -80,10 +59,7 @@ def stage_deletes(
     def write(numbered: tuple[int, tuple[str, pa.Array]]) -> tuple[str, int]:
         number, (path, each) = numbered
         uri = f"{folder}/part-{name}-{number}-deletes.parquet"
-        rows = pa.Table.from_arrays([pa.repeat(path, len(each)), each], schema=_SCHEMA)
-        with new_file(uri, storage=storage) as stream:
-            pq.write_table(rows, stream, compression="zstd", compression_level=1, store_schema=False)
-            return uri, stream.tell()
+        return uri, write_positions(uri, path, each, storage=storage)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         written = dict(zip(positions, pool.map(write, enumerate(positions.items())), strict=True))
@@ -102,7 +78,7 @@ def _described(data_file: Mapping[str, object], *, uri: str, size: int, position
 
     All of it is known, and Java would take many calls and open the file again to find it.
     """
-    path, count, ids = str(data_file["file-path"]), len(positions), [_PATH_ID, _POSITION_ID]
+    path, count, ids = str(data_file["file-path"]), len(positions), [PATH_ID, POSITION_ID]
 
     def bounds(position: int) -> dict[str, object]:
         # Readers find a file's deletes by the bounds of the path, so these must be whole.

@@ -34,18 +34,19 @@ class FileMetrics:
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=metadata, stats_columns=self._plan, parquet_column_mapping=self._ids
         )
-        return DataFile.from_args(
+        file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=uri,
             file_format=FileFormat.PARQUET,
             partition=partition,
             file_size_in_bytes=size,
             sort_order_id=None,
-            spec_id=self._spec_id,
             equality_ids=None,
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
+        file.spec_id = self._spec_id
+        return file
 
 
 def columns_with_statistics(schema: pa.Schema) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile, ManifestWriter, ManifestWriterV2
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile, ManifestWriter
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
@@ -23,6 +23,7 @@ from pyiceberg.table.update.snapshot import _SnapshotProducer
 from headrace.spec.pipeline import TableName
 from headrace.tables import build_ledger, ledger
 from headrace.tables.commit import commit_once
+from headrace.tables.row_delta import DeleteManifestWriter
 from headrace.tables.storage import Storage, StoredFile, delete_file, list_all
 
 _ENTRIES = (ledger.KEY, build_ledger.KEY)
@@ -162,20 +163,9 @@ class _LiveFiles(_SnapshotProducer["_LiveFiles"]):
     def _writer(self, spec_id: int, content: ManifestContent) -> ManifestWriter:
         if content == ManifestContent.DATA:
             return self.new_manifest_writer(self.spec(spec_id))
-        return _DeletesWriter(
+        return DeleteManifestWriter(
             self.spec(spec_id), self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
         )
-
-
-class _DeletesWriter(ManifestWriterV2):
-    """Writes a manifest of delete files; PyIceberg's own are of data files alone."""
-
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
 
 
 def needed_files(table: Table) -> frozenset[str]:

@@ -14,7 +14,7 @@ from headrace.build.entities.read_files import ReadFiles
 from headrace.build.entities.resolve import Rules
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 from headrace.tables.arrow_files import ArrowFile, read_arrow, read_row_groups
-from headrace.tables.deleted_rows import read_positions
+from headrace.tables.position_deletes import read_positions
 
 FILE_NUMBER, ROW_NUMBER = "__file", "__row"
 PLACE = (FILE_NUMBER, ROW_NUMBER)
