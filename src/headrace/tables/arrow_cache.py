@@ -80,10 +80,6 @@ class ArrowCache:
         self._touch(name, mapped)
         return mapped.batches
 
-    def holds(self, name: str) -> bool:
-        """Say whether there is a file of this name; it may be damaged."""
-        return self._path(name).exists()
-
     def _open(self, name: str, schema: pa.Schema, rows: int) -> MappedFile | None:
         path = self._path(name)
         try:

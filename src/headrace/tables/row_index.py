@@ -6,6 +6,7 @@ version, so `HASH_VERSION` belongs into the name of whatever stores them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,6 +49,11 @@ class Match:
         return self.values.columns
 
     @cached_property
+    def index(self) -> str:
+        """What tells the indexes on these columns from others of the same file."""
+        return hashlib.sha256(repr(self.columns).encode()).hexdigest()[:16]
+
+    @cached_property
     def hashes(self) -> pl.Series:
         """The hashes of the values, each once, in ascending order."""
         return self.values.hash_rows().unique().sort()
@@ -58,13 +64,14 @@ class Match:
 
     def find(self, hashes: pl.Series, rows: pl.Series) -> pl.Series:
         """Return the candidates of an index in ascending order: the numbers of the rows that have one of the hashes."""
-        first = hashes.search_sorted(self.hashes, side="left")
-        end = hashes.search_sorted(self.hashes, side="right")
-        ranges = pl.DataFrame({"first": first, "end": end}).filter(pl.col("first") < pl.col("end"))
+        index = pl.DataFrame({"hash": hashes, "row": rows})
+        # One expression: every operation on a Series is a query of its own in polars, and costs more than the search.
+        first, end = (pl.col("hash").search_sorted(pl.lit(self.hashes), side=side) for side in ("left", "right"))
+        ranges = index.select(first=first, end=end).filter(pl.col("first") < pl.col("end"))
         if ranges.is_empty():
             return pl.Series([], dtype=pl.Int64)
-        places = ranges.select(pl.int_ranges("first", "end").explode()).to_series()
-        return rows.gather(places).cast(pl.Int64).sort()
+        places = pl.int_ranges("first", "end").explode()
+        return index["row"].gather(ranges.select(places).to_series()).cast(pl.Int64).sort()
 
     def scan(self, hashes: pl.Series) -> pl.Series:
         """Return the candidates among hashes in the order of their rows."""

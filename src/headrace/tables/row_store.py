@@ -64,7 +64,7 @@ class RowStore:
         schema = self._schema(table)
         try:
             self._files.get(
-                self._name(table, file),
+                _name(table, file),
                 schema=schema,
                 rows=file.record_count,
                 build=lambda: batches_of(as_rows(rows, schema)),
@@ -74,7 +74,7 @@ class RowStore:
 
     def rows(self, table: Table, file: LiveFile) -> pa.Table:
         """Return all rows that are written in the file, in order, deleted ones too."""
-        return pa.Table.from_batches(self._batches(table, self._named(table, file)), schema=self._schema(table))
+        return pa.Table.from_batches(self._batches(table, _named(table, file)), schema=self._schema(table))
 
     def deleted(self, table: Table, file: LiveFile) -> pa.Array:
         """Return the numbers of the rows of a file that are deleted, in ascending order (int64)."""
@@ -109,9 +109,11 @@ class RowStore:
         """
         schema = self._schema(table)
         names = schema.names if columns is None else list(columns)
+        if unknown := sorted({*names} - {*schema.names}):
+            raise ValueError(f"column {unknown[0]} does not exist")
         wanted = pa.schema([schema.field(name) for name in names])
         if match is None:
-            parts = [self._live(table, self._named(table, file), names) for file in files]
+            parts = [self._live(table, _named(table, file), names) for file in files]
         else:
             parts = self._matching(table, files, Match.of(match, schema), names)
         shown = [*names, *(field.name for field in _PLACES)] if places else names
@@ -132,7 +134,7 @@ class RowStore:
         if match.values.is_empty():
             return []
         schema = table.schema()
-        named = [self._named(table, file) for file in files if file.rows and match.may_be_in(file.file, schema)]
+        named = [_named(table, file) for file in files if file.rows and match.may_be_in(file.file, schema)]
         needed = list(dict.fromkeys([*names, *match.columns]))
         large = [self._in_large(table, file, match, needed) for file in named if file[0].rows > SMALL_ROWS]
         parts = [*large, self._in_small(table, [file for file in named if file[0].rows <= SMALL_ROWS], match, needed)]
@@ -149,7 +151,7 @@ class RowStore:
         file, name = named
         batches = self._batches(table, named)
         (index,) = self._files.get(
-            _index_name(name, match.columns),
+            f"{name}-{match.index}",
             schema=INDEX_SCHEMA,
             rows=file.rows,
             build=lambda: [build_index(batches, match.columns)],
@@ -165,20 +167,27 @@ class RowStore:
         """Return the live candidates of many small files, found by looking through the hashes of all their rows."""
         if not named:
             return None
-        hashes = [self._small_hashes(table, file, match.columns) for file in named]
+        hashes = [self._small_hashes(table, file, match) for file in named]
         starts = pl.Series([0, *accumulate(map(len, hashes))][:-1], dtype=pl.Int64)
         found = match.scan(pl.concat(hashes))
         if not len(found):
             return None
         places = pl.DataFrame({"file": starts.search_sorted(found, side="right").cast(pl.Int64) - 1, "found": found})
         places = places.with_columns((pl.col("found") - starts.gather(places["file"])).alias("row"))
-        kept = []
-        for (number,), here in places.partition_by("file", as_dict=True).items():
+        gone = self._gone(table, named, places["file"])
+        if gone is not None:
+            places = places.join(gone, on=["file", "row"], how="anti")
+        return self._take_small(table, named, places, names)
+
+    def _gone(self, table: Table, named: Sequence[_NamedFile], numbers: pl.Series) -> pl.DataFrame | None:
+        """Return the deleted rows of some files by the number of the file and their own, or None where there are none."""
+        parts = []
+        for number in numbers.unique():
             file = named[number][0]
-            kept.append(
-                here.filter(~pl.col("row").is_in(pl.Series(self.deleted(table, file)).implode())) if file.deletes else here
-            )
-        return self._take_small(table, named, pl.concat(kept), names)
+            if file.deletes:
+                rows = pl.Series("row", self.deleted(table, file), dtype=pl.Int64)
+                parts.append(rows.to_frame().with_columns(pl.lit(number, pl.Int64).alias("file")))
+        return pl.concat(parts) if parts else None
 
     def _take_small(self, table: Table, named: Sequence[_NamedFile], places: pl.DataFrame, names: Sequence[str]) -> pa.Table:
         """Return rows by the number of their file and their own: the files' rows side by side, then one take."""
@@ -192,9 +201,9 @@ class RowStore:
         paths = pa.array([file.path for file, _ in files], pa.string()).take(order.to_arrow())
         return _placed(rows, paths, places["row"])
 
-    def _small_hashes(self, table: Table, named: _NamedFile, columns: Sequence[str]) -> pl.Series:
-        name = _index_name(named[1], columns)
-        return self._hashes.get_or_build(name, lambda: hash_rows(self._batches(table, named), columns), weigh=len)
+    def _small_hashes(self, table: Table, named: _NamedFile, match: Match) -> pl.Series:
+        name = f"{named[1]}-{match.index}"
+        return self._hashes.get_or_build(name, lambda: hash_rows(self._batches(table, named), match.columns), weigh=len)
 
     def _batches(self, table: Table, named: _NamedFile) -> tuple[pa.RecordBatch, ...]:
         file, name = named
@@ -216,25 +225,25 @@ class RowStore:
         return self._deleted.get_or_build(key, lambda: read_positions(table, file.path, [delete]), weigh=len)
 
     def _schema(self, table: Table) -> pa.Schema:
-        key = (str(table.metadata.table_uuid), table.metadata.current_schema_id)
+        key = (table.metadata.table_uuid.hex, table.metadata.current_schema_id)
         return self._schemas.get_or_build(key, lambda: row_schema(table.schema()))
 
-    def _named(self, table: Table, file: LiveFile) -> _NamedFile:
-        return file, self._name(table, file.file)
 
-    def _name(self, table: Table, file: DataFile) -> str:
-        """Return a name that no other content has: a table that was dropped may have had a file of the same path."""
-        metadata = table.metadata
-        parts = (metadata.table_uuid, metadata.current_schema_id, file.file_path, file.file_size_in_bytes, file.record_count)
-        return hashlib.sha256(repr(tuple(map(str, parts))).encode()).hexdigest()[:32]
+def _named(table: Table, file: LiveFile) -> _NamedFile:
+    return file, _name(table, file.file)
 
 
-def _index_name(name: str, columns: Sequence[str]) -> str:
-    return f"{name}-{hashlib.sha256(repr(list(columns)).encode()).hexdigest()[:16]}"
+def _name(table: Table, file: DataFile) -> str:
+    """Return a name that no other content has: a table that was dropped may have had a file of the same path."""
+    version = f"{table.metadata.table_uuid.hex} {table.metadata.current_schema_id}"
+    key = f"{version} {file.file_size_in_bytes} {file.record_count} {file.file_path}"
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 def _take(batches: Sequence[pa.RecordBatch], numbers: pl.Series, names: Sequence[str]) -> pa.Table:
     """Return rows by their numbers, which are in ascending order, batch by batch: only their pages are read."""
+    if len(batches) == 1:
+        return pa.Table.from_batches([batches[0].select(list(names)).take(numbers.to_arrow())])
     taken, first = [], 0
     for batch in batches:
         here = numbers.filter((numbers >= first) & (numbers < first + len(batch))) - first
