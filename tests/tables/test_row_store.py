@@ -27,6 +27,7 @@ from headrace.settings import load_settings
 from headrace.spec import types
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column, ColumnType, Primitive
+from headrace.tables import deleted_rows
 from headrace.tables import row_store as row_store_module
 from headrace.tables.catalog import ensure_table, open_catalog
 from headrace.tables.files import TableFiles, TableFormat
@@ -253,6 +254,8 @@ def test_a_projection_returns_its_columns_in_their_order(ids: Table, tmp_path: P
     match = wanted(1, 10_001)
     assert sorted(store.fetch(ids, files, columns=["n"], match=match).to_pydict()["n"]) == [1, 10_001]
     assert store.fetch(ids, files, columns=["n", "id"], places=True).column_names == ["n", "id", FILE, POSITION]
+    with pytest.raises(ValueError, match="column x does not exist"):
+        store.fetch(ids, files, columns=["n", "x"])
     assert store.fetch(ids, [], columns=["n"]).schema == pa.schema([pa.field("n", pa.int64())])
 
 
@@ -328,6 +331,29 @@ def test_damaged_files_are_rebuilt(ids: Table, tmp_path: Path, damage: str) -> N
         file.write_bytes(contents[damage])
     store = RowStore(tmp_path / "cache", most_bytes=LARGE)
     assert fetch(store, ids, 3, 5_001, 10_001) == [3, 5_001, 10_001]
+
+
+def test_deletes_of_a_later_snapshot_take_effect(
+    catalog: Catalog, ids: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, read = RowStore(tmp_path / "cache", most_bytes=LARGE), []
+
+    def counted(table: Table, path: str, deletes: Sequence[str]) -> pa.Array:
+        read.append(path)
+        return deleted_rows.read_positions(table, path, deletes)
+
+    monkeypatch.setattr(row_store_module, "read_positions", counted)
+    large, small = (LiveFiles().of(ids, None)[number].path for number in (0, 3))
+    assert fetch(store, ids, 3, 4, 10_010, 10_011) == [3, 4, 10_010, 10_011]
+    table = delete_rows(catalog, ids, {large: [3], small: [0]})
+    assert fetch(store, table, 3, 4, 10_010, 10_011) == [4, 10_011]
+    table = delete_rows(catalog, table, {large: [3, 4]})
+    assert fetch(store, table, 3, 4, 10_010, 10_011) == [10_011]
+    assert len(read) == 3  # a delete file is read once
+    assert store.deleted(table, LiveFiles().of(table, None)[0]).to_pylist() == [3, 4]
+    everything = store.fetch(table, LiveFiles().of(table, None))["n"].to_pylist()
+    assert sorted({*range(10_030)} - {*everything}) == [3, 4, 10_010]
+    assert len(everything) == 10_027
 
 
 def test_the_cache_stays_below_its_bound(ids: Table, tmp_path: Path) -> None:
