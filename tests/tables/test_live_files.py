@@ -92,6 +92,8 @@ def test_the_manifest_cache_is_bounded_and_still_right(catalog: Catalog, things:
     files = LiveFiles(most_files=2)
     assert len(files.of(table, None)) == 4
     assert len(files._manifests) <= 2
+    assert len(files._snapshots) == 0
+    assert len(files.of(table, None)) == 4
 
 
 def test_a_delete_applies_to_files_that_are_not_newer(catalog: Catalog, things: Table) -> None:

@@ -20,9 +20,8 @@ from headrace.errors import BuildError
 from headrace.tables.bounded_cache import BoundedCache
 
 MOST_FILES = 20_000
-"""How many manifest entries are cached. An entry of a table of 35 columns takes about 10 KB."""
+"""How many manifest entries are cached, and how many files of whole snapshots. One of 35 columns takes 5 to 9 KB."""
 
-_SNAPSHOTS = 64
 _PATH_ID = 2147483546
 """The field id of `file_path` in files of position deletes."""
 
@@ -66,7 +65,7 @@ class LiveFiles:
 
     def __init__(self, *, most_files: int = MOST_FILES) -> None:
         self._manifests: BoundedCache[str, tuple[_Entry, ...]] = BoundedCache(most_files)
-        self._snapshots: BoundedCache[tuple[str, int], tuple[LiveFile, ...]] = BoundedCache(_SNAPSHOTS)
+        self._snapshots: BoundedCache[tuple[str, int], tuple[LiveFile, ...]] = BoundedCache(most_files)
 
     def of(self, table: Table, snapshot_id: int | None) -> tuple[LiveFile, ...]:
         """Return the files of a snapshot, oldest first; None means the table's current snapshot, if it has one.
@@ -77,7 +76,7 @@ class LiveFiles:
         if current is None:
             return ()
         key = (str(table.metadata.table_uuid), current)
-        return self._snapshots.get_or_build(key, lambda: self._read(table, current))
+        return self._snapshots.get_or_build(key, lambda: self._read(table, current), weigh=lambda files: max(len(files), 1))
 
     def _read(self, table: Table, snapshot_id: int) -> tuple[LiveFile, ...]:
         snapshot = table.metadata.snapshot_by_id(snapshot_id)
