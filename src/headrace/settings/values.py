@@ -138,6 +138,9 @@ class Settings:
     spark_conf: Annotated[Mapping[str, str], Known(None, "any setting of Spark's own", kind="handed on")]
 
     batch_max_records: Annotated[int, Known("2000000", "records that one landing batch takes at most", kind="number")]
+    build_cache_mb: Annotated[
+        int, Known("4096", "disk for rows of data files that builds look up, in home/cache/rows", kind="number")
+    ]
     maintain_target_file_mb: Annotated[int, Known("128", "how big compaction makes data files", kind="number")]
     maintain_keep_days: Annotated[int, Known("7", "for how long snapshots are kept", kind="number")]
     maintain_grace_minutes: Annotated[int, Known("1440", "how long files stay that nothing refers to", kind="number")]
@@ -182,6 +185,11 @@ class Settings:
     @property
     def logs(self) -> Path:
         return self.home / "logs"
+
+    @property
+    def row_cache(self) -> Path:
+        """Where rows of data files are cached; deleting it costs time, not data."""
+        return self.home / "cache" / "rows"
 
     def without_secrets(self, text: str) -> str:
         """Gives back what somebody said, without any secret of these settings that may be in it."""

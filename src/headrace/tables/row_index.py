@@ -1,0 +1,122 @@
+"""Finding rows by the values of some columns: 64-bit hashes find candidates, then the values themselves are compared.
+
+Null is a value, NaN equals NaN, and 0.0 equals -0.0, as in Spark's joins. Hashes are polars'. They may change with its
+version, so `HASH_VERSION` belongs into the name of whatever stores them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+
+from headrace.tables.live_files import may_hold
+
+_PROBE = pl.DataFrame({"text": ["headrace", None], "number": [1, 2]}).hash_rows()
+HASH_VERSION = f"polars-{pl.__version__}-{_PROBE[0]:016x}{_PROBE[1]:016x}"
+"""Tells apart hashes of different versions and builds of polars, by what they make of the same rows."""
+
+INDEX_SCHEMA = pa.schema([pa.field("hash", pa.uint64()), pa.field("row", pa.uint32())])
+"""The index of a file: hashes in ascending order, and the number of the row that has the hash."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """The rows to look for: distinct values of some columns, in the columns' types."""
+
+    values: pl.DataFrame
+
+    @classmethod
+    def of(cls, rows: pa.Table, schema: pa.Schema) -> Match:
+        """Return the match of `rows` in a table of this Arrow schema.
+
+        Raise a ValueError if it has no columns, a column that the table lacks or that is nested, or a value that does not fit
+        the column's type.
+        """
+        names = sorted(rows.column_names)
+        check_columns(names, schema)
+        wanted = pa.schema([schema.field(name) for name in names])
+        return cls(pl.DataFrame(rows.select(names).cast(wanted)).unique())
+
+    @property
+    def columns(self) -> list[str]:
+        return self.values.columns
+
+    @cached_property
+    def index(self) -> str:
+        """What tells the indexes on these columns from others of the same file."""
+        return hashlib.sha256(repr(self.columns).encode()).hexdigest()[:16]
+
+    @cached_property
+    def hashes(self) -> pl.Series:
+        """The hashes of the values, each once, in ascending order."""
+        return self.values.hash_rows().unique().sort()
+
+    def may_be_in(self, file: DataFile, schema: Schema) -> bool:
+        """Say whether the bounds of a file's columns allow any of the values."""
+        return all(may_hold(file, schema, name, low, high) for name, (low, high) in self._ranges.items())
+
+    def find(self, hashes: pl.Series, rows: pl.Series) -> pl.Series:
+        """Return the candidates of an index in ascending order: the numbers of the rows that have one of the hashes."""
+        index = pl.DataFrame({"hash": hashes, "row": rows})
+        # One expression: every operation on a Series is a query of its own in polars, and costs more than the search.
+        first, end = (pl.col("hash").search_sorted(pl.lit(self.hashes), side=side) for side in ("left", "right"))
+        ranges = index.select(first=first, end=end).filter(pl.col("first") < pl.col("end"))
+        if ranges.is_empty():
+            return pl.Series([], dtype=pl.Int64)
+        places = pl.int_ranges("first", "end").explode()
+        return index["row"].gather(ranges.select(places).to_series()).cast(pl.Int64).sort()
+
+    def scan(self, hashes: pl.Series) -> pl.Series:
+        """Return the candidates among hashes in the order of their rows."""
+        return hashes.is_in(self.hashes.implode()).arg_true().cast(pl.Int64)
+
+    def equal(self, rows: pa.Table) -> pl.Series | None:
+        """Return which of the candidates equal one of the values, or None where all do."""
+        numbered = pl.DataFrame(rows.select(self.columns)).with_row_index("__row")
+        same = numbered.join(self.values, on=self.columns, how="semi", nulls_equal=True)
+        return None if same.height == numbered.height else same["__row"].cast(pl.Int64).sort()
+
+    @cached_property
+    def _ranges(self) -> dict[str, tuple[int, int]]:
+        """The smallest and the largest value of the columns whose bounds are integers and in which no null is looked for."""
+        ranges = {}
+        for column in self.values:
+            whole = column.dtype.is_integer() or column.dtype == pl.Date or column.dtype == pl.Datetime("us")
+            if (whole or isinstance(column.dtype, pl.Datetime)) and not column.is_empty() and not column.null_count():
+                numbers = column.to_physical()
+                ranges[column.name] = (int(numbers.min()), int(numbers.max()))  # type: ignore[arg-type]
+        return ranges
+
+
+def check_columns(names: Sequence[str], schema: pa.Schema) -> None:
+    """Raise a ValueError if rows can't be looked up by these columns."""
+    if not names:
+        raise ValueError("rows are looked up by one column at least")
+    if len(set(names)) != len(names):
+        raise ValueError(f"a column is named twice: {', '.join(names)}")
+    for name in names:
+        if name not in schema.names:
+            raise ValueError(f"column {name} does not exist")
+        if pa.types.is_nested(schema.field(name).type):
+            raise ValueError(f"column {name} is nested: rows can't be looked up by it")
+
+
+def hash_rows(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pl.Series:
+    """Return the hash of these columns of every row."""
+    parts = [pl.DataFrame(batch.select(list(columns))).hash_rows() for batch in batches]
+    return pl.concat(parts) if parts else pl.Series([], dtype=pl.UInt64)
+
+
+def build_index(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the index of rows on some columns."""
+    hashes = hash_rows(batches, columns)
+    order = hashes.arg_sort()
+    arrays = [hashes.gather(order).to_arrow(), order.cast(pl.UInt32).to_arrow()]
+    return pa.RecordBatch.from_arrays(arrays, schema=INDEX_SCHEMA)

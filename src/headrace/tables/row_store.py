@@ -1,0 +1,270 @@
+"""Rows of data files on the local disk, found by the values of some columns in milliseconds and without Spark.
+
+A data file never changes, so neither do its rows and indexes here: they can't be stale. They are built when they are first
+needed, or stored by whoever writes the data file, and evicted when the cache is full.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from headrace.tables.arrow_cache import ArrowCache, TooLargeError
+from headrace.tables.bounded_cache import BoundedCache
+from headrace.tables.deleted_rows import read_positions
+from headrace.tables.live_files import LiveFile
+from headrace.tables.row_files import as_rows, batches_of, read_rows, row_schema
+from headrace.tables.row_index import HASH_VERSION, INDEX_SCHEMA, Match, build_index, hash_rows
+
+__all__ = ["FILE", "POSITION", "RowStore", "TooLargeError"]
+
+FILE, POSITION = "_file", "_pos"
+_PLACES = (pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64()))
+
+SMALL_ROWS = 1_024
+"""Files of at most so many rows have no index: their hashes are kept in memory and looked through all at once, and their rows
+are taken out of all of them at once. From here on a call for each file is cheaper than copying its columns."""
+
+_HASHES = 8_000_000
+_POSITIONS = 8_000_000
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_NamedFile = tuple[LiveFile, str]
+"""A file and the name that its rows have in the cache."""
+
+
+class RowStore:
+    """The rows of data files in `folder`, at most `most_bytes` of them. Safe between threads and processes.
+
+    Every method that reads a file may raise a TooLargeError: its rows alone exceed the bound.
+    """
+
+    def __init__(self, folder: Path, *, most_bytes: int) -> None:
+        self._files = ArrowCache(folder, folder / f"{HASH_VERSION}-{_boot()}", most_bytes=most_bytes)
+        self._most_bytes = most_bytes
+        self._schemas: BoundedCache[tuple[str, int], pa.Schema] = BoundedCache(1_024)
+        self._hashes: BoundedCache[str, pl.Series] = BoundedCache(_HASHES)
+        self._deleted: BoundedCache[tuple[str, str], pa.Array] = BoundedCache(_POSITIONS)
+        self._refused: BoundedCache[str, bool] = BoundedCache(1_024)
+
+    def put(self, table: Table, file: DataFile, rows: pa.Table) -> None:
+        """Store the rows of a data file that was just written, all of them in its order. Idempotent by the file's path.
+
+        Nothing is stored if they exceed the bound. Raise a ValueError if their number is not the file's.
+        """
+        if rows.num_rows != file.record_count:
+            raise ValueError(f"{file.file_path} has {file.record_count} rows, not {rows.num_rows}")
+        schema = self._schema(table)
+        try:
+            self._files.get(
+                _name(table, file),
+                schema=schema,
+                rows=file.record_count,
+                build=lambda: batches_of(as_rows(rows, schema)),
+            )
+        except TooLargeError:
+            return
+
+    def rows(self, table: Table, file: LiveFile) -> pa.Table:
+        """Return all rows that are written in the file, in order, deleted ones too."""
+        return pa.Table.from_batches(self._batches(table, _named(table, file)), schema=self._schema(table))
+
+    def deleted(self, table: Table, file: LiveFile) -> pa.Array:
+        """Return the numbers of the rows of a file that are deleted, in ascending order (int64)."""
+        parts = [self._positions(table, file, delete.file_path) for delete in file.deletes]
+        if len(parts) == 1:
+            return parts[0]
+        together = pl.concat([pl.Series(part, dtype=pl.Int64) for part in parts] or [pl.Series([], dtype=pl.Int64)])
+        return together.unique().sort().to_arrow()
+
+    def find(self, table: Table, file: LiveFile, *, columns: Sequence[str], values: pa.Table) -> pa.Array:
+        """Return the numbers of the live rows whose columns equal any row of `values` in ascending order (int64).
+
+        Null equals null. Raise a ValueError if a column does not exist or is nested.
+        """
+        places = self.fetch(table, [file], columns=[], match=values.select(list(columns)), places=True)
+        return pl.Series(places[POSITION], dtype=pl.Int64).sort().to_arrow()
+
+    def fetch(
+        self,
+        table: Table,
+        files: Sequence[LiveFile],
+        *,
+        columns: Sequence[str] | None = None,
+        match: pa.Table | None = None,
+        places: bool = False,
+    ) -> pa.Table:
+        """Return the live rows of files, in no particular order.
+
+        With `match` only rows whose columns, named as in `match`, equal any of its rows; null equals null. `columns` are those
+        to return. With `places` the columns `_file` and `_pos` say where a row is. Raise a ValueError if a column does not
+        exist, or is nested and in `match`.
+        """
+        schema = self._schema(table)
+        names = schema.names if columns is None else list(columns)
+        if unknown := sorted({*names} - {*schema.names}):
+            raise ValueError(f"column {unknown[0]} does not exist")
+        wanted = pa.schema([schema.field(name) for name in names])
+        if match is None:
+            parts = [self._live(table, _named(table, file), names) for file in files]
+        else:
+            parts = self._matching(table, files, Match.of(match, schema), names)
+        shown = [*names, *(field.name for field in _PLACES)] if places else names
+        empty = pa.schema([*wanted, *_PLACES]).empty_table()
+        return pa.concat_tables([empty, *parts]).select(shown)
+
+    def _live(self, table: Table, named: _NamedFile, names: Sequence[str]) -> pa.Table:
+        file, _ = named
+        rows = pa.Table.from_batches(self._batches(table, named), schema=self._schema(table)).select(list(names))
+        numbers = pl.int_range(file.rows, dtype=pl.Int64, eager=True)
+        if file.deletes:
+            numbers = _without(numbers, self.deleted(table, file))
+            rows = rows.take(numbers.to_arrow())
+        return _placed(rows, pa.repeat(file.path, len(numbers)), numbers)
+
+    def _matching(self, table: Table, files: Sequence[LiveFile], match: Match, names: Sequence[str]) -> list[pa.Table]:
+        """Return the live rows of files that equal one of the match's, with their places."""
+        if match.values.is_empty():
+            return []
+        schema = table.schema()
+        named = [_named(table, file) for file in files if file.rows and match.may_be_in(file.file, schema)]
+        needed = list(dict.fromkeys([*names, *match.columns]))
+        large = [self._in_large(table, file, match, needed) for file in named if file[0].rows > SMALL_ROWS]
+        parts = [*large, self._in_small(table, [file for file in named if file[0].rows <= SMALL_ROWS], match, needed)]
+        candidates = [part for part in parts if part is not None]
+        if not candidates:
+            return []
+        rows = pa.concat_tables(candidates)
+        equal = match.equal(rows)
+        shown = [*names, FILE, POSITION]
+        return [rows.select(shown) if equal is None else rows.select(shown).take(equal.to_arrow())]
+
+    def _in_large(self, table: Table, named: _NamedFile, match: Match, names: Sequence[str]) -> pa.Table | None:
+        """Return the live candidates of a file, found through its index."""
+        file, name = named
+        batches = self._batches(table, named)
+        (index,) = self._files.get(
+            f"{name}-{match.index}",
+            schema=INDEX_SCHEMA,
+            rows=file.rows,
+            build=lambda: [build_index(batches, match.columns)],
+        )
+        numbers = match.find(pl.Series(index["hash"]), pl.Series(index["row"]))
+        if file.deletes and len(numbers):
+            numbers = _without(numbers, self.deleted(table, file))
+        if not len(numbers):
+            return None
+        return _placed(_take(batches, numbers, names), pa.repeat(file.path, len(numbers)), numbers)
+
+    def _in_small(self, table: Table, named: Sequence[_NamedFile], match: Match, names: Sequence[str]) -> pa.Table | None:
+        """Return the live candidates of many small files, found by looking through the hashes of all their rows."""
+        if not named:
+            return None
+        hashes = [self._small_hashes(table, file, match) for file in named]
+        starts = pl.Series([0, *accumulate(map(len, hashes))][:-1], dtype=pl.Int64)
+        found = match.scan(pl.concat(hashes))
+        if not len(found):
+            return None
+        places = pl.DataFrame({"file": starts.search_sorted(found, side="right").cast(pl.Int64) - 1, "found": found})
+        places = places.with_columns((pl.col("found") - starts.gather(places["file"])).alias("row"))
+        gone = self._gone(table, named, places["file"])
+        if gone is not None:
+            places = places.join(gone, on=["file", "row"], how="anti")
+        return self._take_small(table, named, places, names)
+
+    def _gone(self, table: Table, named: Sequence[_NamedFile], numbers: pl.Series) -> pl.DataFrame | None:
+        """Return the deleted rows of some files by the number of the file and their own, or None where there are none."""
+        parts = []
+        for number in numbers.unique():
+            file = named[number][0]
+            if file.deletes:
+                rows = pl.Series("row", self.deleted(table, file), dtype=pl.Int64)
+                parts.append(rows.to_frame().with_columns(pl.lit(number, pl.Int64).alias("file")))
+        return pl.concat(parts) if parts else None
+
+    def _take_small(self, table: Table, named: Sequence[_NamedFile], places: pl.DataFrame, names: Sequence[str]) -> pa.Table:
+        """Return rows by the number of their file and their own: the files' rows side by side, then one take."""
+        numbers = places["file"].unique().sort()
+        files = [named[number] for number in numbers]
+        batches = [batch for file in files for batch in self._batches(table, file)]
+        together = pa.Table.from_batches(batches, schema=self._schema(table)).select(list(names))
+        starts = pl.Series([0, *accumulate(file.rows for file, _ in files)][:-1], dtype=pl.Int64)
+        order = numbers.search_sorted(places["file"])
+        rows = together.take((starts.gather(order) + places["row"]).to_arrow())
+        paths = pa.array([file.path for file, _ in files], pa.string()).take(order.to_arrow())
+        return _placed(rows, paths, places["row"])
+
+    def _small_hashes(self, table: Table, named: _NamedFile, match: Match) -> pl.Series:
+        name = f"{named[1]}-{match.index}"
+        return self._hashes.get_or_build(name, lambda: hash_rows(self._batches(table, named), match.columns), weigh=len)
+
+    def _batches(self, table: Table, named: _NamedFile) -> tuple[pa.RecordBatch, ...]:
+        file, name = named
+        if file.size > self._most_bytes or self._refused.get(name):
+            raise TooLargeError(f"the rows of {file.path} take more than {self._most_bytes} bytes")
+        try:
+            return self._files.get(
+                name,
+                schema=self._schema(table),
+                rows=file.rows,
+                build=lambda: batches_of(read_rows(table, file.file)),
+            )
+        except TooLargeError as error:
+            self._refused.put(name, True)
+            raise TooLargeError(f"the rows of {file.path} take more than {self._most_bytes} bytes") from error
+
+    def _positions(self, table: Table, file: LiveFile, delete: str) -> pa.Array:
+        key = (delete, file.path)
+        return self._deleted.get_or_build(key, lambda: read_positions(table, file.path, [delete]), weigh=len)
+
+    def _schema(self, table: Table) -> pa.Schema:
+        key = (table.metadata.table_uuid.hex, table.metadata.current_schema_id)
+        return self._schemas.get_or_build(key, lambda: row_schema(table.schema()))
+
+
+def _named(table: Table, file: LiveFile) -> _NamedFile:
+    return file, _name(table, file.file)
+
+
+def _name(table: Table, file: DataFile) -> str:
+    """Return a name that no other content has: a table that was dropped may have had a file of the same path."""
+    version = f"{table.metadata.table_uuid.hex} {table.metadata.current_schema_id}"
+    key = f"{version} {file.file_size_in_bytes} {file.record_count} {file.file_path}"
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+def _take(batches: Sequence[pa.RecordBatch], numbers: pl.Series, names: Sequence[str]) -> pa.Table:
+    """Return rows by their numbers, which are in ascending order, batch by batch: only their pages are read."""
+    if len(batches) == 1:
+        return pa.Table.from_batches([batches[0].select(list(names)).take(numbers.to_arrow())])
+    taken, first = [], 0
+    for batch in batches:
+        here = numbers.filter((numbers >= first) & (numbers < first + len(batch))) - first
+        if len(here):
+            taken.append(batch.select(list(names)).take(here.to_arrow()))
+        first += len(batch)
+    return pa.Table.from_batches(taken)
+
+
+def _placed(rows: pa.Table, paths: pa.Array, numbers: pl.Series) -> pa.Table:
+    """Return rows with the columns `_file` and `_pos`."""
+    return pa.Table.from_arrays([*rows.columns, paths, numbers.to_arrow()], schema=pa.schema([*rows.schema, *_PLACES]))
+
+
+def _without(numbers: pl.Series, deleted: pa.Array) -> pl.Series:
+    return numbers.filter(~numbers.is_in(pl.Series(deleted, dtype=pl.Int64).implode()))
+
+
+def _boot() -> str:
+    """Return what tells this start of the machine from others: cache files are not synced, and a crash leaves holes in them."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return "unknown"
