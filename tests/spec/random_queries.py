@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 
 import duckdb
@@ -217,15 +218,19 @@ class Database:
     """Runs queries of Spark in DuckDB on the rows of small tables."""
 
     def __init__(self) -> None:
-        self._connection = duckdb.connect()
+        self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("CREATE SCHEMA lake")
         for table in TABLES:
             self._connection.execute(f"CREATE TABLE {table} (p INT, q INT, r INT)")
 
     def run(self, query: str, lake: Lake) -> Counter[Row]:
         for table, rows in lake.items():
-            self._connection.execute(f"DELETE FROM {table}")
-            if rows:
-                self._connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
-        (text,) = sqlglot.transpile(query, read="spark", write="duckdb")
-        return Counter(self._connection.execute(text).fetchall())
+            values = ", ".join(str(row).replace("None", "NULL") for row in rows)
+            self._connection.execute(f"DELETE FROM {table};" + (f"INSERT INTO {table} VALUES {values}" if rows else ""))
+        return Counter(self._connection.execute(_in_duckdb(query)).fetchall())
+
+
+@lru_cache(maxsize=4)
+def _in_duckdb(query: str) -> str:
+    (text,) = sqlglot.transpile(query, read="spark", write="duckdb")
+    return text

@@ -59,7 +59,8 @@ def key_paths(
 ) -> Mapping[TableName, tuple[tuple[str, str], ...]] | None:
     """Return for every driver which of its columns are which keys of the result, as (column, key).
 
-    Rows of certain keys are computed from the driver rows whose columns have the values of these keys, null being a value. A key that is not the same plain column wherever the driver is read is left out; a driver without any is needed whole.
+    Rows of certain keys are computed from the driver rows whose columns have the values of these keys, null being a value. A
+    key that is not the same plain column wherever the driver is read is left out; a driver without any is needed whole.
     None says that the query mixes rows of different keys, as LIMIT does, or a window over all rows.
     """
     reader = _Reader.of(parsed, known=known, keys=keys)
