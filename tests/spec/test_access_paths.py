@@ -296,7 +296,7 @@ WHOLE = [
     ),
     (
         "one window of two",
-        "SELECT 1 FROM s.d JOIN (SELECT k, max(v) OVER (PARTITION BY k), sum(v) OVER (PARTITION BY k2) FROM s.l) AS c ON c.k = d.k",
+        "SELECT 1 FROM s.d JOIN (SELECT k, max(v) OVER (PARTITION BY k), min(at) OVER (PARTITION BY k2) FROM s.l) c USING (k)",
         "PARTITION BY",
     ),
     (
@@ -335,6 +335,16 @@ WHOLE = [
         "a right join's lookup after WHERE",
         "SELECT d.id FROM s.d RIGHT JOIN s.l ON l.v = d.n WHERE l.k = d.k",
         "keeps rows that match nothing",
+    ),
+    (
+        "kept by a left join that finds nothing",
+        "SELECT c.v FROM s.d CROSS JOIN (SELECT l.v FROM s.l LEFT JOIN s.e ON e.k = l.k) AS c",
+        "a cross join",
+    ),
+    (
+        "kept by an anti join that finds nothing",
+        "SELECT c.v FROM s.d CROSS JOIN (SELECT l.v FROM s.l LEFT ANTI JOIN s.e ON e.k = l.k) AS c",
+        "a cross join",
     ),
     ("USING and a full join", "SELECT k FROM s.d FULL JOIN s.m USING (k) LEFT JOIN s.l USING (k)", "only an engine"),
     ("nested joins", "SELECT d.id FROM s.d JOIN (s.l JOIN s.m ON m.id = l.m_id) ON l.k = d.k", "can't be followed"),
