@@ -51,7 +51,7 @@ class QueryWriter:
 
     def query(self, depth: int, *, drives: bool) -> str:
         join = ("join",) * 6
-        common = (*join, "project", "project", "group", "group", "window", "union", "distinct")
+        common = (*join, "project", "project", "group", "group", "window", "union", "union", "union", "distinct")
         form = self.pick(*(("project", "group") if depth == 0 else (*common, "qualify", "total", "limit", "aggregate_away")))
         return str(getattr(self, f"_{form}")(depth, drives))
 
