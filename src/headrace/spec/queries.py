@@ -133,10 +133,13 @@ def _owners_of(name: str, parsed: ParsedQuery) -> tuple[TableName, ...]:
     return tables if used and all(each.table for each in used) else tables[:1]
 
 
-def qualify_query(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], strict: bool = True) -> exp.Query:
+def qualify_query(
+    parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], strict: bool = True, aliases: bool = True
+) -> exp.Query:
     """Gives back the query with stars written out and every column after its table, in the spelling of query and inputs.
 
-    What no input has is an OptimizeError where `strict`; else it is left as it stands.
+    What no input has is an OptimizeError where `strict`; else it is left as it stands. With `aliases`, names of the SELECT list
+    are replaced by what they stand for, even where Spark takes a column of an input that has the same name.
     """
     from sqlglot import exp
     from sqlglot.optimizer.qualify import qualify
@@ -154,6 +157,7 @@ def qualify_query(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str
         identify=False,
         quote_identifiers=False,
         validate_qualify_columns=strict,
+        expand_alias_refs=aliases,
     )
     for each in qualified.find_all(exp.Identifier):
         each.set("this", spelled.get(each.name, each.name))

@@ -1,0 +1,106 @@
+"""Lookups cut to the rows that their paths reach, and drivers to touched keys, leave the result of any query as it is."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.spec import TableName
+from headrace.spec.access_paths import AccessPaths, access_paths, key_paths
+from headrace.spec.problems import Place
+from headrace.spec.queries import parse_query
+from tests.spec.random_queries import COLUMNS, KNOWN, SEEDS, Database, Lake, QueryWriter, Row, Rows, lakes, queries, random_lake
+
+PLACE = Place("random.sql", "random")
+EXAMPLES = 250
+LAKES = 4
+
+
+@pytest.fixture(scope="module")
+def database() -> Database:
+    return Database()
+
+
+def project(rows: Rows, columns: Sequence[str]) -> set[Row]:
+    indexes = [COLUMNS.index(column) for column in columns]
+    return {tuple(row[index] for index in indexes) for row in rows}
+
+
+def cut_lookups(paths: AccessPaths, lake: Lake, chance: random.Random) -> dict[TableName, Rows]:
+    """Return the lake with only those rows of lookups that their paths reach, and sometimes a few others."""
+    cut = dict(lake)
+    generous = chance.choice([0.0, 0.5])
+    for table in paths.order:
+        ways = paths.lookups[table]
+        if ways is None:
+            continue
+        needed = []
+        for row in lake[table]:
+            matches = False
+            for path in ways:
+                mine = next(iter(project([row], path.columns)))
+                matches |= None not in mine and mine in project(cut[path.source], path.source_columns)
+            if matches or chance.random() < generous:
+                needed.append(row)
+        cut[table] = needed
+    return cut
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(query=queries(), some_lakes=st.lists(lakes(), min_size=LAKES, max_size=LAKES), seed=SEEDS)
+def test_rows_that_no_path_reaches_are_not_needed(database: Database, query: str, some_lakes: list[Lake], seed: int) -> None:
+    paths = access_paths(parse_query(query, place=PLACE), known=KNOWN)
+    for table, ways in paths.lookups.items():
+        assert (table in paths.reasons) == (ways is None)
+    chance = random.Random(seed)
+    for lake in some_lakes if any(ways is not None for ways in paths.lookups.values()) else ():
+        cut = cut_lookups(paths, lake, chance)
+        assert database.run(query, cut) == database.run(query, lake), (paths, lake, cut)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(query=queries(), lake=lakes(), keys=st.sets(st.sampled_from(COLUMNS), min_size=1), seed=SEEDS)
+def test_rows_of_other_keys_are_not_needed(database: Database, query: str, lake: Lake, keys: set[str], seed: int) -> None:
+    parsed, chance = parse_query(query, place=PLACE), random.Random(seed)
+    names = tuple(sorted(keys))
+    by_driver = key_paths(parsed, names, known=KNOWN)
+    if by_driver is None:
+        return
+    result = database.run(query, lake)
+    touched = {key for key in project(list(result), names) if chance.random() < 0.5}
+    touched |= {tuple(chance.choice([None, 0, 1, 2, 3]) for _ in names) for _ in range(2)}
+    cut = dict(lake)
+    for table, columns in by_driver.items():
+        if columns:
+            indexes = [names.index(key) for _, key in columns]
+            values = {tuple(key[index] for index in indexes) for key in touched}
+            cut[table] = [row for row in lake[table] if project([row], [column for column, _ in columns]) <= values]
+
+    def of_touched(rows: Counter[Row]) -> Counter[Row]:
+        return Counter({row: count for row, count in rows.items() if project([row], names) <= touched})
+
+    assert of_touched(database.run(query, cut)) == of_touched(result), (by_driver, cut)
+    both = cut_lookups(access_paths(parsed, known=KNOWN), cut, chance)
+    assert of_touched(database.run(query, both)) == of_touched(result), (by_driver, both)
+
+
+def test_the_queries_are_of_every_sort() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(200):
+        parsed = parse_query(QueryWriter(random.Random(seed)).write(), place=PLACE)
+        paths, chance = access_paths(parsed, known=KNOWN), random.Random(seed)
+        for ways in paths.lookups.values():
+            counts["followed" if ways is not None else "whole"] += 1
+            counts["chained"] += any(path.source in paths.lookups for path in ways or ())
+            counts["several"] += len(ways or ()) > 1
+        lake = random_lake(chance)
+        counts["cut"] += cut_lookups(paths, lake, chance) != lake
+        by_driver = key_paths(parsed, ("p", "q"), known=KNOWN)
+        counts["mixed" if by_driver is None else "by_key" if any(by_driver.values()) else "all_keys"] += 1
+    enough = {"followed": 60, "whole": 60, "chained": 20, "several": 10, "cut": 30, "mixed": 30, "by_key": 50}
+    assert {name: counts[name] for name, least in enough.items() if counts[name] < least} == {}, counts
