@@ -26,8 +26,8 @@ from headrace.spec.spark_words import spark_words
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
-LARGEST = 1_000_000
-"""How many characters an expansion may have: macros that repeat their arguments grow with every level."""
+LARGEST, LARGEST_BODY = 500_000, 20_000
+"""How many characters an expanded query and an expanded macro may have: arguments that repeat grow with every level."""
 _NO_EXPRESSION = {
     "ARROW": "a lambda",
     "FARROW": "a named argument",
@@ -127,15 +127,14 @@ class Macros:
         pieces = expansion.expand(tokens, 0, len(text), keep_lines=True)
         if pieces is None or len(errors) > before:
             return None
-        if all(not piece.macro for piece in pieces):
-            return Expanded(text)
-        return Expanded("".join(piece.text for piece in pieces), SourceMap(text, tuple(pieces)))
+        expanded = "".join(piece.text for piece in pieces)
+        return Expanded(text) if expanded == text else Expanded(expanded, SourceMap(text, tuple(pieces)))
 
     def expand_tokens(
         self, text: str, tokens: Sequence[Token], *, refuse: Refuse, errors: list[SpecError]
     ) -> list[Piece] | None:
         """Return the expression that these tokens of a text are, on one line, with every macro call replaced."""
-        expansion = _Expansion(text, self, refuse, errors)
+        expansion = _Expansion(text, self, refuse, errors, LARGEST_BODY)
         errors += expansion.unknown(tokens)
         return expansion.expand(tokens, int(tokens[0].start), int(tokens[-1].end) + 1, keep_lines=False)
 
@@ -146,6 +145,7 @@ class _Expansion:
     macros: Macros
     refuse: Refuse
     errors: list[SpecError]
+    largest: int = LARGEST
 
     def expand(self, tokens: Sequence[Token], start: int, end: int, *, keep_lines: bool) -> list[Piece] | None:
         """Return the pieces of the text from `start` to `end`, which has these tokens; None where a call can't be replaced."""
@@ -167,8 +167,10 @@ class _Expansion:
             at = call.end
         pieces.append(Piece(self.text[at:end] if keep_lines else flat[at - start :], at))
         pieces = [piece for piece in pieces if piece.text]
-        if is_right and sum(len(piece.text) for piece in pieces) > LARGEST:
-            self._keep(f"macros make this longer than {LARGEST:,} characters", start, "Let macros repeat their arguments less")
+        if is_right and sum(len(piece.text) for piece in pieces) > self.largest:
+            self._keep(
+                f"macros make this longer than {self.largest:,} characters", start, "Let macros repeat their arguments less"
+            )
             return None
         return pieces if is_right else None
 
@@ -204,9 +206,11 @@ class _Expansion:
             return None
         values = dict(zip(macro.parameters, (argument or [] for argument in arguments), strict=True))
         size = sum(len(piece.text) for use in macro.uses for piece in values[use.parameter])
-        if size > LARGEST:
+        if size > self.largest:
             self._keep(
-                f"macros make this longer than {LARGEST:,} characters", call.start, "Let macros repeat their arguments less"
+                f"macros make this longer than {self.largest:,} characters",
+                call.start,
+                "Let macros repeat their arguments less",
             )
             return None
         words = {token.text.lower() for tokens in call.arguments for token in tokens}

@@ -92,11 +92,11 @@ def _call_at(tokens: Sequence[Token], index: int, names: Collection[str] | None)
     return call, close + 1 if names is not None else index + 1
 
 
-def split(tokens: Sequence[Token], by: str = "COMMA") -> Iterator[tuple[Token, ...]]:
+def split(tokens: Sequence[Token]) -> Iterator[tuple[Token, ...]]:
     """Yield the tokens between commas that are in no brackets."""
     part: list[Token] = []
     for token, depth in with_depth(tokens):
-        if depth == 0 and kind(token) == by:
+        if depth == 0 and kind(token) == "COMMA":
             yield tuple(part)
             part = []
         else:

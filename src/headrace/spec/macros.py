@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from headrace.errors import SpecError
@@ -42,9 +43,9 @@ def parse_macros(text: str, *, place: Place, problems: Problems) -> Macros:
         problems.errors.append(place.error("a text or comment has no end", line=1, fix="Close the quote or the comment"))
         return Macros(is_whole=False)
     reader = _Reader(text, place, problems)
-    for statement in split(tokens, "SEMICOLON"):
-        if statement:
-            problems.attempt(reader.define, statement)
+    for is_end, statement in groupby(tokens, lambda token: kind(token) == "SEMICOLON"):
+        if not is_end:
+            problems.attempt(reader.define, tuple(statement))
     return reader.resolve()
 
 
