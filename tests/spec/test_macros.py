@@ -6,6 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+import sqlglot
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlglot import exp
 
 from headrace.build.plan import definition_of
 from headrace.errors import SpecError
@@ -158,6 +162,57 @@ EXPANSIONS = {
 def test_macro_calls_are_expanded(name: str) -> None:
     definitions, sql, expected = EXPANSIONS[name]
     assert expand(definitions, sql) == expected
+
+
+_FRAMES = (
+    *("NOT {}", "-{}", "({})", "lower({})", "coalesce({}, 1)", "CASE WHEN {} THEN {} ELSE {} END", "{} IS NOT NULL"),
+    *("{} IN (1, {})", "{} BETWEEN {} AND {}", "CAST({} AS INT)", "{}[0]", "filter({}, VARIABLE -> VARIABLE = {})"),
+    *("struct({} AS name)", "trim(BOTH {} FROM {})", "sum({}) OVER (PARTITION BY {} ORDER BY {} DESC)", "INTERVAL 1 DAY * {}"),
+    *(f"{{}} {operator} {{}}" for operator in ("+", "-", "*", "||", "=", "<", "AND", "OR", "LIKE", "DIV", "IS DISTINCT FROM")),
+)
+
+
+def expressions(*leaves: str, variable: str) -> st.SearchStrategy[str]:
+    """Return SQL of nested operators with these names in it, with no more brackets than the frames have."""
+    frames = st.sampled_from([frame.replace("VARIABLE", variable) for frame in _FRAMES])
+
+    def framed(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        return frames.flatmap(lambda frame: st.tuples(*([inner] * frame.count("{}"))).map(lambda parts: frame.format(*parts)))
+
+    return st.recursive(st.sampled_from(leaves), framed, max_leaves=5)
+
+
+def nesting_of(sql: str) -> str | None:
+    """Return how the operators of a query nest, whatever brackets say so; None where it is not valid."""
+    try:
+        tree = sqlglot.parse_one(sql, dialect="spark")
+    except sqlglot.ParseError:
+        return None
+    for bracket in reversed(list(tree.find_all(exp.Paren))):
+        bracket.replace(bracket.this)
+    return repr(tree)
+
+
+@given(
+    body=expressions("first", "second", "'t'", variable="x"),
+    first=expressions("a", "1", variable="y"),
+    second=expressions("b.c", "NULL", variable="y"),
+    site=expressions("CALL", "d", variable="z"),
+)
+def test_an_expansion_nests_as_if_all_of_it_were_in_brackets(body: str, first: str, second: str, site: str) -> None:
+    problems = Problems()
+    macros = parse_macros(f"CREATE MACRO f(first, second) AS {body}", place=PLACE, problems=problems)
+    in_brackets = body.replace("first", f"({first})").replace("second", f"({second})")
+    wanted = nesting_of(f"SELECT {site} FROM t".replace("CALL", f"({in_brackets})"))
+    parts = (nesting_of(f"SELECT {part}") for part in (body, first, second, site))
+    if problems.errors or wanted is None or None in parts:
+        return  # frames that don't go together
+    errors: list[SpecError] = []
+    sql = f"SELECT {site} FROM t".replace("CALL", f"f({first}, {second})")
+    expanded = macros.expand(sql, refuse=lambda what, at, fix: PLACE.error(what, line=at, fix=fix), errors=errors)
+    assert [str(error) for error in errors] == []
+    assert expanded is not None
+    assert nesting_of(expanded.text) == wanted, expanded.text
 
 
 def test_comments_in_macros_and_calls_are_left_out_and_lines_stay() -> None:

@@ -28,13 +28,8 @@ if TYPE_CHECKING:
 
 LARGEST, LARGEST_BODY = 500_000, 20_000
 """How many characters an expanded query and an expanded macro may have: arguments that repeat grow with every level."""
-_NO_EXPRESSION = {
-    "ARROW": "a lambda",
-    "FARROW": "a named argument",
-    "ALIAS": "an alias",
-    "SELECT": "a query without brackets",
-    "DISTINCT": "DISTINCT",
-}
+_NO_EXPRESSION = {"ARROW": "a lambda", "FARROW": "a named argument", "ALIAS": "an alias"}
+_NO_START = {"SELECT": "a query without brackets", "WITH": "a query without brackets", "DISTINCT": "DISTINCT", "ALL": "ALL"}
 Refuse = Callable[[str, int, str], SpecError]
 """Makes the error for a text: what is wrong, at which offset, and what to do."""
 
@@ -224,16 +219,7 @@ class _Expansion:
         if not tokens:
             self._keep(f'an argument of "{call.name.text}" is empty', call.start, "Write an expression, or NULL")
             return None
-        wrong = next(
-            (
-                _NO_EXPRESSION[kind(token)]
-                for token, depth in with_depth(tokens)
-                if depth == 0 and kind(token) in _NO_EXPRESSION
-            ),
-            None,
-        )
-        if kind(tokens[-1]) == "STAR":
-            wrong = "*"
+        wrong = _find_no_expression(tokens)
         if any("\n" in self.text[token.start : token.end + 1] for token in tokens):
             wrong = "a text of several lines"
         if wrong:
@@ -244,6 +230,14 @@ class _Expansion:
 
     def _keep(self, what: str, offset: int, fix: str) -> None:
         self.errors.append(self.refuse(what, offset, fix))
+
+
+def _find_no_expression(tokens: Sequence[Token]) -> str | None:
+    """Return what in these tokens no expression can have, None where there is nothing."""
+    if kind(tokens[0]) in _NO_START or kind(tokens[-1]) == "STAR":
+        return _NO_START.get(kind(tokens[0]), "*")
+    kinds = (kind(token) for token, depth in with_depth(tokens) if depth == 0)
+    return next((_NO_EXPRESSION[each] for each in kinds if each in _NO_EXPRESSION), None)
 
 
 def _rename(variables: Collection[str], words: Collection[str]) -> dict[str, str]:
