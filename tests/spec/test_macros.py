@@ -20,6 +20,7 @@ from headrace.spec.macro_expansion import LARGEST_BODY, Macros
 from headrace.spec.macros import parse_macros
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.problems import Place, Problems
+from headrace.spec.scaffold import copy_pipeline
 from headrace.spec.source_map import locate
 from tests.folders import write_files
 from tests.spec.test_every_mistake import assert_reported
@@ -92,6 +93,7 @@ EXPANSIONS = {
         "SELECT 1 WHERE x > 1 OR x < 0",
     ),
     "a body with OR before AND": ("CREATE MACRO f(a) AS a > 1 OR a < 0", "WHERE f(x) AND y", "WHERE (x > 1 OR x < 0) AND y"),
+    "a body that is a parameter": ("CREATE MACRO f(a) AS a", "SELECT f(NOT x) IS NULL", "SELECT (NOT x) IS NULL"),
     "a body in BETWEEN": ("CREATE MACRO f(a) AS a AND a", "WHERE x BETWEEN 1 AND f(y)", "WHERE x BETWEEN 1 AND (y AND y)"),
     "a field of a body": ("CREATE MACRO f(a) AS a + 1", "SELECT f(x).y", "SELECT (x + 1).y"),
     "a field of an argument": ("CREATE MACRO f(a) AS a.b", "SELECT f(g(x)), f(x || y)", "SELECT g(x).b, (x || y).b"),
@@ -165,7 +167,7 @@ def test_macro_calls_are_expanded(name: str) -> None:
 
 
 _FRAMES = (
-    *("NOT {}", "-{}", "({})", "lower({})", "coalesce({}, 1)", "CASE WHEN {} THEN {} ELSE {} END", "{} IS NOT NULL"),
+    *("NOT {}", "- {}", "({})", "lower({})", "coalesce({}, 1)", "CASE WHEN {} THEN {} ELSE {} END", "{} IS NOT NULL"),
     *("{} IN (1, {})", "{} BETWEEN {} AND {}", "CAST({} AS INT)", "{}[0]", "filter({}, VARIABLE -> VARIABLE = {})"),
     *("struct({} AS name)", "trim(BOTH {} FROM {})", "sum({}) OVER (PARTITION BY {} ORDER BY {} DESC)", "INTERVAL 1 DAY * {}"),
     *(f"{{}} {operator} {{}}" for operator in ("+", "-", "*", "||", "=", "<", "AND", "OR", "LIKE", "DIV", "IS DISTINCT FROM")),
@@ -445,3 +447,22 @@ def test_lineage_sees_through_macros(tmp_path: Path) -> None:
     assert name.sources == (Field(raw, "email"), Field(raw, "id"))
     assert "CONCAT_WS" in name.expressions[0].upper()
     assert "pair" not in name.expressions[0]
+
+
+def test_the_example_of_the_documentation_is_right(tmp_path: Path) -> None:
+    guide = Path(__file__).parents[2].joinpath("docs/tables.md").read_text(encoding="utf-8")
+    section = guide.partition("\n## Macros\n")[2].partition("\n## ")[0]
+    macros, table, expanded = re.findall(r"```sql\n(.*?)```", section, flags=re.DOTALL)
+    schema = {"schemas/order.sql": "order_id STRING, email STRING, discount DOUBLE"}
+    built = only_table(load(tmp_path, {**schema, "macros.sql": macros, "staging/orders.sql": table}))
+    assert isinstance(built.source, Query)
+    assert built.source.text.partition("*/\n")[2] == expanded
+    assert [each.that for each in built.expectations] == ["discount BETWEEN 0 AND 1"]
+
+
+def test_a_copy_of_a_pipeline_has_its_macros(tmp_path: Path) -> None:
+    copy_pipeline("payments", target_name="mine", folder=tmp_path)
+    original = load_pipeline("payments", environ={}, folder=tmp_path)
+    copied = load_pipeline("mine", environ={}, folder=tmp_path)
+    assert (copied.folder / "macros.sql").read_text() == (original.folder / "macros.sql").read_text()
+    assert len(copied.tables) == len(original.tables)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -64,10 +63,6 @@ class Macro:
         """How errors name the macro and its place."""
         return f'macro "{self.name}", {self.where}'
 
-    @cached_property
-    def is_operand(self) -> bool:
-        return is_operand(tokenize_sql(self.body) or ())
-
     def apply(self, arguments: Mapping[str, Sequence[Piece]], *, words: Collection[str], start: int, bare: bool) -> list[Piece]:
         """Return the body with the arguments in it. `words` are the names in the arguments: lambda variables avoid them.
 
@@ -76,8 +71,7 @@ class Macro:
         edits: list[tuple[int, int, list[Piece]]] = []
         for use in self.uses:
             argument = list(arguments[use.parameter])
-            text = "".join(piece.text for piece in argument)
-            if not use.is_whole and not is_operand(tokenize_sql(text) or ()):
+            if not use.is_whole and not _is_operand(argument):
                 argument = [Piece("(", start, self.origin), *argument, Piece(")", start, self.origin)]
             edits.append((use.start, use.end, argument))
         for old, new in _rename(self.variables, words).items():
@@ -87,7 +81,7 @@ class Macro:
             pieces += [Piece(self.body[at:begin], start, self.origin), *replacement]
             at = end
         pieces.append(Piece(self.body[at:], start, self.origin))
-        if not bare and not self.is_operand:
+        if not bare and not _is_operand(pieces):
             pieces = [Piece("(", start, self.origin), *pieces, Piece(")", start, self.origin)]
         return [piece for piece in pieces if piece.text]
 
@@ -230,6 +224,10 @@ class _Expansion:
 
     def _keep(self, what: str, offset: int, fix: str) -> None:
         self.errors.append(self.refuse(what, offset, fix))
+
+
+def _is_operand(pieces: Sequence[Piece]) -> bool:
+    return is_operand(tokenize_sql("".join(piece.text for piece in pieces)) or ())
 
 
 def _find_no_expression(tokens: Sequence[Token]) -> str | None:
