@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import SpecError
+from headrace.export.dbt_models import Dialect
 from headrace.export.dbt_project import DbtProject, dbt_project
 from headrace.spec import load_pipeline
 from headrace.spec.columns import landed_columns
@@ -144,6 +145,50 @@ def test_a_table_that_duckdb_can_not_run_is_a_source_of_the_others(tmp_path: Pat
     assert "{{ source('marts', 'hashed') }}" in project.files["models/marts/made.sql"]
     (note,) = project.notes
     assert re.search(r"marts/hashed.sql:1: DuckDB can't run this query: .*xxhash64.*; marts.hashed is a source", note)
+
+
+MACROS = """\
+-- How a missing value is written.
+CREATE MACRO null_words() AS array('', 'null');
+CREATE MACRO clean(text) AS IF(array_contains(null_words(), lower(trim(text))), NULL, trim(text));
+CREATE MACRO is_known(text) AS clean(text) IS NOT NULL;
+"""
+CLEANED = """\
+/*
+expect:
+  it is known: {that: is_known(name), otherwise: drop}
+  it is still known: is_known(name)
+*/
+SELECT
+    id,
+    -- As the customer wrote it.
+    clean(
+        s  -- may be empty
+    ) AS name
+FROM raw.t
+"""
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+def test_macros_are_expanded_in_models_and_tests(dialect: Dialect, tmp_path: Path) -> None:
+    write_files(tmp_path / "pipelines/mine", {"macros.sql": MACROS})
+    pipeline = load(tmp_path, made=CLEANED)
+    project = dbt_project(pipeline, dialect=dialect, home=".headrace")
+    assert project.notes == ()
+    text = "".join(project.files.values())
+    assert not re.search(r"\b(clean|is_known|null_words)\(", text)
+    if dialect == "duckdb":
+        assert sorted(run_in_duckdb(pipeline, model(project))) == [("1", "a,b"), ("4", "c")]
+    else:
+        expanded = "IF(array_contains(array('', 'null'), lower(trim(s))), NULL, trim(s)) AS name\nFROM"
+        assert f"-- As the customer wrote it.\n    {expanded}" in project.files["models/marts/made.sql"]
+
+
+def test_what_duckdb_refuses_in_a_macro_is_told_at_the_line_of_the_call(tmp_path: Path) -> None:
+    write_files(tmp_path / "pipelines/mine", {"macros.sql": "CREATE MACRO digest(a) AS xxhash64(a);"})
+    with pytest.raises(SpecError, match=r"DuckDB can't run") as raised:
+        dbt_project(load(tmp_path, made="SELECT id,\n  digest(\n s\n) AS h\nFROM raw.t"), dialect="duckdb", home=".headrace")
+    assert raised.value.where.endswith("marts/made.sql:2")
 
 
 def test_functions_are_looked_up_where_the_types_of_inputs_are_unknown(tmp_path: Path) -> None:

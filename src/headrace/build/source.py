@@ -85,14 +85,16 @@ def _explain(
     for start, longer in sorted(moved):
         if start < offset:
             offset = max(start, offset - longer)
-    line = query.text.count("\n", 0, offset) + 1
-    column = offset - query.text.rfind("\n", 0, offset)
+    location = query.locate(offset)
     message = str(error).splitlines()[0]
     for view, name in names.items():
         message = message.replace(f"`{view}`", name).replace(view, name)
     message = re.sub(r"\s*SQLSTATE: \w+.*$", "", message)
     return table.error(
-        f"Spark refuses the query: {message}", at=line, column=None if table.staged else column, fix="Fix the query"
+        f"Spark refuses the query: {message}{location.note}",
+        at=location.line,
+        column=None if table.staged else location.column,
+        fix="Fix the query",
     )
 
 

@@ -171,11 +171,11 @@ class _Model:
         if not isinstance(source, Query):
             raise TypeError("a Python table is no model")
         text = source.text
-        marks: dict[str, str] = {}
-        for index, each in sorted(enumerate(source.references), key=lambda pair: -pair[1].start):
-            mark = _MARK.format(index)
-            marks[mark] = self._references[each.table]
-            text = text[: each.start] + mark + text[each.end :]
+        marks = {_MARK.format(index): self._references[each.table] for index, each in enumerate(source.references)}
+        edits = [(each.start, each.end, mark) for each, mark in zip(source.references, marks, strict=True)]
+        edits += [(start, end, "") for start, end in (source.origin.breaks if source.origin else ())]
+        for start, end, replacement in sorted(edits, reverse=True):
+            text = text[:start] + replacement + text[end:]
         start = len(text) - len(text.lstrip())
         if text.startswith("/*", start):
             text = text[text.index("*/", start) + 2 :]

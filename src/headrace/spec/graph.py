@@ -150,7 +150,7 @@ def _check_watermark(table: LayerTable, *, known: Mapping[TableName, Sequence[st
 def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]], problems: Problems) -> tuple[str, ...] | None:
     if not isinstance(table.source, Query):
         return None
-    parsed = parse_query(table.source.text, place=table.place)
+    parsed = parse_query(table.source.text, place=table.place, origin=table.source.origin)
     having = parsed.tree.args.get("having")
     if table.kind == "aggregate" and having is not None:
         error = table.error(

@@ -14,6 +14,7 @@ from headrace.spec.matching import LARGEST_ENTITY, Match
 from headrace.spec.meanings import Unit
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.problems import Place
+from headrace.spec.source_map import Location, SourceMap, locate
 from headrace.spec.types import ColumnType
 
 Kind = Literal["append", "upsert", "history", "aggregate", "features", "entities", "full"]
@@ -67,10 +68,19 @@ class Reference:
 
 @dataclass(frozen=True)
 class Query:
-    """A file of SQL as it stands, its settings' comment included: lines and columns are those of the file."""
+    """A file of SQL, its settings' comment included, with its macros expanded.
+
+    Every line of `text` is the line of the file. Columns are those of the file too unless `origin` is there, which says
+    where an expanded text comes from.
+    """
 
     text: str
     references: tuple[Reference, ...]
+    origin: SourceMap | None = None
+
+    def locate(self, offset: int) -> Location:
+        """Return the place in the file that a character of the text comes from."""
+        return self.origin.locate(offset) if self.origin else locate(self.text, offset)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from headrace.spec.graph import order_tables
 from headrace.spec.http import KEY as SOURCES
 from headrace.spec.http import check_ways, read_http
 from headrace.spec.layers import LayerTable
+from headrace.spec.macros import read_macros
 from headrace.spec.names import METADATA, namespace_of, read_identifier, read_namespace, read_table_name
 from headrace.spec.own_queries import check_see, read_queries
 from headrace.spec.people import read_people
@@ -91,6 +92,7 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     broken = Broken(unknown=written is not None and namespace is None)
     streams = problems.attempt(_read_streams, section, files=files, problems=problems, broken=broken) or ()
     broken.unknown |= not streams and not broken.streams
+    macros = read_macros(files, argument=name_or_path, problems=problems)
     with problems.without_follow_ons(broken.causes):
         sources = _read_sources(section, problems=problems)
         http = read_http(sources.get("http"), files=files, streams=streams, problems=problems)
@@ -101,13 +103,19 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
         stage = capture.stage if capture else peek_stage(sources.get("postgres"), files=files)
         if stage:
             place = files.place(stage, argument=name_or_path)
-            stage_file = StageFile(stage, place, namespace_of(STAGE, written=namespace), streams)
+            stage_file = StageFile(stage, place, namespace_of(STAGE, written=namespace), streams, macros)
             staged = read_stage_tables(stage_file, environ=environ, problems=problems)
         broken.unknown |= len(problems.errors) > before or (stage is None and capture is None and "postgres" in sources)
     others = [*(stream.table for stream in streams), *(table.table for table in staged), *broken.tables]
     with problems.without_follow_ons(broken.unknown_names):
         built = read_tables(
-            files, namespace=namespace, others=others, argument=name_or_path, environ=environ, problems=problems
+            files,
+            namespace=namespace,
+            others=others,
+            macros=macros,
+            argument=name_or_path,
+            environ=environ,
+            problems=problems,
         )
     tables = (*staged, *built)
     broken.tables |= set(name_tables(files, namespace=namespace)) - {table.table for table in built}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.spec.layers import Query, Reference
 from headrace.spec.pipeline import TableName
 from headrace.spec.problems import Place, Problems, suggest
+from headrace.spec.source_map import Location, SourceMap
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -36,29 +37,30 @@ class ParsedQuery:
         return columns_of(self.tree)
 
 
-def parse_query(text: str, *, place: Place, problems: Problems | None = None) -> ParsedQuery:
+def parse_query(text: str, *, place: Place, problems: Problems | None = None, origin: SourceMap | None = None) -> ParsedQuery:
     """Return the query of a file; what is not one SELECT over named tables is a SpecError with line and column.
 
-    With `problems`, inputs that aren't named as they have to be are kept there, all of them.
+    With `problems`, inputs that aren't named as they have to be are kept there, all of them. `origin` says where a text with
+    expanded macros comes from.
     """
     from sqlglot import exp
 
-    tree = parse_sql(text, place=place)
+    tree = parse_sql(text, place=place, origin=origin)
     if not isinstance(tree, exp.Query):
         raise place.error("the file holds no SELECT", line=1, fix="Write one query that gives back the table's rows")
     kept = Problems()
-    references = tuple(_references(tree, place=place, problems=kept))
+    references = tuple(_references(tree, place=place, problems=kept, origin=origin))
     if kept.errors and problems is None:
         raise kept.errors[0]
     if problems is not None:
         problems.errors += kept.errors
     drivers = tuple(dict.fromkeys(_drivers(tree)))
     lookups = tuple(dict.fromkeys(each.table for each in references if each.table not in drivers))
-    return ParsedQuery(Query(text, references), tree, drivers, lookups)
+    return ParsedQuery(Query(text, references, origin), tree, drivers, lookups)
 
 
-def parse_sql(text: str, *, place: Place) -> exp.Expr:
-    """Gives back the one statement of a text."""
+def parse_sql(text: str, *, place: Place, origin: SourceMap | None = None, fix: str = "Fix the query") -> exp.Expr:
+    """Return the one statement of a text; `origin` says where a text with expanded macros comes from."""
     import sqlglot
 
     try:
@@ -67,9 +69,13 @@ def parse_sql(text: str, *, place: Place) -> exp.Expr:
         first = error.errors[0] if error.errors else {}
         description = _CLASS.sub("", str(first.get("description", error)))
         what = f'not valid SQL: {description}, at "{first.get("highlight", "")}"'
-        raise place.error(what, line=first.get("line") or 1, column=first.get("col"), fix="Fix the query") from None
+        line, column = first.get("line") or 1, first.get("col")
+        if origin and column:
+            location = origin.locate(_offset(text, line, column))
+            line, column, what = location.line, location.column, f"{what}{location.note}"
+        raise place.error(what, line=line, column=column, fix=fix) from None
     except sqlglot.TokenError as error:
-        raise place.error(f"not valid SQL: {error}", line=1, fix="Fix the query") from None
+        raise place.error(f"not valid SQL: {error}", line=1, fix=fix) from None
     except RecursionError:
         raise place.error("the query is nested too deeply", line=1, fix="Split it into CTEs") from None
     if len(statements) != 1:
@@ -209,8 +215,18 @@ def _position(name: str, parsed: ParsedQuery) -> tuple[int, int | None]:
 
     for each in parsed.tree.find_all(exp.Column, bfs=False):
         if each.name.lower() == name.lower() and "line" in each.this.meta:
-            return each.this.meta["line"], each.this.meta["col"]
+            found = _locate(each.this.meta, parsed.query.origin)
+            return found.line, found.column
     return 1, None
+
+
+def _locate(meta: Mapping[str, int], origin: SourceMap | None) -> Location:
+    """Return the place in the file of a name that sqlglot has found in the query's text."""
+    return origin.locate(meta["end"]) if origin else Location(meta["line"], meta["col"])
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    return sum(len(each) + 1 for each in text.split("\n")[: line - 1]) + column - 1
 
 
 def _is_known(name: str, parsed: ParsedQuery, known: Mapping[TableName, Sequence[str]]) -> bool:
@@ -222,7 +238,7 @@ def _is_known(name: str, parsed: ParsedQuery, known: Mapping[TableName, Sequence
     return name.lower() in aliases | columns
 
 
-def _references(tree: exp.Query, *, place: Place, problems: Problems) -> Iterator[Reference]:
+def _references(tree: exp.Query, *, place: Place, problems: Problems, origin: SourceMap | None) -> Iterator[Reference]:
     from sqlglot import exp
 
     local = {each.alias for each in tree.find_all(exp.CTE)}
@@ -233,17 +249,18 @@ def _references(tree: exp.Query, *, place: Place, problems: Problems) -> Iterato
         meta = (deep or node.this).meta
         if "start" not in meta:
             continue  # a function that gives back a table
+        found = _locate(meta, origin)
         if not node.db or deep:
             error = place.error(
                 f'"{node.sql(dialect=DIALECT, comments=False)}" is not namespace.table',
-                line=meta["line"],
-                column=meta["col"],
+                line=found.line,
+                column=found.column,
                 fix="Name an input by its namespace, which is one word or two, and its table",
             )
             problems.errors.append(error)
             continue
         start = (node.args.get("catalog") or node.args["db"]).meta["start"]
-        yield Reference(table_of(node), start, meta["end"] + 1, meta["line"])
+        yield Reference(table_of(node), start, meta["end"] + 1, found.line)
 
 
 def _drivers(query: exp.Expr, visible: Mapping[str, exp.Expr] | None = None) -> Iterator[TableName]:

@@ -13,6 +13,7 @@ from headrace.errors import SpecError
 from headrace.spec.ddl import parse_ddl
 from headrace.spec.document import NULL, Section, Value, read_document
 from headrace.spec.layers import Expectation, LayerTable, Staged, StagedColumn, TableSettings
+from headrace.spec.macro_expansion import Macros
 from headrace.spec.meanings import Unit
 from headrace.spec.names import IDENTIFIER_RULE, is_identifier, parse_table_name
 from headrace.spec.pipeline import Stream, TableName
@@ -33,12 +34,13 @@ DATES = (Primitive("date"), Primitive("timestamp"), Primitive("timestamp_ntz"))
 
 @dataclass(frozen=True)
 class StageFile:
-    """The file, the namespace of its tables, and the streams that they can be made from."""
+    """The file, the namespace of its tables, the streams that they can be made from, and the macros of their conditions."""
 
     path: Path
     place: Place
     namespace: str
     streams: Sequence[Stream]
+    macros: Macros
 
 
 def read_stage_tables(file: StageFile, *, environ: Mapping[str, str], problems: Problems) -> tuple[LayerTable, ...]:
@@ -69,7 +71,7 @@ def _read_table(value: Value, file: StageFile, problems: Problems) -> LayerTable
     if not section or not stream:
         return None
     attempt(_check_name, value)
-    settings = read_settings(_only(value, SETTINGS), problems=problems)
+    settings = read_settings(_only(value, SETTINGS), macros=file.macros, problems=problems)
     columns = attempt(_read_columns, section, stream, problems) or ()
     others = section.find("other_columns")
     staged = Staged(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import yaml
 
+from headrace.errors import SpecError
 from headrace.spec.document import Value, parse_document, read_text
 from headrace.spec.files import Files
 from headrace.spec.functions import SESSION, mark_of, parse_functions
 from headrace.spec.layers import Function, LayerTable, Query, TableSettings
+from headrace.spec.macro_expansion import Expanded, Macros
 from headrace.spec.names import IDENTIFIER_RULE, is_identifier, namespace_of
 from headrace.spec.pipeline import TableName
 from headrace.spec.problems import Place, Problems, suggest
 from headrace.spec.queries import parse_query
+from headrace.spec.source_map import locate
 from headrace.spec.table_settings import read_settings
 
 OTHER_FOLDERS = frozenset(("schemas", "sources", "generators", "serving", "sample", "expected", "migrations", "connectors"))
@@ -27,21 +30,22 @@ def read_tables(
     *,
     namespace: str | None,
     others: Sequence[TableName],
+    macros: Macros,
     argument: str,
     environ: Mapping[str, str],
     problems: Problems,
 ) -> tuple[LayerTable, ...]:
     """Gives back the tables of all layers, folder by folder; mistakes are kept as problems.
 
-    `others` are tables that they can read besides one another. A table's namespace is its folder's name unless the pipeline
-    names one for all of them, in which that name may stand.
+    `others` are tables that they can read besides one another, `macros` those that their SQL can call. A table's namespace is
+    its folder's name unless the pipeline names one for all of them, in which that name may stand.
     """
     names = name_tables(files, namespace=namespace)
-    by_name = _by_parameter(others, tuple(names))
+    context = _Context(_by_parameter(others, tuple(names)), macros, environ, problems)
     tables: list[LayerTable] = []
     for name, path in ((name, path) for name, paths in names.items() for path in paths):
         place = files.place(path, argument=argument)
-        read = problems.attempt(_read_file, path, name, place=place, by_name=by_name, environ=environ, problems=problems)
+        read = problems.attempt(_read_file, path, name, place=place, context=context)
         tables.extend(read or ())
     return tuple(tables)
 
@@ -81,35 +85,49 @@ def list_table_files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _read_file(
-    path: Path,
-    name: TableName,
-    *,
-    place: Place,
-    by_name: Mapping[str, tuple[TableName, ...]],
-    environ: Mapping[str, str],
-    problems: Problems,
-) -> list[LayerTable]:
+@dataclass(frozen=True)
+class _Context:
+    """What the files of all tables have in common; `by_name` are the tables that a parameter of a Python table can mean."""
+
+    by_name: Mapping[str, tuple[TableName, ...]]
+    macros: Macros
+    environ: Mapping[str, str]
+    problems: Problems
+
+
+def _read_file(path: Path, name: TableName, *, place: Place, context: _Context) -> list[LayerTable]:
     for part, what in ((path.parent.name, "layer"), (path.stem, "table")):
         if not is_identifier(part):
             raise place.error(f"\"{part}\" can't be a {what}'s name", line=1, fix=f"Rename it: {IDENTIFIER_RULE}")
     text = read_text(path, place=place)
     if path.suffix == ".sql":
-        table = _read_query(path, name, text, place=place, environ=environ, problems=problems)
+        table = _read_query(path, name, text, place=place, context=context)
         return [table] if table else []
-    return list(_read_functions(path, name, text, place=place, by_name=by_name, environ=environ, problems=problems))
+    return list(_read_functions(path, name, text, place=place, context=context))
 
 
-def _read_query(
-    path: Path, name: TableName, text: str, *, place: Place, environ: Mapping[str, str], problems: Problems
-) -> LayerTable | None:
-    header = problems.attempt(_header, text, place=place, environ=environ)
-    settings = read_settings(header, problems=problems) if header else None
+def _read_query(path: Path, name: TableName, text: str, *, place: Place, context: _Context) -> LayerTable | None:
+    problems = context.problems
+    header = problems.attempt(_header, text, place=place, environ=context.environ)
+    settings = read_settings(header, macros=context.macros, problems=problems) if header else None
     before = len(problems.errors)
-    parsed = problems.attempt(parse_query, text, place=place, problems=problems)
+    sql = _expand(text, place=place, context=context)
+    if sql is None:
+        return None
+    parsed = problems.attempt(parse_query, sql.text, place=place, problems=problems, origin=sql.origin)
     if settings is None or parsed is None or len(problems.errors) > before:
         return None
     return _table(path, name, settings, place, parsed.query, parsed.drivers, parsed.lookups)
+
+
+def _expand(text: str, *, place: Place, context: _Context) -> Expanded | None:
+    """Return the SQL of a file with its macros expanded, or None where one can't be."""
+
+    def refuse(what: str, offset: int, fix: str) -> SpecError:
+        location = locate(text, offset)
+        return place.error(what, line=location.line, column=location.column, fix=fix)
+
+    return context.macros.expand(text, refuse=refuse, errors=context.problems.errors)
 
 
 def _header(text: str, *, place: Place, environ: Mapping[str, str]) -> Value:
@@ -131,15 +149,14 @@ def _read_functions(
     text: str,
     *,
     place: Place,
-    by_name: Mapping[str, tuple[TableName, ...]],
-    environ: Mapping[str, str],
-    problems: Problems,
+    context: _Context,
 ) -> Iterator[LayerTable]:
-    for function in parse_functions(text, place=place, environ=environ):
+    problems, by_name = context.problems, context.by_name
+    for function in parse_functions(text, place=place, environ=context.environ):
         if function.name != name.name:
             problems.attempt(_refuse_name, function.name, name.name, function.line, place=place)
             continue
-        settings = read_settings(function.settings, problems=problems)
+        settings = read_settings(function.settings, macros=context.macros, problems=problems)
         parameters = []
         for parameter in function.parameters:
             meant = () if parameter == SESSION else tuple(each for each in by_name.get(parameter, ()) if each != name)

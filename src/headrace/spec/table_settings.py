@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import get_args
 
+from headrace.errors import SpecError
 from headrace.spec.document import Section, Value
 from headrace.spec.durations import read_seconds
 from headrace.spec.fuzzy import Fuzzy, read_fuzzy
 from headrace.spec.layers import Expectation, Kind, Otherwise, TableSettings, Watermark, Window
+from headrace.spec.macro_expansion import Macros
 from headrace.spec.matching import LARGEST_ENTITY, Match, read_matches
 from headrace.spec.names import parse_table_name
 from headrace.spec.partitioning import read_transforms
@@ -46,21 +48,21 @@ _WITH_KEYS = ("upsert", "history", "aggregate", "features", "entities")
 _WITH_SEQUENCE = ("upsert", "history", "entities")
 
 
-def read_settings(value: Value, *, problems: Problems) -> TableSettings | None:
-    """Gives back the settings, or None where they have problems, all of which are kept."""
+def read_settings(value: Value, *, macros: Macros, problems: Problems) -> TableSettings | None:
+    """Return the settings with macros expanded in their conditions, or None where they have problems, all of which are kept."""
     before = len(problems.errors)
     section = problems.attempt(value.section, KEYS, problems=problems)
     if section is None:
         return None
-    reader, attempt = _SettingsReader(section, problems), problems.attempt
+    reader, attempt = _SettingsReader(section, macros, problems), problems.attempt
     kind = attempt(reader.kind)
     settings = TableSettings(
         kind=kind or "append",
         about=attempt(reader.about) or "",
         keys=attempt(reader.names, "keys") or (),
         sequence_by=attempt(reader.names, "sequence_by") or (),
-        apply_as_deletes=attempt(reader.text, "apply_as_deletes"),
-        apply_as_truncates=attempt(reader.text, "apply_as_truncates"),
+        apply_as_deletes=attempt(reader.condition, "apply_as_deletes"),
+        apply_as_truncates=attempt(reader.condition, "apply_as_truncates"),
         unchanged=attempt(reader.text, "unchanged"),
         valid_from=attempt(reader.text, "valid_from"),
         except_columns=attempt(reader.names, "except_column_list") or (),
@@ -79,13 +81,17 @@ def read_settings(value: Value, *, problems: Problems) -> TableSettings | None:
     )
     if len(problems.errors) == before:
         reader.check_kind(settings)
-    return settings if len(problems.errors) == before else None
+    return settings if len(problems.errors) == before and reader.is_expanded else None
 
 
-@dataclass(frozen=True)
+@dataclass
 class _SettingsReader:
+    """`is_expanded` says whether every macro could be expanded; one with mistakes of its own could not, and says so itself."""
+
     section: Section
+    macros: Macros
     problems: Problems
+    is_expanded: bool = True
 
     def kind(self) -> Kind:
         """Gives back the kind that is written, or the one that the other settings make it."""
@@ -112,6 +118,19 @@ class _SettingsReader:
     def text(self, key: str) -> str | None:
         value = self.section.find(key)
         return None if value is None else value.text().strip()
+
+    def condition(self, key: str) -> str | None:
+        value = self.section.find(key)
+        return None if value is None else self._expand(value).strip()
+
+    def _expand(self, value: Value) -> str:
+        """Return the SQL condition that a value is, with its macros expanded."""
+        text = value.text()
+        errors: list[SpecError] = []
+        expanded = self.macros.expand(text, refuse=lambda what, offset, fix: value.error(what, fix=fix), errors=errors)
+        self.problems.errors += errors
+        self.is_expanded &= expanded is not None
+        return expanded.text if expanded else text
 
     def names(self, key: str) -> tuple[str, ...]:
         value = self.section.find(key)
@@ -187,11 +206,11 @@ class _SettingsReader:
 
     def _expectation(self, sentence: str, value: Value) -> Expectation | None:
         if value.is_text():
-            return Expectation(sentence, value.text(), "count", value.key_line)
+            return Expectation(sentence, self._expand(value), "count", value.key_line)
         inner = value.section(("that", "otherwise"), problems=self.problems)
         written = inner.find("otherwise")
         otherwise: Otherwise | None = "count" if written is None else self.problems.attempt(written.choice, OTHERWISE)
-        that = self.problems.attempt(lambda: inner.need("that", example="amount > 0").text())
+        that = self.problems.attempt(lambda: self._expand(inner.need("that", example="amount > 0")))
         return None if that is None or otherwise is None else Expectation(sentence, that, otherwise, value.key_line)
 
     def check_kind(self, settings: TableSettings) -> None:

@@ -44,7 +44,7 @@ WITH events AS (
 ),
 
 parsed AS (
-    SELECT *, from_json(properties, 'MAP<STRING, STRING>') AS parsed_properties, ' \t\r\n' AS blanks
+    SELECT *, from_json(properties, 'MAP<STRING, STRING>') AS parsed_properties, blank_signs() AS blanks
     FROM events
     WHERE happened IN ('creation', 'propertyChange', 'deletion', 'privacyDeletion', 'restore')
 ),
@@ -84,22 +84,15 @@ told AS (
 
 SELECT
     object,
-    IF(
-        lower(trim(BOTH blanks FROM id)) IN ('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined'), NULL, trim(BOTH blanks FROM id)
-    ) AS object_id,
+    IF(is_nothing(lower(trim(BOTH blanks FROM id))), NULL, trim(BOTH blanks FROM id)) AS object_id,
     property.name AS property,
     struct(
         occurred_at AS at,
         happened <> 'creation' AS is_change,
         _event_id AS event_id
     ) AS _version,
-    -- Null, Nan, Nil and None are names of people, companies and places, but not an address, a number or a stage.
     IF(
-        lower(trim(BOTH blanks FROM property.value)) IN ('', 'n/a', 'undefined')
-        OR (
-            lower(trim(BOTH blanks FROM property.value)) IN ('null', 'none', 'nil', 'nan')
-            AND property.name IN ('email', 'phone', 'mobilephone', 'domain', 'lifecyclestage', 'hs_lead_status')
-        ),
+        is_no_value_of(property.name, lower(trim(BOTH blanks FROM property.value))),
         NULL,
         trim(BOTH blanks FROM property.value)
     ) AS value,

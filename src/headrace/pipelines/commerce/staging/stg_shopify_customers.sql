@@ -68,29 +68,24 @@ WITH told AS (
 spelled AS (
     SELECT
         *,
-        array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing,
-        -- Null, Nan, Nil and None are names of people and places.
-        array('', 'n/a', 'undefined') AS no_name,
-        ' \t\r\n' AS blanks
+        null_spellings() AS nothing,
+        no_name_spellings() AS no_name,
+        blank_signs() AS blanks
     FROM told
 ),
 
 cleaned AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM customer_id))), NULL, trim(BOTH blanks FROM customer_id))
-            AS customer_id,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM email))), NULL, trim(BOTH blanks FROM email)) AS email,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM phone))), NULL, trim(BOTH blanks FROM phone)) AS phone,
-        IF(array_contains(no_name, lower(trim(BOTH blanks FROM first_name))), NULL, trim(BOTH blanks FROM first_name))
-            AS first_name,
-        IF(array_contains(no_name, lower(trim(BOTH blanks FROM last_name))), NULL, trim(BOTH blanks FROM last_name))
-            AS last_name,
+        clean_text(customer_id, nothing, blanks) AS customer_id,
+        clean_text(email, nothing, blanks) AS email,
+        clean_text(phone, nothing, blanks) AS phone,
+        clean_text(first_name, no_name, blanks) AS first_name,
+        clean_text(last_name, no_name, blanks) AS last_name,
         nullif(trim(BOTH blanks FROM get_json_object(address, '$.city')), '') AS city,
         nullif(trim(BOTH blanks FROM get_json_object(address, '$.province_code')), '') AS state,
         nullif(upper(trim(BOTH blanks FROM get_json_object(address, '$.country_code'))), '') AS country,
         nullif(trim(BOTH blanks FROM get_json_object(address, '$.zip')), '') AS postal_code,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM account_state))), NULL, lower(trim(BOTH blanks FROM account_state)))
-            AS account_state,
+        clean_lower(account_state, nothing, blanks) AS account_state,
         is_email_verified,
         orders_count,
         -- Never rounded: what has more than three decimals is no amount.

@@ -24,10 +24,9 @@ expect:
 WITH orders AS (
     SELECT
         *,
-        array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing,
-        -- Null, Nan, Nil and None are names of people and places.
-        array('', 'n/a', 'undefined') AS no_name,
-        ' \t\r\n' AS blanks,
+        null_spellings() AS nothing,
+        no_name_spellings() AS no_name,
+        blank_signs() AS blanks,
         '^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$' AS number_pattern,
         array(
             total_price,
@@ -41,12 +40,12 @@ WITH orders AS (
 
 spelled AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM id))), NULL, trim(BOTH blanks FROM id)) AS order_id,
+        clean_text(id, nothing, blanks) AS order_id,
         order_number,
         get_json_object(customer, '$.id') AS customer_id,
         filter(
             array(trim(BOTH blanks FROM email), trim(BOTH blanks FROM get_json_object(customer, '$.email'))),
-            each -> NOT array_contains(nothing, lower(each))
+            each -> NOT is_null_text(each, nothing)
         ) AS emails,
         filter(
             array(
@@ -55,7 +54,7 @@ spelled AS (
                 trim(BOTH blanks FROM get_json_object(shipping_address, '$.phone')),
                 trim(BOTH blanks FROM get_json_object(billing_address, '$.phone'))
             ),
-            each -> NOT array_contains(nothing, lower(each))
+            each -> NOT is_null_text(each, nothing)
         ) AS phones,
         filter(
             array(
@@ -63,7 +62,7 @@ spelled AS (
                 trim(BOTH blanks FROM get_json_object(billing_address, '$.first_name')),
                 trim(BOTH blanks FROM get_json_object(shipping_address, '$.first_name'))
             ),
-            each -> NOT array_contains(no_name, lower(each))
+            each -> NOT is_null_text(each, no_name)
         ) AS first_names,
         filter(
             array(
@@ -71,7 +70,7 @@ spelled AS (
                 trim(BOTH blanks FROM get_json_object(billing_address, '$.last_name')),
                 trim(BOTH blanks FROM get_json_object(shipping_address, '$.last_name'))
             ),
-            each -> NOT array_contains(no_name, lower(each))
+            each -> NOT is_null_text(each, no_name)
         ) AS last_names,
         transform(amounts, each -> trim(BOTH blanks FROM each)) AS amounts,
         trim(BOTH blanks FROM total_price) RLIKE number_pattern AS is_number,
@@ -85,16 +84,8 @@ spelled AS (
         ) AS shipping_amount,
         upper(trim(BOTH blanks FROM currency)) AS currency,
         json_array_length(line_items) AS line_item_count,
-        IF(
-            array_contains(nothing, lower(trim(BOTH blanks FROM financial_status))),
-            NULL,
-            lower(trim(BOTH blanks FROM financial_status))
-        ) AS financial_status,
-        IF(
-            array_contains(nothing, lower(trim(BOTH blanks FROM fulfillment_status))),
-            NULL,
-            lower(trim(BOTH blanks FROM fulfillment_status))
-        ) AS fulfillment_status,
+        clean_lower(financial_status, nothing, blanks) AS financial_status,
+        clean_lower(fulfillment_status, nothing, blanks) AS fulfillment_status,
         nullif(trim(BOTH blanks FROM get_json_object(shipping_address, '$.city')), '') AS shipping_city,
         nullif(trim(BOTH blanks FROM get_json_object(shipping_address, '$.province_code')), '') AS shipping_state,
         nullif(upper(trim(BOTH blanks FROM get_json_object(shipping_address, '$.country_code'))), '') AS shipping_country,

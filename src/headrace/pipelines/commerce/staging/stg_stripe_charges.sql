@@ -20,18 +20,17 @@ expect:
 WITH charges AS (
     SELECT
         *,
-        array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing,
-        -- Null, Nan, Nil and None are names of people and places.
-        array('', 'n/a', 'undefined') AS no_name,
-        ' \t\r\n' AS blanks
+        null_spellings() AS nothing,
+        no_name_spellings() AS no_name,
+        blank_signs() AS blanks
     FROM raw.stripe_charges
 ),
 
 spelled AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM id))), NULL, trim(BOTH blanks FROM id)) AS charge_id,
+        clean_text(id, nothing, blanks) AS charge_id,
         IF(
-            array_contains(nothing, lower(trim(BOTH blanks FROM customer))),
+            is_null_text(trim(BOTH blanks FROM customer), nothing),
             NULL,
             coalesce(get_json_object(customer, '$.id'), trim(BOTH blanks FROM customer))
         ) AS customer_id,
@@ -39,19 +38,15 @@ spelled AS (
         amount_captured,
         amount_refunded,
         upper(trim(BOTH blanks FROM currency)) AS currency,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM status))), NULL, lower(trim(BOTH blanks FROM status))) AS status,
+        clean_lower(status, nothing, blanks) AS status,
         paid,
         captured,
         refunded,
         disputed,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM failure_code))), NULL, lower(trim(BOTH blanks FROM failure_code)))
-            AS failure_code,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM failure_message))), NULL, trim(BOTH blanks FROM failure_message))
-            AS failure_message,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM description))), NULL, trim(BOTH blanks FROM description))
-            AS description,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM receipt_email))), NULL, trim(BOTH blanks FROM receipt_email))
-            AS receipt_email,
+        clean_lower(failure_code, nothing, blanks) AS failure_code,
+        clean_text(failure_message, nothing, blanks) AS failure_message,
+        clean_text(description, nothing, blanks) AS description,
+        clean_text(receipt_email, nothing, blanks) AS receipt_email,
         trim(BOTH blanks FROM get_json_object(billing_details, '$.email')) AS billing_email,
         trim(BOTH blanks FROM get_json_object(billing_details, '$.phone')) AS billing_phone,
         trim(BOTH blanks FROM get_json_object(billing_details, '$.name')) AS billing_name,
@@ -79,9 +74,9 @@ SELECT
     spelled.charge_id,
     spelled.customer_id,
     spelled.receipt_email,
-    IF(array_contains(spelled.nothing, lower(spelled.billing_email)), NULL, spelled.billing_email) AS billing_email,
-    IF(array_contains(spelled.nothing, lower(spelled.billing_phone)), NULL, spelled.billing_phone) AS billing_phone,
-    IF(array_contains(spelled.no_name, lower(spelled.billing_name)), NULL, spelled.billing_name) AS billing_name,
+    unless_null(spelled.billing_email, spelled.nothing) AS billing_email,
+    unless_null(spelled.billing_phone, spelled.nothing) AS billing_phone,
+    unless_null(spelled.billing_name, spelled.no_name) AS billing_name,
     spelled.country,
     spelled.postal_code,
     spelled.order_id,

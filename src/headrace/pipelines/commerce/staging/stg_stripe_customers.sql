@@ -63,21 +63,19 @@ WITH told AS (
 spelled AS (
     SELECT
         *,
-        array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing,
-        -- Null, Nan, Nil and None are names of people and places.
-        array('', 'n/a', 'undefined') AS no_name,
-        ' \t\r\n' AS blanks
+        null_spellings() AS nothing,
+        no_name_spellings() AS no_name,
+        blank_signs() AS blanks
     FROM told
 ),
 
 cleaned AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM customer_id))), NULL, trim(BOTH blanks FROM customer_id))
-            AS customer_id,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM email))), NULL, trim(BOTH blanks FROM email)) AS email,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM phone))), NULL, trim(BOTH blanks FROM phone)) AS phone,
+        clean_text(customer_id, nothing, blanks) AS customer_id,
+        clean_text(email, nothing, blanks) AS email,
+        clean_text(phone, nothing, blanks) AS phone,
         IF(
-            array_contains(no_name, lower(trim(BOTH blanks FROM full_name))),
+            is_null_text(trim(BOTH blanks FROM full_name), no_name),
             NULL,
             regexp_replace(trim(BOTH blanks FROM full_name), '\\s+', ' ')
         ) AS full_name,
@@ -85,8 +83,7 @@ cleaned AS (
         nullif(trim(BOTH blanks FROM get_json_object(address, '$.state')), '') AS state,
         nullif(upper(trim(BOTH blanks FROM get_json_object(address, '$.country'))), '') AS country,
         nullif(trim(BOTH blanks FROM get_json_object(address, '$.postal_code')), '') AS postal_code,
-        IF(array_contains(nothing, lower(trim(BOTH blanks FROM description))), NULL, trim(BOTH blanks FROM description))
-            AS description,
+        clean_text(description, nothing, blanks) AS description,
         nullif(upper(trim(BOTH blanks FROM currency)), '') AS currency,
         balance,
         is_delinquent,
@@ -101,7 +98,7 @@ cleaned AS (
         kafka_partition,
         kafka_offset
     FROM spelled
-    WHERE told_by = 'customer' OR NOT array_contains(nothing, lower(trim(BOTH blanks FROM customer_id)))
+    WHERE told_by = 'customer' OR NOT is_null_text(trim(BOTH blanks FROM customer_id), nothing)
 )
 
 SELECT

@@ -19,33 +19,31 @@ expect:
 */
 -- What this event lacks and others of its dispute or its charge know, the table disputes fills in.
 WITH disputes AS (
-    SELECT *, array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing
+    SELECT *, null_spellings() AS nothing
     FROM payments_db.payment_disputes
 ),
 
 spelled AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(event_id))), NULL, trim(event_id)) AS event_id,
-        IF(array_contains(nothing, lower(trim(event_type))), NULL, lower(trim(event_type))) AS event_type,
-        IF(array_contains(nothing, lower(trim(provider))), NULL, upper(trim(provider))) AS provider,
-        IF(array_contains(nothing, lower(trim(dispute_id))), NULL, trim(dispute_id)) AS dispute_id,
-        IF(array_contains(nothing, lower(trim(charge_id))), NULL, trim(charge_id)) AS charge_id,
-        IF(array_contains(nothing, lower(trim(customer_id))), NULL, trim(customer_id)) AS customer_id,
+        clean_text(event_id, nothing) AS event_id,
+        clean_lower(event_type, nothing) AS event_type,
+        clean_upper(provider, nothing) AS provider,
+        clean_text(dispute_id, nothing) AS dispute_id,
+        clean_text(charge_id, nothing) AS charge_id,
+        clean_text(customer_id, nothing) AS customer_id,
         amount,
         upper(trim(currency)) AS currency,
-        IF(array_contains(nothing, lower(trim(status))), NULL, trim(status)) AS status,
-        IF(array_contains(nothing, lower(trim(reason))), NULL, lower(trim(reason))) AS reason,
-        IF(array_contains(nothing, lower(trim(network))), NULL, lower(trim(network))) AS network,
-        IF(array_contains(nothing, lower(trim(network_reason_code))), NULL, upper(trim(network_reason_code)))
-            AS network_reason_code,
-        IF(array_contains(nothing, lower(trim(internal_reason))), NULL, upper(trim(internal_reason))) AS internal_reason,
+        clean_text(status, nothing) AS status,
+        clean_lower(reason, nothing) AS reason,
+        clean_lower(network, nothing) AS network,
+        clean_upper(network_reason_code, nothing) AS network_reason_code,
+        clean_upper(internal_reason, nothing) AS internal_reason,
         upper(trim(case_number)) AS case_number,
         evidence,
         is_charge_refundable,
-        IF(array_contains(nothing, lower(trim(merchant_id))), NULL, trim(merchant_id)) AS merchant_id,
-        IF(array_contains(nothing, lower(trim(metadata.original_order_id))), NULL, trim(metadata.original_order_id))
-            AS original_order_id,
-        IF(array_contains(nothing, lower(trim(metadata.assigned_to))), NULL, trim(metadata.assigned_to)) AS assigned_to,
+        clean_text(merchant_id, nothing) AS merchant_id,
+        clean_text(metadata.original_order_id, nothing) AS original_order_id,
+        clean_text(metadata.assigned_to, nothing) AS assigned_to,
         created_at,
         coalesce(updated_at, created_at) AS updated_at,
         kafka_topic,

@@ -20,35 +20,32 @@ expect:
   a failed refund says why: common_status <> 'failed' OR failure_category IS NOT NULL
 */
 WITH refunds AS (
-    SELECT *, array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing
+    SELECT *, null_spellings() AS nothing
     FROM payments_db.payment_refunds
 ),
 
 spelled AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(event_id))), NULL, trim(event_id)) AS event_id,
-        IF(array_contains(nothing, lower(trim(event_type))), NULL, lower(trim(event_type))) AS event_type,
-        IF(array_contains(nothing, lower(trim(provider))), NULL, upper(trim(provider))) AS provider,
-        IF(array_contains(nothing, lower(trim(refund_id))), NULL, trim(refund_id)) AS refund_id,
-        IF(array_contains(nothing, lower(trim(charge_id))), NULL, trim(charge_id)) AS charge_id,
-        IF(array_contains(nothing, lower(trim(customer_id))), NULL, trim(customer_id)) AS customer_id,
+        clean_text(event_id, nothing) AS event_id,
+        clean_lower(event_type, nothing) AS event_type,
+        clean_upper(provider, nothing) AS provider,
+        clean_text(refund_id, nothing) AS refund_id,
+        clean_text(charge_id, nothing) AS charge_id,
+        clean_text(customer_id, nothing) AS customer_id,
         amount,
         upper(trim(currency)) AS currency,
-        IF(array_contains(nothing, lower(trim(status))), NULL, trim(status)) AS status,
+        clean_text(status, nothing) AS status,
         -- RequestedByCustomer, " requested by customer " and requested-by-customer. are all requested_by_customer.
         IF(
-            array_contains(nothing, lower(trim(reason))),
+            is_null_text(reason, nothing),
             NULL,
             trim(BOTH '_' FROM regexp_replace(lower(regexp_replace(reason, '([a-z])([A-Z])', '$1_$2')), '[^a-z0-9]+', '_'))
         ) AS reason,
-        IF(array_contains(nothing, lower(trim(failure_reason))), NULL, lower(trim(failure_reason))) AS failure_reason,
-        IF(array_contains(nothing, lower(trim(merchant_id))), NULL, trim(merchant_id)) AS merchant_id,
-        IF(array_contains(nothing, lower(trim(metadata.refund_requested_by))), NULL, lower(trim(metadata.refund_requested_by)))
-            AS refund_requested_by,
-        IF(array_contains(nothing, lower(trim(metadata.original_order_id))), NULL, trim(metadata.original_order_id))
-            AS original_order_id,
-        IF(array_contains(nothing, lower(trim(metadata.support_ticket_id))), NULL, trim(metadata.support_ticket_id))
-            AS support_ticket_id,
+        clean_lower(failure_reason, nothing) AS failure_reason,
+        clean_text(merchant_id, nothing) AS merchant_id,
+        clean_lower(metadata.refund_requested_by, nothing) AS refund_requested_by,
+        clean_text(metadata.original_order_id, nothing) AS original_order_id,
+        clean_text(metadata.support_ticket_id, nothing) AS support_ticket_id,
         created_at,
         coalesce(updated_at, created_at) AS updated_at,
         kafka_topic,

@@ -19,21 +19,21 @@ expect:
 */
 -- Trial dates and promo codes that only other events of the subscription know, the table subscriptions fills in.
 WITH subscriptions AS (
-    SELECT *, array('', 'null', 'none', 'nil', 'nan', 'n/a', 'undefined') AS nothing
+    SELECT *, null_spellings() AS nothing
     FROM payments_db.payment_subscriptions
 ),
 
 spelled AS (
     SELECT
-        IF(array_contains(nothing, lower(trim(event_id))), NULL, trim(event_id)) AS event_id,
-        IF(array_contains(nothing, lower(trim(event_type))), NULL, lower(trim(event_type))) AS event_type,
-        IF(array_contains(nothing, lower(trim(provider))), NULL, upper(trim(provider))) AS provider,
-        IF(array_contains(nothing, lower(trim(subscription_id))), NULL, trim(subscription_id)) AS subscription_id,
-        IF(array_contains(nothing, lower(trim(customer_id))), NULL, trim(customer_id)) AS customer_id,
-        IF(array_contains(nothing, lower(trim(status))), NULL, trim(status)) AS status,
-        IF(array_contains(nothing, lower(trim(plan_id))), NULL, trim(plan_id)) AS plan_id,
-        IF(array_contains(nothing, lower(trim(plan_name))), NULL, trim(plan_name)) AS plan_name,
-        IF(array_contains(nothing, lower(trim(plan_interval))), NULL, lower(trim(plan_interval))) AS plan_interval,
+        clean_text(event_id, nothing) AS event_id,
+        clean_lower(event_type, nothing) AS event_type,
+        clean_upper(provider, nothing) AS provider,
+        clean_text(subscription_id, nothing) AS subscription_id,
+        clean_text(customer_id, nothing) AS customer_id,
+        clean_text(status, nothing) AS status,
+        clean_text(plan_id, nothing) AS plan_id,
+        clean_text(plan_name, nothing) AS plan_name,
+        clean_lower(plan_interval, nothing) AS plan_interval,
         interval_count,
         quantity,
         amount,
@@ -45,19 +45,16 @@ spelled AS (
         trial_end,
         current_period_start,
         current_period_end,
-        IF(array_contains(nothing, lower(trim(coupon_id))), NULL, trim(coupon_id)) AS coupon_id,
-        IF(array_contains(nothing, lower(trim(promo_code))), NULL, upper(trim(promo_code))) AS promo_code,
+        clean_text(coupon_id, nothing) AS coupon_id,
+        clean_upper(promo_code, nothing) AS promo_code,
         discount_percent,
         cancel_at_period_end,
         canceled_at,
-        IF(array_contains(nothing, lower(trim(cancellation_reason))), NULL, lower(trim(cancellation_reason)))
-            AS cancellation_reason,
-        IF(array_contains(nothing, lower(trim(merchant_id))), NULL, trim(merchant_id)) AS merchant_id,
-        IF(array_contains(nothing, lower(trim(metadata.user_email))), NULL, lower(trim(metadata.user_email))) AS user_email,
-        IF(array_contains(nothing, lower(trim(metadata.signup_channel))), NULL, lower(trim(metadata.signup_channel)))
-            AS signup_channel,
-        IF(array_contains(nothing, lower(trim(metadata.previous_plan_id))), NULL, trim(metadata.previous_plan_id))
-            AS previous_plan_id,
+        clean_lower(cancellation_reason, nothing) AS cancellation_reason,
+        clean_text(merchant_id, nothing) AS merchant_id,
+        clean_lower(metadata.user_email, nothing) AS user_email,
+        clean_lower(metadata.signup_channel, nothing) AS signup_channel,
+        clean_text(metadata.previous_plan_id, nothing) AS previous_plan_id,
         created_at,
         coalesce(updated_at, created_at) AS updated_at,
         kafka_topic,

@@ -19,7 +19,7 @@ SELECT
                 array(
                     charge.failure_code, charge.failure_message, charge.`3ds_authenticated`, charge.metadata.subscription_id
                 ),
-                text -> lower(trim(text)) IN ('null', 'none', 'nil', 'nan', 'n/a', 'undefined')
+                text -> is_null_word(text)
             )) > 0,
             'null_text',
             NULL

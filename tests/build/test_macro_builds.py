@@ -1,0 +1,97 @@
+"""Queries with macros are built like those without, and what Spark refuses in them is told at the place of the call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.errors import SpecError
+from headrace.runs.building import plan
+from headrace.spec.spark_words import spark_words
+from tests.build.pond import Event, Pond
+from tests.folders import write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+MACROS = """\
+-- What is added to a day.
+CREATE MACRO later(day, days) AS date_add(day, days);
+CREATE MACRO has(xs, needle) AS exists(xs, x -> x = needle);
+CREATE MACRO double_of(a) AS a + a;
+CREATE MACRO is_large(a) AS a > 5 OR a < -5;
+"""
+BAD = {
+    "in a body": (
+        "SELECT id,\n  upper(later(amount,\n  'x')) AS m FROM pond.events",
+        "a/bad.sql:2:9",
+        '(in macro "later", pipelines/pond/macros.sql:2)',
+    ),
+    "in an argument": (
+        "SELECT id,\n  later(current_date(),\n    date_add(amount, 'x')) AS m FROM pond.events",
+        "a/bad.sql:3:5",
+        "Spark refuses the query",
+    ),
+    "behind two calls": (
+        "SELECT double_of(n) AS n, later(at, 1) AS o, date_add(amount, 'x') AS m FROM pond.events",
+        "a/bad.sql:1:46",
+        "Spark refuses the query",
+    ),
+    "behind an input": (
+        "WITH e AS (SELECT double_of(n) AS o, * FROM pond.events) SELECT double_of(o) AS n, date_add(amount, 'x') AS m FROM e",
+        "a/bad.sql:1:84",
+        "Spark refuses the query",
+    ),
+}
+
+
+def event(name: str, n: int) -> Event:
+    return Event(id=name, k="k1", g="k2", n=n, cents=100, op="c", minutes=n)
+
+
+@pytest.mark.parametrize(("text", "where", "what"), BAD.values(), ids=BAD)
+def test_what_spark_refuses_is_told_at_the_call(text: str, where: str, what: str, spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as raised:
+        Pond(tmp_path, spark, {"macros.sql": MACROS, "a/bad.sql": text})
+    assert raised.value.where == f"pipelines/pond/{where}"
+    assert what in raised.value.what
+
+
+def test_a_table_is_built_the_same_with_and_without_macros(spark: SparkSession, tmp_path: Path) -> None:
+    header = "/*\nkeys: [id]\nsequence_by: n\napply_as_deletes: {}\nexpect:\n  it is small: {}\n*/\n"
+    written = {
+        "a/with_macros.sql": header.format("double_of(n) = 8", "{that: NOT is_large(n), otherwise: drop}")
+        + "SELECT id, n, has(array(g, k), id) AS own, 2 * double_of(n + 1) AS m, x FROM\n"
+        "(SELECT *, n AS x FROM pond.events) WHERE NOT is_large(n - 100) IS NULL",
+        "a/without.sql": header.format("n + n = 8", "{that: NOT (n > 5 OR n < -5), otherwise: drop}")
+        + "SELECT id, n, id IN (g, k) AS own, 2 * ((n + 1) + (n + 1)) AS m, n AS x FROM pond.events",
+    }
+    pond = Pond(tmp_path, spark, {"macros.sql": MACROS, **written})
+    pond.land([event(f"k{number % 7}", number - 3) for number in range(20)])
+    pond.build()
+    rows = pond.all_rows()
+    assert rows["with_macros"] == rows["without"]
+    assert len(rows["without"]) > 3
+
+
+def test_rewriting_a_query_with_macros_rebuilds_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    pond = Pond(tmp_path, spark, {"a/doubled.sql": "SELECT id, abs(n + n) AS m FROM pond.events"})
+    pond.land([event("a", 1)])
+    pond.build()
+    files = {"macros.sql": MACROS, "a/doubled.sql": "SELECT id, abs(double_of(n)) AS m FROM pond.events"}
+    write_files(pond.pipeline.folder, files)
+    pond.reload()
+    assert [each.action for each in plan(pond.settings, pond.pipeline, table=None, full_refresh=False)] == ["nothing"]
+    write_files(pond.pipeline.folder, {"macros.sql": MACROS.replace("a + a", "2 * a")})
+    pond.reload()
+    assert [each.action for each in plan(pond.settings, pond.pipeline, table=None, full_refresh=False)] == ["refresh"]
+
+
+def test_the_words_that_macros_can_not_have_are_those_of_this_spark(spark: SparkSession) -> None:
+    functions = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
+    keywords = {row[0].lower() for row in spark.sql("SELECT keyword FROM sql_keywords()").collect()}
+    assert spark_words() == {word for word in functions | keywords if word.replace("_", "").isalnum()}
