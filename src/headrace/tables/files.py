@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,9 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform, Transform
 from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType
 
 from headrace.tables.layout import partition_path
 from headrace.tables.metrics import FileMetrics, columns_with_dictionary, columns_with_statistics
@@ -32,6 +35,11 @@ MANY_SMALL = 32
 OpenFile = Callable[[str], AbstractContextManager[pa.NativeFile]]
 """Opens a new file by its URI."""
 
+_STORED_AS: dict[type[IcebergType], pa.DataType] = {
+    DateType: pa.int32(),
+    TimestampType: pa.int64(),
+    TimestamptzType: pa.int64(),
+}
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _OPEN_FILES = 32
 
@@ -61,9 +69,18 @@ class TableFormat:
         self.metrics = FileMetrics(schema, spec)
         sources = [schema.find_field(field.source_id) for field in spec.fields]
         self.partitioners = [
-            (source.name, field.transform.pyarrow_transform(source.field_type))
+            (source.name, _partitioner(field.transform, source.field_type))
             for source, field in zip(sources, spec.fields, strict=True)
         ]
+
+
+def _partitioner(transform: Transform[Any, Any], kind: IcebergType) -> Callable[[pa.Array], pa.Array]:
+    """Return how a column becomes its partition's values, as manifests store them: dates and times as numbers."""
+    apply = transform.pyarrow_transform(kind)
+    stored = _STORED_AS.get(type(kind))
+    if not isinstance(transform, IdentityTransform) or stored is None:
+        return apply
+    return lambda column: apply(column).cast(stored)
 
 
 class TableFiles:
