@@ -52,6 +52,12 @@ class BoundedCache(Generic[K, V]):
             self.put(key, value, weight=weigh(value))
         return value
 
+    def clear(self) -> None:
+        """Forget all values."""
+        with self._lock:
+            self._entries.clear()
+            self._weight = 0
+
     def drop(self, key: K) -> None:
         """Forget a value. Idempotent."""
         with self._lock:

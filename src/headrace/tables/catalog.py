@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
@@ -18,6 +19,7 @@ from headrace.settings import Settings
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column
 from headrace.tables.away import find_away
+from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.catalog_properties import CATALOG_NAME, catalog_properties, sqlite_path
 from headrace.tables.metadata_files import IdempotentDeletes
 from headrace.tables.registration import check_unregistered
@@ -26,6 +28,9 @@ from headrace.tables.schema import iceberg_schema, partition_spec
 from headrace.tables.widening import widen_table
 
 _TRIES = 2
+_PARSED_FILES = 256
+"""How many parsed metadata files are kept. A file never changes, so what was parsed is never stale."""
+
 _LOCKED = "database is locked"
 
 _PROPERTIES = {
@@ -50,7 +55,23 @@ class EmptyCatalog(NoopCatalog):
         return False
 
 
-class _SqlCatalog(IdempotentDeletes, SqlCatalog): ...
+class _SqlCatalog(IdempotentDeletes, SqlCatalog):
+    """A catalog in a database that parses a metadata file once: a small build loads the same tables many times."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._parsed: BoundedCache[str, TableMetadata] = BoundedCache(_PARSED_FILES)
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        location = orm_table.metadata_location
+        metadata = self._parsed.get(location) if location else None
+        if location is None or metadata is None:
+            table = super()._convert_orm_to_iceberg(orm_table)
+            self._parsed.put(table.metadata_location, table.metadata)
+            return table
+        identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
+        io = self._load_file_io(metadata.properties, location)
+        return Table(identifier, metadata, location, io, self)
 
 
 def find_catalog(settings: Settings) -> Catalog:
