@@ -27,7 +27,7 @@ from headrace.settings import load_settings
 from headrace.spec import types
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column, ColumnType, Primitive
-from headrace.tables import deleted_rows
+from headrace.tables import position_deletes
 from headrace.tables import row_store as row_store_module
 from headrace.tables.catalog import ensure_table, open_catalog
 from headrace.tables.files import TableFiles, TableFormat
@@ -154,8 +154,10 @@ def as_set(rows: pa.Table) -> list[str]:
     return sorted(repr(comparable(row)) for row in rows.to_pylist())
 
 
-def brute_force(table: Table, match: pa.Table | None) -> pa.Table:
-    rows = table.scan().to_arrow()
+def brute_force(steps: Sequence[Step], match: pa.Table | None) -> pa.Table:
+    """Return the rows that were written and not deleted, in the new schema. PyIceberg's scan makes empty lists of null ones."""
+    written = [row for step in steps for number, row in enumerate(step.rows) if number not in step.deleted]
+    rows = pa.Table.from_pylist(written, schema=row_schema_of(NEW))
     if match is None:
         return rows
     wanted = {tuple(comparable(row[name]) for name in match.column_names) for row in match.to_pylist()}
@@ -165,14 +167,14 @@ def brute_force(table: Table, match: pa.Table | None) -> pa.Table:
 
 @settings(max_examples=25)
 @given(old=steps(OLD), new=steps(NEW), match=st.none() | matches(), small=st.sampled_from([0, 3, 1_000]))
-def test_rows_are_those_of_a_filtered_scan(old: list[Step], new: list[Step], match: pa.Table | None, small: int) -> None:
+def test_rows_are_those_that_were_written(old: list[Step], new: list[Step], match: pa.Table | None, small: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
         patch.setattr(row_store_module, "SMALL_ROWS", small)
         catalog = open_catalog(load_settings(flags={}, environ={}, folder=folder))
         table = fill(catalog, make_table(catalog, folder, OLD), old)
         table = fill(catalog, make_table(catalog, folder, NEW), new)
-        files, expected = LiveFiles().of(table, None), brute_force(table, match)
+        files, expected = LiveFiles().of(table, None), brute_force([*old, *new], match)
         for _ in range(2):  # the second store uses the files of the first
             store = RowStore(folder / "cache", most_bytes=LARGE)
             found = store.fetch(table, files, match=match, places=True)
@@ -340,7 +342,7 @@ def test_deletes_of_a_later_snapshot_take_effect(
 
     def counted(table: Table, path: str, deletes: Sequence[str]) -> pa.Array:
         read.append(path)
-        return deleted_rows.read_positions(table, path, deletes)
+        return position_deletes.read_positions(table, path, deletes)
 
     monkeypatch.setattr(row_store_module, "read_positions", counted)
     large, small = (LiveFiles().of(ids, None)[number].path for number in (0, 3))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -79,6 +80,14 @@ class ArrowCache:
                 self._maps.put(name, mapped)
         self._touch(name, mapped)
         return mapped.batches
+
+    def clear(self) -> None:
+        """Delete every file, those of other processes and of earlier starts of the machine too. Idempotent."""
+        with self._size_lock:
+            self._maps.clear()
+            self._total, self._unchecked = None, 0
+            if self._root.exists():
+                shutil.rmtree(self._root)
 
     def _open(self, name: str, schema: pa.Schema, rows: int) -> MappedFile | None:
         path = self._path(name)

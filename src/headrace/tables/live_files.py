@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IntegerType, LongType, TimestampType, TimestamptzType
 
@@ -47,6 +47,11 @@ class LiveFile:
     def rows(self) -> int:
         """How many rows were written into the file, deleted ones included."""
         return self.file.record_count
+
+    @property
+    def task(self) -> FileScanTask:
+        """The file as PyIceberg scans it."""
+        return FileScanTask(self.file, delete_files=set(self.deletes))
 
     @property
     def size(self) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import Table
 
 BATCH_ROWS = 65_536
+_FIELD_ID = b"PARQUET:field_id"
 
 
 def row_schema(schema: Schema) -> pa.Schema:
@@ -22,11 +23,25 @@ def row_schema(schema: Schema) -> pa.Schema:
 def read_rows(table: Table, file: DataFile) -> pa.Table:
     """Return all rows that are written in a data file, in order, deleted ones too.
 
-    Columns are found by field id, nested ones too, so a file of an older schema reads as one of the current schema.
+    Columns are found by field id, nested ones too, so a file of an older schema reads as one of the current schema. PyIceberg's
+    own projection is not used: 0.12 makes empty lists of null ones.
     """
-    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-    # No delete files: a row's number is its position in the file.
-    return as_rows(scan.to_table([FileScanTask(file)]), row_schema(table.schema()))
+    with table.io.new_input(file.file_path).open() as stream:
+        rows = pq.read_table(stream, use_threads=False)
+    current = schema_to_pyarrow(table.schema(), include_field_ids=True)
+    has_ids = all(map(_has_id, rows.schema))  # else its columns go by their names
+    if has_ids and [_ids_of(field) for field in rows.schema] != [_ids_of(field) for field in current]:
+        rows = rows.combine_chunks()
+        have = {_id_of(field): rows.column(index) for index, field in enumerate(rows.schema)}
+        kinds = {_id_of(field): field for field in rows.schema}
+        columns = [
+            _project(_joined(have[_id_of(field)]), kinds[_id_of(field)], field)
+            if _id_of(field) in have
+            else pa.nulls(rows.num_rows, field.type)
+            for field in current
+        ]
+        rows = pa.Table.from_arrays(columns, names=current.names)
+    return as_rows(rows, row_schema(table.schema()))
 
 
 def as_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -56,3 +71,51 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(_plain_type(kind.key_type), _plain(kind.item_field))
     return kind
+
+
+def _has_id(field: pa.Field) -> bool:
+    return _FIELD_ID in (field.metadata or {})
+
+
+def _id_of(field: pa.Field) -> int:
+    return int((field.metadata or {})[_FIELD_ID])
+
+
+def _children(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if pa.types.is_list(kind) or pa.types.is_large_list(kind) else []
+
+
+def _ids_of(field: pa.Field) -> tuple[object, ...]:
+    """Return the ids and names of a field and of all within it: Java writes `3ds` as `_33ds`."""
+    return _id_of(field), field.name, *(_ids_of(child) for child in _children(field.type))
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _project(values: pa.Array, have: pa.Field, wanted: pa.Field) -> pa.Array:
+    """Return values of a field as the current schema has it: fields that they lack are null, types are as wide."""
+    kind = wanted.type
+    if not _children(kind):
+        return values.cast(kind)
+    mask = values.is_null()
+    if pa.types.is_struct(kind):
+        known = {_id_of(field): (values.field(index), field) for index, field in enumerate(have.type)}
+        parts = [
+            _project(*known[_id_of(field)], field) if _id_of(field) in known else pa.nulls(len(values), field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(parts, fields=[field.with_nullable(True) for field in kind], mask=mask)
+    if pa.types.is_map(kind):
+        keys = _project(values.keys, have.type.key_field, kind.key_field)
+        items = _project(values.items, have.type.item_field, kind.item_field)
+        made = pa.map_(kind.key_field.with_nullable(False), kind.item_field.with_nullable(True))
+        return pa.MapArray.from_arrays(values.offsets, keys, items, type=made, mask=mask)
+    elements = _project(values.values, have.type.value_field, kind.value_field)
+    kinds = pa.LargeListArray if pa.types.is_large_list(have.type) else pa.ListArray
+    return kinds.from_arrays(values.offsets, elements, mask=mask)

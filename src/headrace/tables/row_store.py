@@ -18,12 +18,13 @@ from pyiceberg.table import Table
 
 from headrace.tables.arrow_cache import ArrowCache, TooLargeError
 from headrace.tables.bounded_cache import BoundedCache
-from headrace.tables.deleted_rows import read_positions
 from headrace.tables.live_files import LiveFile
+from headrace.tables.position_deletes import read_positions
 from headrace.tables.row_files import as_rows, batches_of, read_rows, row_schema
 from headrace.tables.row_index import HASH_VERSION, INDEX_SCHEMA, Match, build_index, hash_rows
+from headrace.tables.row_ranges import Ranges, Within
 
-__all__ = ["FILE", "POSITION", "RowStore", "TooLargeError"]
+__all__ = ["FILE", "POSITION", "Ranges", "RowStore", "TooLargeError"]
 
 FILE, POSITION = "_file", "_pos"
 _PLACES = (pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64()))
@@ -31,6 +32,9 @@ _PLACES = (pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64()))
 SMALL_ROWS = 1_024
 """Files of at most so many rows have no index: their hashes are kept in memory and looked through all at once, and their rows
 are taken out of all of them at once. From here on a call for each file is cheaper than copying its columns."""
+
+_FEW_WITHIN = 8
+"""Ranges that leave at most an eighth of a file's rows are looked through before the file's index is asked."""
 
 _HASHES = 8_000_000
 _POSITIONS = 8_000_000
@@ -72,6 +76,11 @@ class RowStore:
         except TooLargeError:
             return
 
+    def clear(self) -> None:
+        """Delete all rows and indexes, so that nothing is left of rows that were erased from their tables. Idempotent."""
+        self._hashes.clear()
+        self._files.clear()
+
     def rows(self, table: Table, file: LiveFile) -> pa.Table:
         """Return all rows that are written in the file, in order, deleted ones too."""
         return pa.Table.from_batches(self._batches(table, _named(table, file)), schema=self._schema(table))
@@ -99,23 +108,27 @@ class RowStore:
         *,
         columns: Sequence[str] | None = None,
         match: pa.Table | None = None,
+        between: Ranges | None = None,
         places: bool = False,
     ) -> pa.Table:
         """Return the live rows of files, in no particular order.
 
-        With `match` only rows whose columns, named as in `match`, equal any of its rows; null equals null. `columns` are those
-        to return. With `places` the columns `_file` and `_pos` say where a row is. Raise a ValueError if a column does not
-        exist, or is nested and in `match`.
+        With `match` only rows whose columns, named as in `match`, equal any of its rows; null equals null. With `between` only
+        rows within the ranges. `columns` are those to return. With `places` the columns `_file` and `_pos` say where a row is.
+        Raise a ValueError if a column does not exist, or is nested and in `match`.
         """
         schema = self._schema(table)
         names = schema.names if columns is None else list(columns)
         if unknown := sorted({*names} - {*schema.names}):
             raise ValueError(f"column {unknown[0]} does not exist")
         wanted = pa.schema([schema.field(name) for name in names])
-        if match is None:
-            parts = [self._live(table, _named(table, file), names) for file in files]
+        wants = None if match is None else Match.of(match, schema)
+        if between is not None:
+            parts = self._between(table, files, Within.of(between, schema), wants, names)
+        elif wants is not None:
+            parts = self._matching(table, files, wants, names)
         else:
-            parts = self._matching(table, files, Match.of(match, schema), names)
+            parts = [self._live(table, _named(table, file), names) for file in files]
         shown = [*names, *(field.name for field in _PLACES)] if places else names
         empty = pa.schema([*wanted, *_PLACES]).empty_table()
         return pa.concat_tables([empty, *parts]).select(shown)
@@ -128,6 +141,33 @@ class RowStore:
             numbers = _without(numbers, self.deleted(table, file))
             rows = rows.take(numbers.to_arrow())
         return _placed(rows, pa.repeat(file.path, len(numbers)), numbers)
+
+    def _between(
+        self, table: Table, files: Sequence[LiveFile], within: Within, match: Match | None, names: Sequence[str]
+    ) -> list[pa.Table]:
+        """Return the live rows of files within ranges that equal one of the match's, with their places.
+
+        The ranges are looked through first where they leave few rows of a file, else its index is asked first.
+        """
+        schema, needed = table.schema(), list(dict.fromkeys([*names, *within.ranges, *(match.columns if match else ())]))
+        parts, by_match = [], []
+        for file in files:
+            if not file.rows or not within.may_be_in(file.file, schema):
+                continue
+            named = _named(table, file)
+            batches = self._batches(table, named)
+            numbers = within.rows(batches)
+            if match is not None and len(numbers) * _FEW_WITHIN > file.rows and file.rows > SMALL_ROWS:
+                by_match.append(file)
+                continue
+            numbers = _without(numbers, self.deleted(table, file)) if file.deletes else numbers
+            if len(numbers):
+                parts.append(_placed(_take(batches, numbers, needed), pa.repeat(file.path, len(numbers)), numbers))
+        if match is not None:
+            parts = [part.take(equal.to_arrow()) if (equal := match.equal(part)) is not None else part for part in parts]
+            found = self._matching(table, by_match, match, needed)
+            parts += [part.take(within.rows([part]).to_arrow()) for part in found]
+        return [part.select([*names, FILE, POSITION]) for part in parts]
 
     def _matching(self, table: Table, files: Sequence[LiveFile], match: Match, names: Sequence[str]) -> list[pa.Table]:
         """Return the live rows of files that equal one of the match's, with their places."""

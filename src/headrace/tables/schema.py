@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
+import pyarrow as pa
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
@@ -52,6 +54,12 @@ _PRIMITIVES: dict[PrimitiveName, IcebergType] = {
     "string": StringType(),
     "binary": BinaryType(),
 }
+
+
+@lru_cache(maxsize=512)
+def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
+    """Return the columns as Arrow has them."""
+    return iceberg_schema(columns).as_arrow()
 
 
 def iceberg_schema(columns: tuple[Column, ...]) -> Schema:

@@ -26,6 +26,11 @@ def _optional_column(field: StructField) -> Column:
     return column if kind == field.dataType else column.cast(kind).alias(field.name)
 
 
+def optional(schema: StructType) -> StructType:
+    """Return a schema with every column optional, and every field inside one."""
+    return StructType([StructField(field.name, _optional(field.dataType)) for field in schema.fields])
+
+
 def _optional(kind: DataType) -> DataType:
     """Return the type with every field of its structs, every element and every value optional."""
     if isinstance(kind, StructType):

@@ -1,0 +1,60 @@
+"""Rows within ranges of a column: files are skipped by their bounds, rows are compared as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+
+from headrace.tables.live_files import may_hold
+
+Ranges = Mapping[str, Sequence[tuple[object, object]]]
+"""For a column of integers, dates or timestamps the ranges, both ends included, of which its values must be in one."""
+
+
+@dataclass(frozen=True)
+class Within:
+    """Ranges as the integers that files and columns store. A row without a value is within any range."""
+
+    ranges: Mapping[str, tuple[tuple[int, int], ...]]
+
+    @classmethod
+    def of(cls, ranges: Ranges, schema: pa.Schema) -> Within:
+        """Return ranges for a table of this Arrow schema; an ArrowInvalid says that a bound does not fit its column."""
+
+        def number(value: object, kind: pa.DataType) -> int:
+            return int(pa.scalar(value, type=kind).cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).as_py())
+
+        return cls(
+            {
+                name: tuple((number(low, schema.field(name).type), number(high, schema.field(name).type)) for low, high in each)
+                for name, each in ranges.items()
+            }
+        )
+
+    def may_be_in(self, file: DataFile, schema: Schema) -> bool:
+        """Say whether a file may hold a row within the ranges; one with rows that lack the value may."""
+        return all(
+            bool((file.null_value_counts or {}).get(schema.find_field(name).field_id))
+            or any(may_hold(file, schema, name, low, high) for low, high in ranges)
+            for name, ranges in self.ranges.items()
+        )
+
+    def rows(self, batches: Sequence[pa.RecordBatch | pa.Table]) -> pl.Series:
+        """Return the numbers of the rows within the ranges, in ascending order."""
+        found, first = [pl.Series([], dtype=pl.Int64)], 0
+        for batch in batches:
+            is_within = pl.repeat(True, batch.num_rows, eager=True)
+            for name, ranges in self.ranges.items():
+                values = pl.Series(name, batch.column(name)).to_physical()
+                is_one = values.is_null()
+                for low, high in ranges:
+                    is_one |= values.is_between(low, high).fill_null(False)
+                is_within &= is_one
+            found.append(is_within.arg_true().cast(pl.Int64) + first)
+            first += batch.num_rows
+        return pl.concat(found)
