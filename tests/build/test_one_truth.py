@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from tests.build.paths import random_paths
 from tests.build.pond import TABLES, Event, Pond, assert_same
 
 if TYPE_CHECKING:
@@ -55,9 +56,12 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree(
     random = Random(seed)
     events = events_of(random, 30)
     small = Pond(tmp_path_factory.mktemp("small"), spark)
-    for part in cut(events, random, parts):
-        small.land(part)
-        small.build()
+    with random_paths(random) as taken:
+        for part in cut(events, random, parts):
+            small.land(part)
+            small.build()
+    assert taken["LocalInputs"]
+    assert taken["ScannedInputs"]
     by_parts = small.all_rows()
     small.build(full_refresh=True)
     assert_same(by_parts, small.all_rows())

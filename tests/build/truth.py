@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home
 from headrace.services.spark import start_spark
 from headrace.settings import load_settings
+from tests.build.paths import random_paths
 from tests.build.pond import Event, Pond, assert_same
 from tests.build.test_one_truth import events_of
 
@@ -31,12 +33,14 @@ def hold(builds: int, *, seed: int) -> None:
             jars=resolve_jars("spark", report=print),
         )
         small, big = Pond(Path(folder) / "small", spark), Pond(Path(folder) / "big", spark)
-        started, built, rounds = time.monotonic(), 0, 0
+        started, built, rounds, taken = time.monotonic(), 0, 0, Counter[str]()
         while built < builds:
             part = list(islice(events, random.randint(1, 3)))
             small.land(part)
             landed += part
-            built += sum(outcome.built is not None for outcome in small.build())
+            with random_paths(random) as paths:
+                built += sum(outcome.built is not None for outcome in small.build())
+            taken += paths
             rounds += 1
             if rounds % 10 == 0:
                 print(f"{built} of {builds} builds, {time.monotonic() - started:.0f} s", flush=True)
@@ -49,6 +53,7 @@ def hold(builds: int, *, seed: int) -> None:
         assert_same(found, small.all_rows())
         spark.stop()
     print(f"{built} small builds in {rounds} rounds, one big one and a full refresh of {len(found)} tables have the same rows")
+    print(f"Increments by how they read: {dict(taken)}")
 
 
 if __name__ == "__main__":

@@ -18,4 +18,16 @@ def to_spark(spark: SparkSession, rows: pa.Table | pl.DataFrame, schema: StructT
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()) if isinstance(rows, pl.DataFrame) else rows
     if not table.num_rows:
         return spark.createDataFrame([], schema)
-    return spark.createDataFrame(table.select(schema.names).cast(to_arrow_schema(schema)), schema)
+    # PySpark 4.1 takes a table whose first chunk is empty to be empty.
+    table = copy_maps(table.select(schema.names).combine_chunks())
+    return spark.createDataFrame(table.cast(to_arrow_schema(schema)), schema)
+
+
+def copy_maps(rows: pa.Table) -> pa.Table:
+    """Return rows that can be cast: pyarrow 25.0.1 ends the process when it casts a map that was filtered or taken."""
+    if not any("map<" in str(field.type) for field in rows.schema):
+        return rows
+    written = pa.BufferOutputStream()
+    with pa.ipc.new_stream(written, rows.schema) as stream:
+        stream.write_table(rows)
+    return pa.ipc.open_stream(written.getvalue()).read_all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.inputs import is_raw, position_column, read_input
 from headrace.build.removed import read_removed
+from headrace.build.rows import ChangeSet, SparkRows
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.types import Column
 from headrace.tables.build_ledger import InputState
@@ -21,24 +21,13 @@ from headrace.tables.schema import iceberg_schema, spec_columns
 from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _MOST_FILES = 500
 """How many files of an input are looked through in Python; more are left to Java."""
 
 _MOST_ROWS = 5_000_000
 """How many rows of an input may be read into this process; a query may leave most of them out."""
-
-
-@dataclass(frozen=True)
-class Changes:
-    """Rows that came or changed, as they are now, and rows as they were before they changed or went.
-
-    `before` is None where nothing can have gone: most inputs only grow. It may name rows that did not change after all.
-    """
-
-    rows: DataFrame
-    before: DataFrame | None = None
 
 
 def read_changes(
@@ -50,7 +39,7 @@ def read_changes(
     since: InputState,
     until: InputState,
     columns: tuple[Column, ...],
-) -> Changes:
+) -> ChangeSet:
     """Gives back what happened to an input between two points of its life.
 
     Rows tell themselves when they came, so neither compaction nor an expired snapshot changes what is read, and the files that
@@ -61,8 +50,9 @@ def read_changes(
     rows = rows.where((F.col(position) > since.position) & (F.col(position) <= until.position))
     rows = rows.select(*(named(column.name) for column in columns))
     if is_raw(name, pipeline):
-        return Changes(rows)
-    return Changes(rows, read_removed(spark, catalog, name, since=since, until=until, columns=columns))
+        return ChangeSet(SparkRows(rows))
+    removed = read_removed(spark, catalog, name, since=since, until=until, columns=columns)
+    return ChangeSet(SparkRows(rows), None if removed is None else SparkRows(removed))
 
 
 def read_frame(

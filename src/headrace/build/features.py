@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import polars as pl
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window as Over
 
-from headrace.build.changes import Changes
+from headrace.build.rows import ChangeSet, Rows, SparkRows
 from headrace.spec.layers import Window
+from headrace.tables.row_store import Ranges
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_times import TIMESTAMP
 
@@ -23,12 +27,15 @@ _PARTS = "__part_{}"
 _CHANGE = "__change"
 _NEAR = "__near"
 
+_MOST_RANGES = 32
+"""How many ranges of time are told apart; more are read as one."""
+
 
 @dataclass(frozen=True)
 class Affected:
     """`context` are the rows that have to be read: those whose window a change touches, and all that these look back at."""
 
-    context: DataFrame
+    context: Rows
     moments: DataFrame
     window: Window
 
@@ -49,17 +56,12 @@ class Affected:
         return both.withColumn(_NEAR, near).where(F.col(_NEAR) & ~F.col(_CHANGE)).drop(_NEAR, _CHANGE)
 
 
-def touched_windows(rows: DataFrame, changes: Changes, window: Window) -> Affected:
+def touched_windows(rows: DataFrame, changes: ChangeSet, window: Window) -> Affected:
     """Gives back what has to be read so that every row whose window a change touches can be computed again.
 
     A change at time t touches the rows of its partition from t to t + range, and these look back to t - range.
     """
-    changed = changes.rows if changes.before is None else changes.rows.unionByName(changes.before)
-    moments = changed.select(
-        *(named(name).alias(_PARTS.format(index)) for index, name in enumerate(window.partition_by)),
-        named(window.order_by).alias(_AT),
-    )
-    moments = moments.distinct().persist()
+    moments = moments_of(changes, window).distinct().persist()
     bounds = moments.agg(F.min(_AT).alias("first"), F.max(_AT).alias("last"))
     first, last = bounds.select(
         F.date_format(_earlier(F.col("first"), window), TIMESTAMP), F.date_format(_later(F.col("last"), window), TIMESTAMP)
@@ -71,7 +73,40 @@ def touched_windows(rows: DataFrame, changes: Changes, window: Window) -> Affect
         near = rows.where(between | order.isNull())
     parts = moments.drop(_AT).distinct()
     context = near.join(F.broadcast(parts), _same_partition(near, parts, window.partition_by), "left_semi")
-    return Affected(context, moments, window)
+    return Affected(SparkRows(context), moments, window)
+
+
+def window_ranges(moments: pa.Table, window: Window) -> Ranges | None:
+    """Return the times that rows can have whose window a change touches, or that such rows look back at.
+
+    Changes that are close to one another share a range. None where there is no time among the changes.
+    """
+    times = pl.DataFrame(moments.select([window.order_by]))[window.order_by].drop_nulls().unique().sort().to_list()
+    if not times:
+        return None
+    reach = timedelta(seconds=window.seconds)
+    ranges: list[tuple[object, object]] = []
+    first = last = times[0]
+    for time in times[1:]:
+        if time - last > 2 * reach:
+            ranges.append((first - reach, last + reach))
+            first = time
+        last = time
+    ranges.append((first - reach, last + reach))
+    if len(ranges) > _MOST_RANGES:
+        ranges = [(ranges[0][0], ranges[-1][1])]
+    return {window.order_by: ranges}
+
+
+def local_windows(rows: Rows, changes: ChangeSet, window: Window) -> Affected:
+    """Return what is affected where `rows` are all that a change can touch, and all that these look back at."""
+    return Affected(rows, moments_of(changes, window), window)
+
+
+def moments_of(changes: ChangeSet, window: Window) -> DataFrame:
+    """Return the partition and the time of every row that entered or left, under names of their own."""
+    parts = {_PARTS.format(index): name for index, name in enumerate(window.partition_by)}
+    return changes.both({**parts, _AT: window.order_by}).frame
 
 
 def _same_partition(rows: DataFrame, moments: DataFrame, names: Sequence[str]) -> Column:

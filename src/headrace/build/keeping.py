@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.events import split_truncates
-from headrace.build.lake import PlannedInputs
-from headrace.build.placing import Merged
+from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.removed import DELETED, TRUNCATES, write_removed
+from headrace.build.target import Merged
 from headrace.build.types import spark_schema
 from headrace.services.faults import reach
 from headrace.tables.spark_arrow import to_arrow

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.build.lake import PlannedInputs
+from headrace.build.planned_inputs import PlannedInputs
 from headrace.tables.spark_columns import named
 
 
@@ -37,7 +37,7 @@ def measure_lateness(inputs: PlannedInputs) -> Lateness:
     refresh = inputs.plan.action == "refresh"
     if not refresh and not inputs.moved(driver):
         return Lateness(entry.event_time_us, entry.rows_late)
-    rows = inputs.whole(driver) if refresh else inputs.changes(driver).rows
+    rows = inputs.whole(driver).frame if refresh else inputs.changes(driver).entered.frame
     moment = F.unix_micros(named(watermark.column).cast("timestamp"))
     before = None if refresh else entry.event_time_us
     late = F.lit(0) if before is None else F.count_if(moment < before - int(watermark.seconds * 1_000_000))

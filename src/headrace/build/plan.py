@@ -51,10 +51,18 @@ class TablePlan:
         return tuple(name for name in self.table.inputs if self.since[name].replays != self.until[name].replays)
 
     @property
+    def changes_few(self) -> bool:
+        """Say whether a build that follows changes has few of them, as far as metadata tells."""
+        return self.action == "increment" and self._changed <= _FEW_ROWS
+
+    @property
+    def _changed(self) -> int:
+        return sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
+
+    @property
     def is_small(self) -> bool:
         """Says whether few rows are read and written, as far as metadata tells."""
-        changed = sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
-        table = self.table
+        changed, table = self._changed, self.table
         by_rows = table.kind in ("append", "upsert", "history", "entities") and not table.rebuild_on and not table.untracked
         # The rows of entities are read as Arrow.
         read = self.rows if not self.table.constant and self.table.kind != "entities" else 0

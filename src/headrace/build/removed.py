@@ -20,7 +20,8 @@ from headrace.spec.layers import BUILD_ID
 from headrace.spec.names import METADATA
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column, Primitive
-from headrace.tables.arrow_files import stage_arrow, with_constants
+from headrace.tables.append import append_once
+from headrace.tables.arrow_files import with_constants
 from headrace.tables.build_commit import append_files
 from headrace.tables.build_ledger import InputState
 from headrace.tables.catalog import ensure_table, load_table, table_location
@@ -29,6 +30,7 @@ from headrace.tables.rescaling import replace_columns, rescaled_columns
 from headrace.tables.spark_catalog import spark_name
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import load_java_table, stage_files
+from headrace.tables.staged_rows import stage_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,17 +67,19 @@ def write_removed(
     """Keeps rows, which have the table's columns, `_tombstone` and `_truncates`, as removed by a build."""
     kept = removed_name(name)
     have = load_table(catalog, kept)
-    if have is not None:
+    rescaled = () if have is None else rescaled_columns(have, columns)
+    if rescaled:
         # Rows of earlier generations lose such a column, and nobody reads them again.
-        replace_columns(spark, load_java_table(spark, kept), rescaled_columns(have, columns))
-    found = ensure_table(catalog, kept, columns=(*columns, *_OWN), location=table_location(settings, kept))
-    java_table = load_java_table(spark, kept)
+        replace_columns(spark, load_java_table(spark, kept), rescaled)
+    table = ensure_table(catalog, kept, columns=(*columns, *_OWN), location=table_location(settings, kept))
     marks = {GENERATION: generation, BUILD_ID: build_id}
     if isinstance(rows, pa.Table):
-        staged = stage_arrow(spark, java_table, found, [with_constants(rows, marks)])
-    else:
-        marked = rows.withColumns({mark: F.lit(value).cast("long") for mark, value in marks.items()})
-        staged = stage_files(spark, java_table, marked.coalesce(1))
+        files = stage_rows(table, [with_constants(rows, marks)])
+        # Rows may be there twice, so a commit whose answer was lost is repeated.
+        append_once(catalog, table, files=files, entry=lambda *_: {}, is_there=lambda _: False)
+        return
+    marked = rows.withColumns({mark: F.lit(value).cast("long") for mark, value in marks.items()})
+    staged = stage_files(spark, load_java_table(spark, kept), marked.coalesce(1))
     append_files(spark, kept, added=staged.files)
 
 

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.carry import carry_values, events_of_rows, without_carried
 from headrace.build.events import EPOCH, expectations_of, split_truncates, truncate_columns, truncates, with_epochs
-from headrace.build.features import touched_windows
 from headrace.build.glance import Glance
-from headrace.build.joins import drop_matching, keep_matching
-from headrace.build.lake import PlannedInputs
-from headrace.build.pruning import driver_decides, same_key, with_keys_near
-from headrace.build.removed import DELETED, read_deletes, read_truncates
+from headrace.build.joins import keep_matching
+from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.pruning import driver_decides, same_key
+from headrace.build.removed import DELETED
+from headrace.build.rows import Rows, union
 from headrace.build.versions import ORDER, history_of_keys, newest_of_keys, one_of_keys
 from headrace.quality.expectations import Measured, measure
 from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
@@ -40,32 +40,32 @@ class Work:
     """
 
     measured: Measured
-    touched: DataFrame | None
+    touched: Rows | None
     decide: Decide
     whole: bool = False
 
 
-def work_of(inputs: PlannedInputs) -> Work:
-    """Gives back what an increment of the table has to do."""
+def plan_increment(inputs: PlannedInputs) -> Work:
+    """Return what an increment of the table has to do."""
     table = inputs.table
     if table.kind == "features":
         return _features(inputs)
     changes = {name: inputs.changes(name) for name in table.drivers if inputs.moved(name)}
-    before = {name: each.before for name, each in changes.items() if each.before is not None}
+    left = {name: each.left for name, each in changes.items() if each.left is not None}
     looked_up = _touched_by_lookups(inputs)
-    changed: dict[TableName, DataFrame] = {}
+    changed: dict[TableName, Rows] = {}
     for name in table.drivers:
-        parts = [changes[name].rows] if name in changes else []
-        changed[name] = _all_of(inputs, name, [*parts, *looked_up.get(name, [])])
-    only_new = not before and not looked_up
+        parts = [changes[name].entered] if name in changes else []
+        changed[name] = union([*parts, *looked_up.get(name, [])], empty=inputs.none(name))
+    only_new = not left and not looked_up
     if only_new and table.kind in ("upsert", "history", "entities") and not table.untracked:
         rows = measure(inputs.run(changed), expectations_of(table))
         return Work(rows, None, _merger(inputs))
-    return _recompute(inputs, changed, before, looked_up)
+    return _recompute(inputs, changed, left, looked_up)
 
 
-def whole_work(inputs: PlannedInputs) -> Measured:
-    """Gives back all rows that the table's file makes of its inputs as they are."""
+def plan_refresh(inputs: PlannedInputs) -> Measured:
+    """Return all rows that the table's file makes of its inputs as they are."""
     rows = inputs.run({name: inputs.whole(name) for name in inputs.table.drivers})
     return measure(rows, expectations_of(inputs.table))
 
@@ -120,10 +120,9 @@ def _merger(inputs: PlannedInputs) -> Decide:
         else:
             events = rows.unionByName(old)
         if table.apply_as_deletes and (table.kind == "history" or glance.before_deletes or not entry.knows_deletes):
-            deletes = read_deletes(lake.spark, lake.catalog, table.table, generation=entry.generation, columns=columns)
+            deletes = inputs.kept_deletes(columns, keys=events if glance.truncates else rows)
             if deletes is not None:
-                mine = keep_matching(deletes, events if glance.truncates else rows, table.keys)
-                events = events.unionByName(mine.withColumn(DELETED, F.lit(True)), allowMissingColumns=True)
+                events = events.unionByName(deletes.withColumn(DELETED, F.lit(True)), allowMissingColumns=True)
         kept = _kept_truncates(inputs) if table.kind == "history" or glance.before_truncates else None
         every = (found if glance.truncates else None, kept)
         return _settle(table, events, tuple(each for each in every if each is not None), carry=carry)
@@ -137,98 +136,88 @@ def _kept_truncates(inputs: PlannedInputs) -> DataFrame | None:
     if entry.truncated_at is None:
         return None
     columns = tuple(each for each in lake.columns[table.table] if each.name in truncate_columns(table))
-    return read_truncates(lake.spark, lake.catalog, table.table, generation=entry.generation, columns=columns)
+    return inputs.kept_truncates(columns)
 
 
 def _recompute(
     inputs: PlannedInputs,
-    changed: Mapping[TableName, DataFrame],
-    before: Mapping[TableName, DataFrame],
-    looked_up: Mapping[TableName, Sequence[DataFrame]],
+    changed: Mapping[TableName, Rows],
+    left: Mapping[TableName, Rows],
+    looked_up: Mapping[TableName, Sequence[Rows]],
 ) -> Work:
-    """Gives back the work of building all rows of the touched keys again, from the inputs as they are; a truncate touches
-    all.
+    """Return the work of building all rows of the touched keys again, from the inputs as they are; a truncate touches all.
 
-    The keys that rows of `before` had, and those of `looked_up` where a lookup decides about them, are found with the lookups
+    The keys that rows which left had, and those of `looked_up` where a lookup decides about them, are found with the lookups
     as they were: a row may have had another key then, and now none.
     """
     table = inputs.table
     now = inputs.run(changed)
-    past = _past_lookups(inputs) if looked_up and not driver_decides(table) else {}
+    is_same = same_key(table, inputs.lake.pipeline)
+    if is_same:
+        now = inputs.once(now).frame
+    past = _past_lookups(inputs) if looked_up and not driver_decides(table) else ()
     if past is None or (table.apply_as_truncates and not now.where(truncates(table)).isEmpty()):
-        return Work(whole_work(inputs), None, lambda rows, *_: reduce_rows(table, rows), whole=True)
+        return Work(plan_refresh(inputs), None, lambda rows, *_: reduce_rows(table, rows), whole=True)
 
     def decide(rows: DataFrame, *_: object) -> DataFrame:
         events, _found = split_truncates(table, rows)
         kept = _kept_truncates(inputs)
         return _settle(table, events, () if kept is None else (kept,), carry=table.unchanged is not None)
 
-    older = {
-        name: [*([before[name]] if name in before else ()), *(looked_up.get(name, ()) if past else ())] for name in changed
-    }
+    older = {name: [*([left[name]] if name in left else ()), *(looked_up.get(name, ()) if past else ())] for name in changed}
     parts = [now]
     if any(older.values()):
-        parts.append(inputs.run({name: _all_of(inputs, name, each) for name, each in older.items()}, past=past))
-    touched = _keys_of(table, parts).persist()
-    if same_key(table, inputs.lake.pipeline):
+        rows_before = {name: union(each, empty=inputs.none(name)) for name, each in older.items()}
+        parts.append(inputs.run(rows_before, past=past))
+    touched = inputs.once(_keys_of(table, parts))
+    if is_same:
         rows = now
     else:
-        near = {name: with_keys_near(inputs.whole(name), table, touched) for name in table.drivers}
-        rows = keep_matching(inputs.run(near), touched, table.keys)
+        near = {name: inputs.near(name, touched) for name in table.drivers}
+        rows = keep_matching(inputs.run(near), touched.frame, table.keys)
     return Work(measure(rows, expectations_of(table)), touched, decide)
 
 
 def _features(inputs: PlannedInputs) -> Work:
-    """Gives back the work of building the rows again whose window a change touches."""
+    """Return the work of building the rows again whose window a change touches."""
     table = inputs.table
     driver = table.drivers[0]
     changes = inputs.changes(driver)
-    window = table.window
-    assert window is not None
-    affected = touched_windows(inputs.whole(driver), changes, window)
-    rows = inputs.run({driver: affected.context})
-    rows = affected.choose(rows)
+    assert table.window is not None
+    affected = inputs.around(driver, changes, table.window)
+    rows = inputs.once(affected.choose(inputs.run({driver: affected.context}))).frame
     parts = [rows]
-    if changes.before is not None:
-        parts.append(inputs.run({driver: changes.before}))
-    touched = _keys_of(table, parts).persist()
+    if changes.left is not None:
+        parts.append(inputs.run({driver: changes.left}))
+    touched = inputs.once(_keys_of(table, parts))
     return Work(measure(rows, table.expectations), touched, lambda rows, *_: reduce_rows(table, rows))
 
 
-def _touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[DataFrame]]:
-    """Gives back the drivers' older rows that are joined to rows of a declared lookup which changed, each row once."""
-    found: dict[TableName, list[DataFrame]] = {}
-    if not inputs.table.rebuild_on:
-        return found
-    older = {name: inputs.unchanged(name) for name in inputs.table.drivers}
+def _touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[Rows]]:
+    """Return the drivers' older rows that are joined to rows of a declared lookup which changed, each row once."""
+    joined: dict[TableName, list[Rows]] = {}
+    earlier: list[Rows] = []
     for lookup, pairs in inputs.table.rebuild_on.items():
         if not inputs.moved(lookup):
             continue
-        changes = inputs.changes(lookup)
-        rows = changes.rows if changes.before is None else changes.rows.unionByName(changes.before)
-        values = F.broadcast(rows.select(*(named(name) for name in pairs)).distinct())
-        mine = {column: theirs for theirs, column in pairs.items()}
-        for driver, rest in older.items():
-            if all(column in rest.columns for column in mine):
-                found.setdefault(driver, []).append(keep_matching(rest, values, mine))
-                older[driver] = drop_matching(rest, values, mine)
-    return found
+        values = inputs.changes(lookup).both({column: theirs for theirs, column in pairs.items()})
+        for driver in inputs.table.drivers:
+            columns = {column.name for column in inputs.lake.columns[driver]}
+            if not columns >= set(values.columns):
+                continue
+            rows = inputs.unchanged(driver, values)
+            for others in earlier:
+                if columns >= set(others.columns):
+                    rows = inputs.without(rows, others)
+            joined.setdefault(driver, []).append(rows)
+        earlier.append(values)
+    return joined
 
 
-def _past_lookups(inputs: PlannedInputs) -> dict[TableName, DataFrame] | None:
-    """Gives back the followed lookups that moved as the last build read them, or None where one is no longer known."""
-    found: dict[TableName, DataFrame] = {}
-    for name in filter(inputs.moved, inputs.table.rebuild_on):
-        rows = inputs.past(name)
-        if rows is None:
-            return None
-        found[name] = rows
-    return found
-
-
-def _all_of(inputs: PlannedInputs, name: TableName, parts: Sequence[DataFrame]) -> DataFrame:
-    """Gives back the rows of some parts of a driver, or none of it."""
-    return reduce(lambda a, b: a.unionByName(b), parts) if parts else inputs.whole(name).limit(0)
+def _past_lookups(inputs: PlannedInputs) -> tuple[TableName, ...] | None:
+    """Return the followed lookups that moved, or None where one can no longer be read as the last build read it."""
+    moved = tuple(filter(inputs.moved, inputs.table.rebuild_on))
+    return moved if all(map(inputs.knows_past, moved)) else None
 
 
 def _keys_of(table: LayerTable, parts: Iterable[DataFrame]) -> DataFrame:

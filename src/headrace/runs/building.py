@@ -41,7 +41,9 @@ from headrace.spec.problems import suggest
 from headrace.tables.away import away_if_broken
 from headrace.tables.build_ledger import CheckedExpectation, read_build
 from headrace.tables.catalog import find_catalog, load_table, open_catalog
+from headrace.tables.live_files import LiveFiles
 from headrace.tables.rescaling import keep_scales
+from headrace.tables.row_store import RowStore
 from headrace.tables.spark_catalog import open_spark_catalog
 from headrace.tables.widening import can_widen
 
@@ -88,7 +90,9 @@ def open_lake(
     """
     small = open_spark_catalog(spark, settings, few_rows=True)
     looked_at = pipeline.tables if tables is None else tables
-    unread = Lake(open_spark_catalog(spark, settings), small, open_catalog(settings), settings, pipeline, {})
+    store = RowStore(settings.row_cache, most_bytes=settings.build_cache_mb * 1024 * 1024)
+    large = open_spark_catalog(spark, settings)
+    unread = Lake(large, small, open_catalog(settings), settings, pipeline, {}, LiveFiles(), store)
     return follow_inputs(unread, tables=looked_at)
 
 

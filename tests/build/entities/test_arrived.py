@@ -10,8 +10,8 @@ import pytest
 from headrace.build.changes import read_frame
 from headrace.build.entities import arrived
 from headrace.build.inputs import state_of
-from headrace.build.lake import PlannedInputs
-from headrace.build.work import Work, work_of
+from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.work import Work, plan_increment
 from headrace.spec.pipeline import TableName
 from headrace.tables.build_ledger import InputState
 from tests.build.entities.people import TABLES, People, Record
@@ -33,9 +33,9 @@ def spark_computes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def noted(inputs: PlannedInputs) -> Work:
         found.append(inputs.table.table.name)
-        return work_of(inputs)
+        return plan_increment(inputs)
 
-    monkeypatch.setattr(arrived, "work_of", noted)
+    monkeypatch.setattr(arrived, "plan_increment", noted)
     return found
 
 

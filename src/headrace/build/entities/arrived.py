@@ -5,17 +5,20 @@ Rows of a query that only picks columns are read and picked as Arrow; everything
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import polars as pl
 from pyspark.sql import Observation
 
+from headrace.build.changes import read_frame
 from headrace.build.events import expectations_of
-from headrace.build.lake import PlannedInputs
 from headrace.build.plain_query import NotPlainError, PlainQuery, plain_condition, plain_query
-from headrace.build.work import whole_work, work_of
+from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.work import plan_increment, plan_refresh
 from headrace.quality.expectations import Measured, check_results, rows_in
 from headrace.spec.layers import Query
+from headrace.spec.pipeline import TableName
 from headrace.tables.build_ledger import CheckedExpectation
 from headrace.tables.spark_arrow import to_arrow
 
@@ -43,13 +46,12 @@ def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
     if picked is not None:
         return picked
     if inputs.plan.action == "refresh":
-        return _computed(inputs, whole_work(inputs))
-    work = work_of(inputs)
+        return _computed(inputs, plan_refresh(inputs))
+    work = plan_increment(inputs)
     found = _computed(inputs, work.measured)
     if work.touched is None:
         return found
-    touched = pl.DataFrame(to_arrow(work.touched))
-    work.touched.unpersist()
+    touched = pl.DataFrame(to_arrow(work.touched.frame))
     return replace(found, touched=touched)
 
 
@@ -76,7 +78,7 @@ def _picked(inputs: PlannedInputs) -> Arrived | None:
         return None
     drivers = {}
     for name in table.drivers:
-        rows = inputs.frame(name, query.reads(name))
+        rows = _read(inputs, name, query.reads(name))
         if rows is None:
             return None
         drivers[name] = rows
@@ -85,6 +87,18 @@ def _picked(inputs: PlannedInputs) -> Arrived | None:
         return None
     results = (CheckedExpectation(each.sentence, each.otherwise, rows.height, 0) for each in expectations)
     return Arrived(rows, None, tuple(results), rows.height)
+
+
+def _read(inputs: PlannedInputs, name: TableName, names: Collection[str]) -> pl.DataFrame | None:
+    """Return these columns of the rows that the build reads of an input, or None where it takes Spark to read them."""
+    return read_frame(
+        inputs.lake.catalog,
+        inputs.lake.pipeline,
+        name,
+        since=None if inputs.plan.action == "refresh" else inputs.plan.since[name],
+        until=inputs.plan.until[name],
+        columns=[column for column in inputs.lake.columns[name] if column.name in names],
+    )
 
 
 def _plain(inputs: PlannedInputs) -> PlainQuery:

@@ -1,0 +1,106 @@
+"""By which columns a small build finds the rows that it needs of each input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from headrace.build.lake import Lake
+from headrace.build.pruning import key_sources
+from headrace.spec.access_paths import AccessPaths, access_paths, key_paths
+from headrace.spec.layers import LayerTable, Query
+from headrace.spec.pipeline import TableName
+from headrace.spec.queries import parse_query
+from headrace.spec.stage_query import follow_columns
+from headrace.spec.types import Column, Primitive
+from headrace.tables.row_store import Ranges
+
+_UNITS = {
+    "YEAR": "1y",
+    "QUARTER": "1q",
+    "MONTH": "1mo",
+    "WEEK": "1w",
+    "DAY": "1d",
+    "HOUR": "1h",
+    "MINUTE": "1m",
+    "SECOND": "1s",
+}
+_MOST_RANGES = 64
+"""How many values of a time key are told apart; more are read as one range."""
+
+
+def lookup_paths(lake: Lake, table: LayerTable) -> AccessPaths:
+    """Return how the lookups of a table are found from the rows of its drivers."""
+    followed = follow_columns(table, lake.columns)
+    if not isinstance(followed.source, Query):
+        reason = "a Python function may read any row of it"
+        return AccessPaths(dict.fromkeys(table.lookups), dict.fromkeys(table.lookups, reason), table.lookups)
+    return _parse_paths(followed.source.text, _columns(lake, table), followed)[0]
+
+
+def driver_keys(lake: Lake, table: LayerTable, driver: TableName) -> Mapping[str, str]:
+    """Return the columns of a driver that are keys of the table as they stand, each with the key it becomes."""
+    followed = follow_columns(table, lake.columns)
+    if not isinstance(followed.source, Query):
+        return {}
+    keys = _parse_paths(followed.source.text, _columns(lake, table), followed)[1]
+    return {} if keys is None else dict(keys.get(driver, ()))
+
+
+def key_ranges(lake: Lake, table: LayerTable, driver: TableName, touched: pa.Table) -> Ranges | None:
+    """Return the times that a driver's rows of touched keys can have, where keys are its time cut to a unit."""
+    types = {column.name: column.type for column in lake.columns[driver]}
+    ranges: dict[str, list[tuple[object, object]]] = {}
+    for source in key_sources(table) if len(table.drivers) == 1 else ():
+        if source.unit is None or len(source.columns) != 1 or not _is_time(types.get(source.columns[0])):
+            continue
+        found = _ranges(pl.DataFrame(touched.select([source.key]))[source.key], _UNITS[source.unit], types[source.columns[0]])
+        if found:
+            ranges[source.columns[0]] = found
+    return ranges or None
+
+
+def _ranges(keys: pl.Series, unit: str, kind: object) -> list[tuple[object, object]]:
+    """Return for each key the time from its unit's start to its end, or nothing where a key has no time."""
+    zone = "UTC" if kind == Primitive("timestamp") else None
+    if keys.null_count() or keys.is_empty() or not keys.dtype.is_temporal():
+        return []
+    start = keys.unique().cast(pl.Datetime("us", zone)).dt.truncate(unit).unique().sort()
+    end = start.dt.offset_by(unit)
+    if kind == Primitive("date"):
+        start, end = start.cast(pl.Date), end.cast(pl.Date)
+    if len(start) > _MOST_RANGES:
+        return [(start[0], end[-1])]
+    return list(zip(start.to_list(), end.to_list(), strict=True))
+
+
+def _is_time(kind: object) -> bool:
+    return kind in (Primitive("timestamp"), Primitive("timestamp_ntz"), Primitive("date"))
+
+
+Known = tuple[tuple[TableName, tuple[str, ...]], ...]
+"""The columns of a query's inputs."""
+
+
+def _columns(lake: Lake, table: LayerTable) -> Known:
+    def names(columns: tuple[Column, ...]) -> tuple[str, ...]:
+        return tuple(column.name for column in columns)
+
+    return tuple((name, names(lake.columns[name])) for name in table.inputs)
+
+
+_Paths = tuple[AccessPaths, Mapping[TableName, tuple[tuple[str, str], ...]] | None]
+_parsed: dict[tuple[str, Known, tuple[str, ...]], _Paths] = {}
+
+
+def _parse_paths(text: str, known: Known, table: LayerTable) -> _Paths:
+    """Return what the query's text says, worked out once."""
+    key = (text, known, table.keys)
+    if key not in _parsed:
+        parsed = parse_query(text, place=table.place)
+        columns = dict(known)
+        keys = key_paths(parsed, table.keys, known=columns)
+        _parsed[key] = access_paths(parsed, known=columns), keys
+    return _parsed[key]

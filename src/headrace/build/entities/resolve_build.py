@@ -1,0 +1,93 @@
+"""Resolve records, all or those that came, with the entities that they touch."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import polars as pl
+
+from headrace.build.entities.arrived import rows_to_resolve
+from headrace.build.entities.build import change_entities, refresh_entities
+from headrace.build.entities.index import Stored
+from headrace.build.entities.records import newest, normalised, rules_of
+from headrace.build.entities.scoring import splink_score
+from headrace.build.entities.training import choose_weights
+from headrace.build.keeping import keep_before
+from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.removed import DELETED
+from headrace.build.staged_build import (
+    StagedBuild,
+    current_snapshot,
+    merged_build,
+    refuse_rows,
+)
+from headrace.build.target import Merged
+from headrace.tables.arrow_files import ArrowFile, arrow_file, stage_arrow
+from headrace.tables.build_commit import FileChanges
+from headrace.tables.deleted_rows import stage_deletes
+from headrace.tables.spark_files import (
+    JavaObject,
+    ScanFiles,
+    load_java_table,
+    plan_files,
+)
+from headrace.tables.staged_rows import data_folder
+
+
+def resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
+    """Resolve records, all or those that came, with the entities that they touch."""
+    lake, table = inputs.lake, inputs.table
+    java_table = load_java_table(lake.spark, table.table)
+    table.check_extras()
+    is_anew = inputs.plan.action == "refresh"
+    current = current_snapshot(java_table)
+    with ThreadPoolExecutor(1) as beside:  # Java plans while Python reads
+        planning = beside.submit(_plan_arrow, java_table, snapshot_id=current)
+        arrived = rows_to_resolve(inputs)
+        files, arrow_files = planning.result()
+    found = lake.catalog.load_table(str(table.table))
+    stored = Stored(found, arrow_files, lake.read_files)
+    weights = inputs.plan.entry.weights
+    if is_anew:
+        records = newest(normalised(table, arrived.rows), keys=table.keys, sequence_by=table.sequence_by)
+        trains = table.fuzzy if table.fuzzy and table.fuzzy.train else None
+        weights = choose_weights(records, trains, keys=table.keys, version=build_id) if trains else None
+        rules = rules_of(table, score=splink_score(table, spark=lake.spark, stored=weights))
+        change = refresh_entities(records, stored=stored, rules=rules, build_id=build_id)
+    else:
+        rules = rules_of(table, score=splink_score(table, spark=lake.spark, stored=weights))
+        change = change_entities(
+            table, rows=arrived.rows, touched=arrived.touched, stored=stored, rules=rules, build_id=build_id
+        )
+    with ThreadPoolExecutor(1) as beside:
+        folder, gone = data_folder(found), change.deleted
+        deleting = beside.submit(stage_deletes, lake.spark, found, files.tasks, folder=folder, positions=gone)
+        staged = stage_arrow(lake.spark, java_table, found, change.parts)
+        deletes = deleting.result()
+    changes = FileChanges(
+        staged.files,
+        tuple(files.tasks[path] for path in change.replaced),
+        tuple((files.tasks[path], each) for path, each in deletes.items()),
+        current,
+    )
+    merged = Merged(
+        changes,
+        written=change.written,
+        gone=change.before.height,
+        read_bytes=files.bytes,
+        written_bytes=staged.bytes,
+    )
+    removed = False
+    if not is_anew:
+        before = change.before.with_columns(pl.lit(False).alias(DELETED))
+        removed = keep_before(inputs, merged, before.to_arrow(compat_level=pl.CompatLevel.oldest()), build_id)
+    refused = refuse_rows(inputs, arrived.measured, arrived.results, build_id) if arrived.measured else ()
+    result = merged_build(merged, arrived.processed, arrived.results, refused)
+    return replace(result, removed=removed, largest_entity=change.largest_entity, weights=weights)
+
+
+def _plan_arrow(java_table: JavaObject, *, snapshot_id: int | None) -> tuple[ScanFiles, tuple[ArrowFile, ...]]:
+    """Gives back the files of a snapshot, as Java scans them and as they are read here."""
+    files = plan_files(java_table, snapshot_id=snapshot_id)
+    return files, tuple(arrow_file(path, task) for path, task in files.tasks.items())

@@ -1,0 +1,186 @@
+"""Few rows of tables as Arrow, fetched through file indexes at a position of the table's life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.build.inputs import is_raw, position_column
+from headrace.build.lake import Lake
+from headrace.build.planned_inputs import NotLocalError
+from headrace.build.removed import DELETED, GENERATION, TRUNCATES, removed_name
+from headrace.errors import BuildError
+from headrace.spec.layers import BUILD_ID
+from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column
+from headrace.tables.build_ledger import InputState
+from headrace.tables.catalog import load_table
+from headrace.tables.row_store import FILE, POSITION, Ranges, TooLargeError
+from headrace.tables.schema import arrow_schema
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+MOST_ROWS = 200_000
+"""How many rows one read of a small build may return: a local relation of so many takes Spark about a second."""
+
+
+@dataclass(frozen=True)
+class LocalTables:
+    """The tables of a lake. Every read raises a NotLocalError where it would return more than `MOST_ROWS`."""
+
+    lake: Lake
+
+    def fetch(
+        self,
+        name: TableName,
+        state: InputState,
+        *,
+        match: Sequence[pa.Table] | None = None,
+        between: Ranges | None = None,
+        also: Sequence[str] = (),
+    ) -> pa.Table:
+        """Return rows of a table at a position: its columns as the lake knows them, and those in `also`.
+
+        With `match`, only rows whose columns equal a row of any of these; with `between`, only rows within the ranges.
+        """
+        columns = self.lake.columns[name]
+        table = load_table(self.lake.catalog, name)
+        if table is None or state.snapshot_id is None or match == []:
+            return self._fit(None, columns, also)
+        if match is None and between is None and state.rows > MOST_ROWS:
+            raise NotLocalError(f"{name} has {state.rows:,} rows, and all of them are needed")
+        return self._fit(self._read(table, state.snapshot_id, columns, match=match, between=between, also=also), columns, also)
+
+    def entered(self, name: TableName, *, since: InputState, until: InputState) -> pa.Table:
+        """Return the rows that came to a table between two positions and are still there."""
+        position = position_column(name, self.lake.pipeline)
+        return self.fetch(name, until, between={position: [(since.position + 1, until.position)]})
+
+    def before(self, name: TableName, *, since: InputState, until: InputState, match: Sequence[pa.Table]) -> pa.Table:
+        """Return the rows that were there at `since` and still are at `until`."""
+        position = position_column(name, self.lake.pipeline)
+        return self.fetch(name, until, match=match, between={position: [(0, since.position)]})
+
+    def past(self, name: TableName, *, since: InputState, until: InputState, match: Sequence[pa.Table] | None) -> pa.Table:
+        """Return rows of a table as they were at `since`; landed rows only come, and history is thinned there."""
+        if is_raw(name, self.lake.pipeline):
+            position = position_column(name, self.lake.pipeline)
+            return self.fetch(name, until, match=match, between={position: [(0, since.position)]})
+        return self.fetch(name, since, match=match)
+
+    def left(self, name: TableName, *, since: InputState, until: InputState) -> pa.Table | None:
+        """Return the rows that builds removed from a table between two positions, or None where there can be none."""
+        if is_raw(name, self.lake.pipeline) or (until.removed_in is not None and until.removed_in <= since.position):
+            return None
+        columns = self.lake.columns[name]
+        rows = self.kept(name, columns, generation=until.generation, between={BUILD_ID: [(since.position + 1, until.position)]})
+        if rows is None or (until.removed_in is None and not rows.num_rows):
+            return None
+        return rows.filter(pc.invert(pc.fill_null(rows[TRUNCATES], False))).select([column.name for column in columns])
+
+    def kept(
+        self,
+        name: TableName,
+        columns: tuple[Column, ...],
+        *,
+        generation: int,
+        match: Sequence[pa.Table] | None = None,
+        between: Ranges | None = None,
+    ) -> pa.Table | None:
+        """Return what builds of one generation kept of the rows they removed, with `_tombstone` and `_truncates`."""
+        table = load_table(self.lake.catalog, removed_name(name))
+        snapshot = table.current_snapshot() if table else None
+        if table is None or snapshot is None:
+            return None
+        ranges = {**(between or {}), GENERATION: [(generation, generation)]}
+        also = (DELETED, TRUNCATES)
+        rows = self._read(table, snapshot.snapshot_id, columns, match=match, between=ranges, also=also)
+        return self._fit(rows, columns, also)
+
+    def placed(self, table: Table, snapshot_id: int | None, columns: Sequence[str], *, match: pa.Table | None) -> pa.Table:
+        """Return rows of a table with the file and the number of each."""
+        with _local_only():
+            files = self.lake.files.of(table, snapshot_id)
+            if match is None and sum(file.rows for file in files) > MOST_ROWS:
+                raise NotLocalError(f"all rows of {'.'.join(table.name())} are touched")
+            return _bounded(self.lake.store.fetch(table, files, columns=list(columns), match=match, places=True))
+
+    def _read(
+        self,
+        table: Table,
+        snapshot_id: int,
+        columns: Sequence[Column],
+        *,
+        match: Sequence[pa.Table] | None,
+        between: Ranges | None,
+        also: Sequence[str],
+    ) -> pa.Table:
+        have = {field.name for field in table.schema().fields}
+        names = [name for name in dict.fromkeys((*(column.name for column in columns), *also)) if name in have]
+        several = match is not None and len(match) > 1
+        with _local_only():
+            files = self.lake.files.of(table, snapshot_id)
+            parts = [
+                self.lake.store.fetch(table, files, columns=names, match=each, between=between, places=several)
+                for each in ([None] if match is None else match)
+            ]
+        if not several:
+            return _bounded(parts[0])
+        rows = pa.concat_tables(parts)
+        first = pl.DataFrame(rows.select([FILE, POSITION])).with_row_index("row").unique([FILE, POSITION], keep="first")
+        return _bounded(rows.take(first["row"].sort().to_arrow()).drop_columns([FILE, POSITION]))
+
+    def _fit(self, rows: pa.Table | None, columns: tuple[Column, ...], also: Sequence[str]) -> pa.Table:
+        """Return rows with the lake's columns in its order; a column that the table does not have yet is null."""
+        schema = arrow_schema(columns)
+        rows = schema.empty_table() if rows is None else rows
+        extra = [name for name in also if name in rows.column_names and name not in schema.names]
+        known = set(rows.column_names)
+        fitted = [rows[field.name] if field.name in known else pa.nulls(rows.num_rows, field.type) for field in schema]
+        return pa.Table.from_arrays([*fitted, *(rows[name] for name in extra)], names=[*schema.names, *extra])
+
+
+@contextmanager
+def _local_only() -> Iterator[None]:
+    """Raise a NotLocalError where files are too large, or have deletes that another engine wrote."""
+    try:
+        yield
+    except (TooLargeError, BuildError) as error:
+        raise NotLocalError(str(error)) from error
+
+
+def _bounded(rows: pa.Table) -> pa.Table:
+    if rows.num_rows > MOST_ROWS:
+        raise NotLocalError(f"{rows.num_rows:,} rows are too many to hold in memory")
+    return rows
+
+
+def match_table(values: pa.Table, schema: pa.Schema, *, nulls_match: bool = True) -> pa.Table:
+    """Return values, each once, as a table to match by, in the types of the columns they are compared with.
+
+    Raise a NotLocalError where types differ in more than width, or are nested: only Spark knows how it would compare them.
+    """
+    columns = []
+    for name in values.column_names:
+        have, wanted = values.schema.field(name).type, schema.field(name).type
+        if not _is_comparable(have, wanted):
+            raise NotLocalError(f"{name} is {wanted}, and is compared with {have}")
+        columns.append(values[name].cast(wanted))
+    table = pa.Table.from_arrays(columns, names=values.column_names)
+    table = table if nulls_match else table.drop_null()
+    return table.group_by(table.column_names).aggregate([])
+
+
+def _is_comparable(have: pa.DataType, wanted: pa.DataType) -> bool:
+    texts, integers = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view), pa.types.is_integer
+    both_text = any(is_text(have) for is_text in texts) and any(is_text(wanted) for is_text in texts)
+    both_binary = "binary" in str(have) and "binary" in str(wanted)
+    widens = integers(have) and integers(wanted) and have.bit_width <= wanted.bit_width
+    return not pa.types.is_nested(wanted) and (have == wanted or both_text or both_binary or widens)

@@ -1,0 +1,133 @@
+"""How a build reads its inputs, at the positions that its plan names.
+
+Two forms do the same: `ScannedInputs` reads with Spark whatever the size, `LocalInputs` fetches few rows as Arrow through file
+indexes. What is computed of the rows is the same code for both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.build.analysis import stored_columns
+from headrace.build.lake import Lake
+from headrace.build.plan import TablePlan
+from headrace.build.rows import ChangeSet, Rows
+from headrace.build.source import run_source
+from headrace.spec.layers import LayerTable, Window
+from headrace.spec.pipeline import TableName
+from headrace.spec.stage_query import follow_columns
+from headrace.spec.types import Column
+from headrace.tables.spark_files import ScanFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from headrace.build.features import Affected
+
+
+class NotLocalError(Exception):
+    """A build needs more rows than fit into this process: it has to be run with Spark's scans."""
+
+
+@dataclass(frozen=True)
+class OldRows:
+    """Rows of one snapshot of a table, with `_file` and `_pos`.
+
+    `scanned` are the files that can hold them where Spark has planned a scan, `bytes` the sizes of the files that were read.
+    """
+
+    frame: DataFrame
+    snapshot_id: int | None
+    bytes: int
+    scanned: ScanFiles | None = None
+
+
+@dataclass(frozen=True)
+class PlannedInputs(ABC):
+    """The inputs of one table, and the table's own rows, at the positions that the plan names."""
+
+    lake: Lake
+    plan: TablePlan
+
+    @property
+    def table(self) -> LayerTable:
+        return self.plan.table
+
+    @property
+    def stored_columns(self) -> tuple[Column, ...]:
+        """The columns of the table itself, with those that builds keep for themselves."""
+        return stored_columns(self.table, self.lake.columns[self.table.table])
+
+    def moved(self, name: TableName) -> bool:
+        return not self.plan.since[name].is_at(self.plan.until[name])
+
+    @property
+    @abstractmethod
+    def changes_few(self) -> bool:
+        """Whether the build's changes fit into this process, so that they are merged on read."""
+
+    @abstractmethod
+    def whole(self, name: TableName) -> Rows:
+        """Return all rows of an input."""
+
+    @abstractmethod
+    def none(self, name: TableName) -> Rows:
+        """Return an input without rows."""
+
+    @abstractmethod
+    def changes(self, name: TableName) -> ChangeSet:
+        """Return what happened to an input since the last build."""
+
+    @abstractmethod
+    def unchanged(self, name: TableName, values: Rows) -> Rows:
+        """Return the rows that the last build had read already and whose columns have any of these values."""
+
+    @abstractmethod
+    def without(self, rows: Rows, values: Rows) -> Rows:
+        """Return the rows whose columns have none of these values."""
+
+    @abstractmethod
+    def near(self, name: TableName, touched: Rows) -> Rows:
+        """Return every row of a driver that can have a touched key; others may be among them."""
+
+    @abstractmethod
+    def around(self, name: TableName, changes: ChangeSet, window: Window) -> Affected:
+        """Return what has to be read so that every row whose window a change touches can be computed again."""
+
+    @abstractmethod
+    def knows_past(self, name: TableName) -> bool:
+        """Return whether an input can still be read as the last build read it."""
+
+    @abstractmethod
+    def lookups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> Mapping[TableName, Rows]:
+        """Return the lookups for these rows of the drivers: as they are, and those in `past` as the last build read them."""
+
+    @abstractmethod
+    def old_rows(self, touched: Rows | None, columns: Sequence[str]) -> AbstractContextManager[OldRows]:
+        """Give the table's own rows of the touched keys, or all, while the block runs."""
+
+    @abstractmethod
+    def kept_deletes(self, columns: tuple[Column, ...], keys: DataFrame) -> DataFrame | None:
+        """Return the events that deleted rows of these keys and were kept, or None where there are none."""
+
+    @abstractmethod
+    def kept_truncates(self, columns: tuple[Column, ...]) -> DataFrame | None:
+        """Return the truncates that were kept, each once or more, or None where there are none."""
+
+    @abstractmethod
+    def once(self, rows: DataFrame) -> Rows:
+        """Return rows that are computed once, however often they are read until `close`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what `once` has kept."""
+
+    def run(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> DataFrame:
+        """Return what the table's file makes of these rows of its drivers, and of its lookups."""
+        rows = {**self.lookups(drivers, past=past), **drivers}
+        frames = {name: each.frame for name, each in rows.items()}
+        return run_source(self.lake.spark, follow_columns(self.table, self.lake.columns), frames)

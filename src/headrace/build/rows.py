@@ -1,0 +1,113 @@
+"""Rows on their way through a build: Arrow in this process where they are few, and a DataFrame either way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from headrace.build.arrow import to_spark
+from headrace.tables.spark_arrow import optional, to_arrow
+from headrace.tables.spark_columns import named
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Rows(ABC):
+    """Rows of one schema."""
+
+    @property
+    @abstractmethod
+    def frame(self) -> DataFrame:
+        """The rows as Spark reads them."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[str]: ...
+
+    @abstractmethod
+    def select(self, names: Mapping[str, str] | Sequence[str]) -> Rows:
+        """Return some columns; a mapping gives each new name the column that it renames."""
+
+
+@dataclass(frozen=True)
+class SparkRows(Rows):
+    """Rows that only Spark has."""
+
+    spark_frame: DataFrame
+
+    @property
+    def frame(self) -> DataFrame:
+        return self.spark_frame
+
+    @property
+    def columns(self) -> list[str]:
+        return self.spark_frame.columns
+
+    def select(self, names: Mapping[str, str] | Sequence[str]) -> Rows:
+        return SparkRows(self.frame.select(*(named(column).alias(name) for name, column in _renamed(names).items())))
+
+
+@dataclass(frozen=True)
+class LocalRows(Rows):
+    """Few rows in this process. Spark is given them when it first needs them."""
+
+    spark: SparkSession
+    arrow: pa.Table
+    schema: StructType
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        return to_spark(self.spark, self.arrow, self.schema).coalesce(1)  # one partition, so that Spark plans no exchange
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    def select(self, names: Mapping[str, str] | Sequence[str]) -> LocalRows:
+        renamed = _renamed(names)
+        schema = StructType([StructField(name, self.schema[column].dataType) for name, column in renamed.items()])
+        return LocalRows(self.spark, self.arrow.select(list(renamed.values())).rename_columns(list(renamed)), schema)
+
+
+@dataclass(frozen=True)
+class ChangeSet:
+    """The rows that entered an input between two of its positions, and those that left it.
+
+    `left` is None where no row can have left. It may name rows that did not change after all.
+    """
+
+    entered: Rows
+    left: Rows | None = None
+
+    def both(self, names: Mapping[str, str] | Sequence[str]) -> Rows:
+        """Return some columns of all rows that entered or left."""
+        parts = [rows.select(names) for rows in (self.entered, self.left) if rows is not None]
+        return union(parts, empty=parts[0])
+
+
+def collect(spark: SparkSession, frame: DataFrame) -> LocalRows:
+    """Compute rows now, and return them as local ones."""
+    return LocalRows(spark, to_arrow(frame), optional(frame.schema))
+
+
+def union(parts: Sequence[Rows], *, empty: Rows) -> Rows:
+    """Return the rows of all parts, which have the same columns, or `empty` where there are none."""
+    if len(parts) < 2:
+        return parts[0] if parts else empty
+    local = [part for part in parts if isinstance(part, LocalRows)]
+    if len(local) < len(parts):
+        return SparkRows(reduce(lambda a, b: a.unionByName(b), (part.frame for part in parts)))
+    first = local[0]
+    tables = [part.arrow.select(first.columns) for part in local]
+    return LocalRows(first.spark, pa.concat_tables(tables, promote_options="permissive"), first.schema)
+
+
+def _renamed(names: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
+    return names if isinstance(names, Mapping) else {name: name for name in names}

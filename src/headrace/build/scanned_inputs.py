@@ -1,0 +1,121 @@
+"""Inputs read with Spark's scans: any number of rows, on any number of executors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.build.changes import read_changes
+from headrace.build.features import Affected, touched_windows
+from headrace.build.inputs import is_raw, position_column, read_input
+from headrace.build.joins import drop_matching, keep_matching
+from headrace.build.key_bounds import bounds_expression, key_bounds
+from headrace.build.planned_inputs import OldRows, PlannedInputs
+from headrace.build.pruning import with_keys_near
+from headrace.build.removed import read_deletes, read_truncates
+from headrace.build.rows import ChangeSet, Rows, SparkRows
+from headrace.spec.layers import Window
+from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column
+from headrace.tables.catalog import load_table
+from headrace.tables.spark_columns import named
+from headrace.tables.spark_files import FILE, POSITION, load_java_table, plan_files, read_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class ScannedInputs(PlannedInputs):
+    """Every read is a scan of a snapshot, pruned by the ranges that files tell of."""
+
+    _kept: list[DataFrame] = field(default_factory=list)
+
+    @property
+    def changes_few(self) -> bool:
+        return self.plan.changes_few or self.plan.is_small
+
+    def whole(self, name: TableName) -> Rows:
+        return SparkRows(read_input(self.lake.spark, name, self.plan.until[name], columns=self.lake.columns[name]))
+
+    def none(self, name: TableName) -> Rows:
+        return SparkRows(self.whole(name).frame.limit(0))
+
+    def changes(self, name: TableName) -> ChangeSet:
+        return read_changes(
+            self.lake.spark,
+            self.lake.catalog,
+            self.lake.pipeline,
+            name,
+            since=self.plan.since[name],
+            until=self.plan.until[name],
+            columns=self.lake.columns[name],
+        )
+
+    def unchanged(self, name: TableName, values: Rows) -> Rows:
+        return SparkRows(keep_matching(self._read_before(name), F.broadcast(values.frame.distinct()), values.columns))
+
+    def without(self, rows: Rows, values: Rows) -> Rows:
+        return SparkRows(drop_matching(rows.frame, F.broadcast(values.frame.distinct()), values.columns))
+
+    def near(self, name: TableName, touched: Rows) -> Rows:
+        return SparkRows(with_keys_near(self.whole(name).frame, self.table, touched.frame))
+
+    def around(self, name: TableName, changes: ChangeSet, window: Window) -> Affected:
+        return touched_windows(self.whole(name).frame, changes, window)
+
+    def knows_past(self, name: TableName) -> bool:
+        since = self.plan.since[name]
+        if is_raw(name, self.lake.pipeline) or since.snapshot_id is None:
+            return True
+        table = load_table(self.lake.catalog, name)
+        return table is not None and table.snapshot_by_id(since.snapshot_id) is not None
+
+    def lookups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> Mapping[TableName, Rows]:
+        return {name: self._past(name) if name in past else self.whole(name) for name in self.table.lookups}
+
+    @contextmanager
+    def old_rows(self, touched: Rows | None, columns: Sequence[str]) -> Iterator[OldRows]:
+        spark, table = self.lake.spark, load_java_table(self.lake.spark, self.table.table)
+        current = table.currentSnapshot()
+        snapshot_id = None if current is None else int(current.snapshotId())
+        where = None if touched is None else bounds_expression(spark, key_bounds(touched.frame, self.table))
+        candidates = plan_files(table, snapshot_id=snapshot_id, where=where)
+        with read_files(spark, table, candidates, with_positions=True) as rows:
+            old = rows if touched is None else keep_matching(rows, touched.frame, self.table.keys)
+            yield OldRows(old.select(*map(named, (*columns, FILE, POSITION))), snapshot_id, candidates.bytes, candidates)
+
+    def kept_deletes(self, columns: tuple[Column, ...], keys: DataFrame) -> DataFrame | None:
+        generation = self.plan.entry.generation
+        deletes = read_deletes(self.lake.spark, self.lake.catalog, self.table.table, generation=generation, columns=columns)
+        return None if deletes is None else keep_matching(deletes, keys, self.table.keys)
+
+    def kept_truncates(self, columns: tuple[Column, ...]) -> DataFrame | None:
+        generation = self.plan.entry.generation
+        return read_truncates(self.lake.spark, self.lake.catalog, self.table.table, generation=generation, columns=columns)
+
+    def once(self, rows: DataFrame) -> Rows:
+        kept = rows.persist()
+        self._kept.append(kept)
+        return SparkRows(kept)
+
+    def close(self) -> None:
+        while self._kept:
+            self._kept.pop().unpersist()
+
+    def _past(self, name: TableName) -> Rows:
+        if is_raw(name, self.lake.pipeline):
+            return SparkRows(self._read_before(name))  # landed rows only come, and history is thinned there
+        return SparkRows(read_input(self.lake.spark, name, self.plan.since[name], columns=self.lake.columns[name]))
+
+    def _read_before(self, name: TableName) -> DataFrame:
+        """Return the rows of an input that the last build had read already and that are still there."""
+        position = position_column(name, self.lake.pipeline)
+        columns = self.lake.columns[name]
+        rows = read_input(self.lake.spark, name, self.plan.until[name], columns=columns, with_position=position)
+        rows = rows.where(F.col(position) <= self.plan.since[name].position)
+        return rows.select(*(named(column.name) for column in columns))

@@ -1,0 +1,129 @@
+"""What a build has staged, before its commit, and the steps that every kind of build shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.build.carry import has_unknown
+from headrace.build.glance import Glance, glance_metrics, read_glance
+from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.target import Merged
+from headrace.quality.expectations import Measured, check_results, rows_in
+from headrace.quality.refused import stage_refused
+from headrace.spec.layers import BUILD_ID, CARRIED
+from headrace.tables.build_commit import FileChanges
+from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, TrainedWeights
+from headrace.tables.row_delta import RowDelta
+from headrace.tables.spark_files import (
+    JavaObject,
+    StagedFiles,
+    stage_files,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CARRIED, _UNKNOWN = "__carried", "__unknown"
+
+
+@dataclass(frozen=True)
+class StagedBuild:
+    """Rows that are staged, before the commit."""
+
+    change: RowDelta | FileChanges
+    rows: int
+    gone: int
+    read_bytes: int
+    written_bytes: int
+    processed: int
+    results: tuple[CheckedExpectation, ...]
+    refused: tuple[str, ...]
+    glance: Glance = field(default_factory=Glance)
+    carried: int = 0
+    unknown: int = 0
+    removed: bool = False
+    largest_entity: int | None = None
+    weights: TrainedWeights | None = None
+
+
+def write_measured(
+    inputs: PlannedInputs,
+    java_table: JavaObject,
+    measured: Measured,
+    shape: Callable[[DataFrame], DataFrame],
+    build_id: int,
+) -> tuple[StagedBuild, StagedFiles]:
+    """Stage what `shape` makes of the rows that pass, and count the expectations in the same pass."""
+    observation, unknown = Observation(), Observation()
+    metrics = [*measured.metrics(), *glance_metrics(inputs.table, measured.rows, BuildLedger())]
+    observed = replace(measured, rows=measured.rows.observe(observation, *metrics))
+    rows = shape(observed.good).withColumn(BUILD_ID, F.lit(build_id).cast("long"))
+    if inputs.table.unchanged:
+        counts = (F.count(CARRIED).alias(_CARRIED), F.count_if(has_unknown(F.col(CARRIED))).alias(_UNKNOWN))
+        rows = rows.observe(unknown, *counts)
+    staged = stage_files(inputs.lake.spark, java_table, rows)
+    results = measured.read_metrics(observation.get)
+    check_results(inputs.table, results)
+    result = StagedBuild(
+        FileChanges(staged.files),
+        rows=staged.rows,
+        gone=0,
+        read_bytes=0,
+        written_bytes=staged.bytes,
+        processed=rows_in(observation.get),
+        results=results,
+        refused=refuse_rows(inputs, measured, results, build_id),
+        glance=read_glance(observation.get),
+        carried=int(unknown.get[_CARRIED]) if inputs.table.unchanged else 0,
+        unknown=int(unknown.get[_UNKNOWN]) if inputs.table.unchanged else 0,
+    )
+    return result, staged
+
+
+def merged_build(
+    merged: Merged, processed: int, results: tuple[CheckedExpectation, ...], refused: tuple[str, ...]
+) -> StagedBuild:
+    return StagedBuild(
+        merged.change,
+        rows=merged.written,
+        gone=merged.gone,
+        read_bytes=merged.read_bytes,
+        written_bytes=merged.written_bytes,
+        processed=processed,
+        results=results,
+        refused=refused,
+        carried=merged.carried,
+        unknown=merged.unknown,
+    )
+
+
+def written_columns(inputs: PlannedInputs) -> list[str]:
+    """Gives back the columns that a build decides: the table's own, and where carried values are from."""
+    names = [column.name for column in inputs.lake.columns[inputs.table.table]]
+    return [*names, CARRIED] if inputs.table.unchanged else names
+
+
+def refuse_rows(
+    inputs: PlannedInputs, measured: Measured, results: tuple[CheckedExpectation, ...], build_id: int
+) -> tuple[str, ...]:
+    """Gives back the files of the rows that go to the quarantine, which the build's entry names."""
+    if not any(each.otherwise == "quarantine" and each.failed for each in results):
+        return ()
+    lake = inputs.lake
+    return stage_refused(lake.spark, lake.catalog, lake.settings, inputs.table.table, measured.refused, build_id=build_id)
+
+
+def current_snapshot(java_table: JavaObject) -> int | None:
+    snapshot = java_table.currentSnapshot()
+    return None if snapshot is None else int(snapshot.snapshotId())
+
+
+def first_row(rows: DataFrame) -> Mapping[str, Any]:
+    row = rows.first()
+    assert row is not None
+    return row.asDict()
