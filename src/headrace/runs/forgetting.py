@@ -6,7 +6,7 @@
 4. Quarantine: and the rows that were refused.
 5. Build: all that was made of those rows is made anew; what Headrace kept beside the tables goes.
 6. Publish: Postgres follows.
-7. Purge: old snapshots and files go for good.
+7. Purge: old snapshots and files go for good, and so does the cache of rows that builds have read.
 8. Prove: every file is searched; the note goes.
 """
 
@@ -184,6 +184,7 @@ def finish(erasing: Erasing, note: Note, *, publish: Callable[[], None], report:
     publish()
     reach("forget:published")
     purged = purge_past(lake, note, since=erasing.since)
+    lake.store.clear()
     reach("forget:purged")
     hits, searched = prove(lake, note)
     if hits:
