@@ -1,8 +1,8 @@
 """`python -m benchmarks [NAME …] [--quick]`: what Headrace does on this machine, held against what one would have without it.
 
 Landing is held against plain Spark, two workers of a cluster against one, layers against a full rebuild and a plain query,
-entities (by equal values, and fuzzy) against Splink, a compacted table against its small files, receiving against a handler
-that does nothing.
+a change of payments against dbt-duckdb's full rebuild, entities (by equal values, and fuzzy) against Splink, a compacted table
+against its small files, receiving against a handler that does nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rich.console import Console
 
 from benchmarks.bench import Bench, open_bench
 from benchmarks.capture import measure_capture
+from benchmarks.change import compare_change
 from benchmarks.cluster import compare_workers
 from benchmarks.compaction import compare_compaction
 from benchmarks.entities import compare_entities
@@ -79,6 +80,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {
     "memory": measure_memory,
     "cluster": compare_workers,
     "layers": compare_layers,
+    "change": compare_change,
     "rolling": compare_rolling,
     "entities": compare_entities,
     "fuzzy": compare_fuzzy,

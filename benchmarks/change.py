@@ -1,0 +1,113 @@
+"""A change against a full rebuild: 350 new charges through all tables of payments, on histories of several sizes.
+
+The other side is dbt-duckdb, which rebuilds the same tables from the same raw tables (`headrace export dbt payments`). Both
+take turns on the middle history.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from benchmarks.bench import Bench
+from benchmarks.meter import measure
+from benchmarks.payments_lake import PaymentsLake, build_all
+from benchmarks.results import Bar, at_least, at_most
+from headrace.build.lake import Lake
+from headrace.export.dbt_project import export_project
+from headrace.runs.landing import spark_session
+from tests.export.tools import install_tool
+
+HISTORIES = (30_000, 300_000, 1_500_000)
+AGAINST = 300_000
+DAYS = 30.0
+CHARGES = 350
+WARM_UPS, TURNS = 8, 5
+LEAST_GAIN, MOST_GROWTH = 5.0, 1.5
+_DBT_LOCK = Path(__file__).parents[1] / "tests" / "export" / "dbt.lock"
+
+
+@dataclass
+class History:
+    """A lake with a history of so many charges, and what each measured change took."""
+
+    charges: int
+    payments: PaymentsLake
+    lake: Lake
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+    peak_mb: float = 0.0
+
+    def change(self, *, counts: bool) -> float:
+        """Land 350 charges and build all tables; return the seconds that the builds took."""
+        self.payments.land_charges(CHARGES)
+        with measure(os.getpid()) as reading:
+            build_all(self.lake)
+        if counts:
+            self.seconds.append(reading.seconds)
+            self.cpu_seconds.append(reading.cpu_seconds)
+            self.peak_mb = max(self.peak_mb, reading.peak_bytes / 1024**2)
+        return reading.seconds
+
+
+def compare_change(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]]:
+    """Return what a change took on each history, and what dbt's full rebuild took."""
+    sizes = [bench.scaled(size) for size in HISTORIES]
+    environment = install_tool("dbt", lock=_DBT_LOCK, cost="1 minute")
+    with ExitStack() as stack:
+        first = PaymentsLake((bench.folder / f"change-{sizes[0]}").resolve(), history=sizes[0], days=DAYS)
+        spark = stack.enter_context(spark_session(first.settings, report=bench.say))
+        histories = []
+        for size in sizes:
+            folder = (bench.folder / f"change-{size}").resolve()
+            payments = first if size == sizes[0] else PaymentsLake(folder, history=size, days=DAYS)
+            bench.say(f"Change: a history of {size:,} charges, {payments.events:,} events in all")
+            payments.fill()
+            history = History(size, payments, payments.open(spark))
+            with measure(os.getpid()) as reading:
+                build_all(history.lake)
+            bench.say(f"Change: its first build took {reading.seconds:.1f} s")
+            histories.append(history)
+        against = next(history for history in histories if history.charges == bench.scaled(AGAINST))
+        project = bench.folder / "change-dbt"
+        export_project(against.payments.settings, against.payments.pipeline, folder=project, dialect="duckdb")
+        rebuilds = []
+        for turn in range(WARM_UPS + TURNS):
+            for history in histories:
+                seconds = history.change(counts=turn >= WARM_UPS)
+                bench.say(f"Change: {CHARGES} charges on {history.charges:,}: {seconds:.2f} s")
+            if turn >= WARM_UPS:
+                rebuilds.append(_rebuild(environment, project))
+                bench.say(f"Change: dbt-duckdb's full rebuild: {rebuilds[-1]:.2f} s")
+    rows: list[dict[str, object]] = [
+        {
+            "side": "headrace",
+            "history": history.charges,
+            "seconds": round(median(history.seconds), 2),
+            "cpu_seconds": round(median(history.cpu_seconds), 2),
+            "peak_mb": round(history.peak_mb),
+            "turns": [round(each, 2) for each in history.seconds],
+        }
+        for history in histories
+    ]
+    dbt = {"side": "dbt-duckdb, full rebuild", "history": against.charges, "seconds": round(median(rebuilds), 2)}
+    rows.append({**dbt, "turns": [round(each, 2) for each in rebuilds]})
+    gain = median(theirs / ours for theirs, ours in zip(rebuilds, against.seconds, strict=True))
+    growth = median(histories[-1].seconds) / median(histories[0].seconds)
+    return rows, (
+        at_least(LEAST_GAIN, gain, name=f"times as fast as dbt-duckdb's full rebuild at {against.charges:,} charges"),
+        at_most(MOST_GROWTH, growth, name=f"{histories[-1].charges:,} charges to {histories[0].charges:,}"),
+    )
+
+
+def _rebuild(environment: Path, project: Path) -> float:
+    """Return the seconds that dbt takes to build all models, from its start to its end; its tests are left out."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "DBT_", "PYTHON"))}
+    command = [str(environment / "bin/dbt"), "--no-use-colors", "--no-version-check", "run", "--full-refresh"]
+    with measure(os.getpid()) as reading:
+        subprocess.run(command, cwd=project, env=ours, check=True, capture_output=True)
+    return reading.seconds
