@@ -1,7 +1,7 @@
 """The payments tables by plain queries over everything that landed: what any way to build them must come to.
 
-What the engine builds is held against it. Each SQL file is run as it stands, on views of its inputs, and then the newest row of
-a key is kept where the file says `sequence_by`. History's own columns are left to the engine.
+What the engine builds is held against it. Each SQL file is run as it stands, with its macros expanded, on views of its inputs,
+and then the newest row of a key is kept where the file says `sequence_by`. History's own columns are left to the engine.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,9 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.sources.encode import encoder_of
 from headrace.sources.generate import FIRST_MOMENT
+from headrace.spec import load_pipeline
 from headrace.spec.columns import landed_columns
+from headrace.spec.layers import Query
 from headrace.spec.pipeline import Stream
 from headrace.tables.schema import iceberg_schema
 from tests.pipelines.test_payments_generators import Row, decode
@@ -30,6 +33,12 @@ if TYPE_CHECKING:
 NAMESPACE = "payments_db"
 LAYERS = ("reference", "cleaned", "core", "features", "marts", "quality")
 _NAMED = re.compile(rf"\b{NAMESPACE}\.(\w+)")
+
+
+@cache
+def _expanded() -> Mapping[Path, str]:
+    tables = load_pipeline("payments", environ={}, folder=Path.cwd()).tables
+    return {table.path: table.source.text for table in tables if isinstance(table.source, Query)}
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,8 @@ class TableFile:
 
     @property
     def query(self) -> str:
-        return self.text[self.text.index("*/") + 2 :]
+        text = _expanded().get(self.path, self.text)
+        return text[text.index("*/") + 2 :]
 
     @property
     def inputs(self) -> set[str]:

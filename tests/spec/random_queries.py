@@ -10,7 +10,6 @@ from random import Random
 
 import duckdb
 import sqlglot
-from hypothesis import reject
 from hypothesis import strategies as st
 
 from headrace.spec import TableName
@@ -137,8 +136,7 @@ class QueryWriter:
 
     def _union(self, depth: int, drives: bool) -> str:
         how = self.pick("UNION ALL", "UNION ALL", "UNION ALL", "UNION", "EXCEPT", "INTERSECT")
-        parts = [self.query(depth - 1, drives=drives) for _ in range(2)]
-        return f" {how} ".join(f"({part})" if "LIMIT" in part or self.chance(20) else part for part in parts)
+        return f"{self.query(depth - 1, drives=drives)} {how} {self.query(depth - 1, drives=drives)}"
 
     def _join(self, depth: int, drives: bool) -> str:
         text, visible = f"{self.source(depth - 1, drives)} AS s", ["s"]
@@ -207,10 +205,10 @@ def queries() -> st.SearchStrategy[str]:
 
 def lakes() -> st.SearchStrategy[Lake]:
     """Return random rows for all tables, with nulls and duplicates."""
-    return SEEDS.map(lambda seed: random_lake(Random(seed)))
+    return SEEDS.map(lambda seed: _lake(Random(seed)))
 
 
-def random_lake(random: Random) -> Lake:
+def _lake(random: Random) -> Lake:
     return {
         table: [tuple(random.choice(VALUES) for _ in COLUMNS) for _ in range(random.randint(0, MOST_ROWS))] for table in TABLES
     }
@@ -229,10 +227,7 @@ class Database:
         for table, rows in lake.items():
             values = ", ".join(str(row).replace("None", "NULL") for row in rows)
             self._connection.execute(f"DELETE FROM {table};" + (f"INSERT INTO {table} VALUES {values}" if rows else ""))
-        try:
-            return Counter(self._connection.execute(_in_duckdb(query)).fetchall())
-        except duckdb.NotImplementedException:  # a subquery over a right or full join: one query of a thousand
-            reject()
+        return Counter(self._connection.execute(_in_duckdb(query)).fetchall())
 
 
 @lru_cache(maxsize=4)
