@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.io import InputFile
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from headrace.errors import SpecError
 from headrace.settings import load_settings
@@ -93,3 +97,27 @@ def test_two_applications_that_start_at_once(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(start, range(4)))) == 1
+
+
+def test_metadata_is_parsed_once_and_never_stale(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = FromInputFile.table_metadata
+
+    def counted(file: InputFile, **options: Any) -> TableMetadata:
+        parsed.append(file.location)
+        return parse(file, **options)
+
+    monkeypatch.setattr(FromInputFile, "table_metadata", counted)
+    other = open_catalog(load_settings(flags={}, environ={}, folder=tmp_path))
+    table = ensure(other, tmp_path, "id INT")
+    parsed.clear()
+    for _ in range(3):
+        assert other.load_table(table.name()).metadata_location == table.metadata_location
+    assert len(parsed) <= 1
+    again = open_catalog(load_settings(flags={}, environ={}, folder=tmp_path)).load_table(table.name())
+    again.transaction().set_properties({"by": "another"}).commit_transaction()
+    assert other.load_table(table.name()).properties["by"] == "another"
+    assert other.load_table(table.name()).metadata_location == again.metadata_location
+    other.drop_table(table.name())
+    assert ensure(other, tmp_path / "new", "name STRING").schema().column_names == ["name"]
+    assert other.load_table(table.name()).metadata.table_uuid != table.metadata.table_uuid

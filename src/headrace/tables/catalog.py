@@ -28,8 +28,8 @@ from headrace.tables.schema import iceberg_schema, partition_spec
 from headrace.tables.widening import widen_table
 
 _TRIES = 2
-_PARSED_FILES = 256
-"""How many parsed metadata files are kept. A file never changes, so what was parsed is never stale."""
+_PARSED_TABLES = 256
+"""Of how many tables the newest metadata stays parsed. A metadata file never changes, so what was parsed is never stale."""
 
 _LOCKED = "database is locked"
 
@@ -56,22 +56,20 @@ class EmptyCatalog(NoopCatalog):
 
 
 class _SqlCatalog(IdempotentDeletes, SqlCatalog):
-    """A catalog in a database that parses a metadata file once: a small build loads the same tables many times."""
+    """A catalog in a database that parses a table's newest metadata file once: a small build loads tables many times."""
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        self._parsed: BoundedCache[str, TableMetadata] = BoundedCache(_PARSED_FILES)
+        self._parsed: BoundedCache[Identifier, tuple[str, TableMetadata]] = BoundedCache(_PARSED_TABLES)
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
-        location = orm_table.metadata_location
-        metadata = self._parsed.get(location) if location else None
-        if location is None or metadata is None:
-            table = super()._convert_orm_to_iceberg(orm_table)
-            self._parsed.put(table.metadata_location, table.metadata)
-            return table
         identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
-        io = self._load_file_io(metadata.properties, location)
-        return Table(identifier, metadata, location, io, self)
+        location, metadata = self._parsed.get(identifier) or (None, None)
+        if metadata is None or location is None or location != orm_table.metadata_location:
+            table = super()._convert_orm_to_iceberg(orm_table)
+            self._parsed.put(identifier, (table.metadata_location, table.metadata))
+            return table
+        return Table(identifier, metadata, location, self._load_file_io(metadata.properties, location), self)
 
 
 def find_catalog(settings: Settings) -> Catalog:
