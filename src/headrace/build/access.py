@@ -28,7 +28,7 @@ _UNITS = {
     "SECOND": "1s",
 }
 _MOST_RANGES = 64
-"""How many values of a time key are told apart; more are read as one range."""
+"""How many values of a time key get a range of their own; more are read as one range."""
 
 
 def lookup_paths(lake: Lake, table: LayerTable) -> AccessPaths:

@@ -125,7 +125,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
 
 
 def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column, ...]) -> tuple[StagedBuild, Lateness]:
-    """Stage what a build changes: few rows in this process, many or those that can't be fetched with Spark's scans."""
+    """Stage what a build changes: in this process if its rows are few and can be fetched, else with Spark's scans."""
     if plan.changes_few and plan.table.kind != "entities":
         local = LocalInputs(lake.with_session(small=True), plan)
         try:

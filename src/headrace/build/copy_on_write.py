@@ -75,7 +75,7 @@ def copy_on_write(target: Target, verdicts: DataFrame) -> tuple[Merged, DataFram
 
 
 def _stage(target: Target, new: DataFrame, files: ScanFiles, *, gone: DataFrame, written: int) -> StagedFiles:
-    """Return files with the new rows and those of old files that stay. `gone` are the places of those that don't."""
+    """Return files with the new rows and the rows of old files that stay. `gone` are the places of rows that don't."""
     spark = target.lake.spark
     table: JavaObject = load_java_table(spark, target.table.table)
     new = new.withColumn(BUILD_ID, F.lit(target.build_id).cast("long"))

@@ -28,7 +28,7 @@ _CHANGE = "__change"
 _NEAR = "__near"
 
 _MOST_RANGES = 32
-"""How many ranges of time are told apart; more are read as one."""
+"""How many ranges of time are read one by one; more are read as one."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def _stage(target: Target, new: pa.Table, places: pl.DataFrame) -> RowDelta:
 
 
 def _without(rows: pa.Table, lost: Mapping[str, pl.Series]) -> pa.Table:
-    """Return the rows whose places are not among those that are lost."""
+    """Return the rows whose places are not lost."""
     gone = pl.concat(
         [pl.DataFrame(schema={FILE: pl.String, POSITION: pl.Int64})]
         + [pl.select(pl.lit(path).alias(FILE), positions.alias(POSITION)) for path, positions in lost.items()]

@@ -59,7 +59,7 @@ class PlannedInputs(ABC):
 
     @property
     def stored_columns(self) -> tuple[Column, ...]:
-        """The columns of the table itself, with those that builds keep for themselves."""
+        """The columns of the table as it is stored, with the hidden ones of builds."""
         return stored_columns(self.table, self.lake.columns[self.table.table])
 
     def moved(self, name: TableName) -> bool:

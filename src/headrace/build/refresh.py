@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> StagedBuild:
-    """Write all rows again, in the place of those that are there."""
+    """Write all rows again, in place of the old ones."""
     table = inputs.table
     measured = plan_refresh(inputs)
     columns = [named(name) for name in written_columns(inputs)]

@@ -78,7 +78,7 @@ class LocalRows(Rows):
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """The rows that entered an input between two of its positions, and those that left it.
+    """The rows that entered an input between two of its positions, and the rows that left it.
 
     `left` is None where no row can have left. It may name rows that did not change after all.
     """

@@ -103,7 +103,7 @@ def merged_build(
 
 
 def written_columns(inputs: PlannedInputs) -> list[str]:
-    """Gives back the columns that a build decides: the table's own, and where carried values are from."""
+    """Return the columns that a build decides: the table's own, and where carried values are from."""
     names = [column.name for column in inputs.lake.columns[inputs.table.table]]
     return [*names, CARRIED] if inputs.table.unchanged else names
 
@@ -111,7 +111,7 @@ def written_columns(inputs: PlannedInputs) -> list[str]:
 def refuse_rows(
     inputs: PlannedInputs, measured: Measured, results: tuple[CheckedExpectation, ...], build_id: int
 ) -> tuple[str, ...]:
-    """Gives back the files of the rows that go to the quarantine, which the build's entry names."""
+    """Return the files of the rows that go to the quarantine, which the build's entry names."""
     if not any(each.otherwise == "quarantine" and each.failed for each in results):
         return ()
     lake = inputs.lake

@@ -14,7 +14,7 @@ from headrace.tables.row_delta import RowDelta
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a build changes, and its old rows of the touched keys. `columns` are those that a build decides."""
+    """The table that a build changes, and its old rows of the touched keys. `columns` are the ones that a build decides."""
 
     lake: Lake
     table: LayerTable

@@ -172,7 +172,7 @@ def _map(path: Path) -> tuple[pa.RecordBatch, ...]:
 
 
 def _files_under(folder: Path) -> Iterator[tuple[Path, float, int]]:
-    """Return the path, the time of the last use and the size of every file; those that vanish meanwhile are left out."""
+    """Return the path, the time of the last use and the size of every file; a file that vanishes meanwhile is left out."""
     for path in folder.rglob("*"):
         try:
             status = path.stat()

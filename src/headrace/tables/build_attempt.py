@@ -30,5 +30,5 @@ def compacted_error(where: str) -> CompactedError:
     return CompactedError(
         "files that the build replaces were compacted while it ran",
         where=where,
-        next_step="Nothing was published. The build is planned again by itself.",
+        next_step="Nothing was published. Headrace plans the build again.",
     )

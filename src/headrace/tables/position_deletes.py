@@ -38,7 +38,7 @@ class StagedDeletes:
 
 
 def stage_position_deletes(table: Table, positions: Sequence[tuple[FileScanTask, pa.Array]]) -> StagedDeletes:
-    """Return delete files with these positions and those that were deleted in the same data files before.
+    """Return delete files with these positions and the positions that were deleted in the same data files before.
 
     A task names a data file once, with the delete files that apply to it. Positions may be in any order and repeated. A data
     file in which nothing new is deleted gets no delete file. A delete file of several data files stays: what it deletes is not

@@ -141,7 +141,7 @@ class RowDeltaSnapshot(_SnapshotProducer["RowDeltaSnapshot"]):
         return kind.merge([*new, *rest])
 
     def _without(self, manifests: list[ManifestFile], kind: _DataManifests, removed: Sequence[DataFile]) -> list[ManifestFile]:
-        """Return the manifests; those that hold removed files are written again and say which files left."""
+        """Return the manifests; a manifest that holds removed files is written again and names them as deleted."""
         missing = {file.file_path: file for file in removed}
         schema, changed = self.schema(), {}
         for manifest in manifests:

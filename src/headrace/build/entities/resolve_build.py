@@ -1,4 +1,4 @@
-"""Resolve records, all or those that came, with the entities that they touch."""
+"""Resolve records, all or the new ones, with the entities that they touch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from headrace.tables.staged_rows import data_folder
 
 
 def resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
-    """Resolve records, all or those that came, with the entities that they touch."""
+    """Resolve records, all or the new ones, with the entities that they touch."""
     lake, table = inputs.lake, inputs.table
     java_table = load_java_table(lake.spark, table.table)
     table.check_extras()
@@ -88,6 +88,6 @@ def resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
 
 
 def _plan_arrow(java_table: JavaObject, *, snapshot_id: int | None) -> tuple[ScanFiles, tuple[ArrowFile, ...]]:
-    """Gives back the files of a snapshot, as Java scans them and as they are read here."""
+    """Return the files of a snapshot, as Java scans them and as they are read here."""
     files = plan_files(java_table, snapshot_id=snapshot_id)
     return files, tuple(arrow_file(path, task) for path, task in files.tasks.items())
