@@ -21,6 +21,7 @@ from headrace.tables.ledger import read_ledger
 from headrace.tables.maintain import compact
 from headrace.tables.maintain.compact import Compaction, compact_group
 from headrace.tables.maintain.groups import Group, list_files
+from headrace.tables.small_build_commit import commit_small_build
 from headrace.tables.spark_files import load_java_table, plan_files
 from headrace.tables.storage import list_all
 from tests.build.entities.people import TABLES as PEOPLE
@@ -132,13 +133,21 @@ def test_a_build_whose_files_were_compacted_is_planned_again(
     people = people_of(tmp_path, spark)
     commits: list[str] = []
 
-    def compact_first(spark: SparkSession, catalog: Any, name: Any, **rest: Any) -> Any:
+    def compact_first(name: Any) -> None:
         if str(name) not in commits:
             _rewrite_all(people, spark, name)
         commits.append(str(name))
+
+    def commit_with_java(spark: SparkSession, catalog: Any, name: Any, **rest: Any) -> Any:
+        compact_first(name)
         return commit_build(spark, catalog, name, **rest)
 
-    monkeypatch.setattr(build_module, "commit_build", compact_first)
+    def commit_without_java(catalog: Any, name: Any, **rest: Any) -> Any:
+        compact_first(name)
+        return commit_small_build(catalog, name, **rest)
+
+    monkeypatch.setattr(build_module, "commit_build", commit_with_java)
+    monkeypatch.setattr(build_module, "commit_small_build", commit_without_java)
     people.send(Record("shop", "2", email="p3@example.com", n=3))
     assert sorted(commits) == ["pond.entity_index"] * 2 + ["pond.staged"] * 2
     found = people.all_rows()
