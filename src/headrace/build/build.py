@@ -56,7 +56,7 @@ class Built:
 
 
 def build_table(lake: Lake, plan: TablePlan) -> Built:
-    """Gives back what was built and committed. Idempotent: what a build that died had not committed is built again."""
+    """Build one table and commit it. Idempotent: what a build that died had not committed is built again."""
     started, began = time.monotonic(), time.time()
     table = plan.table
     name = table.table

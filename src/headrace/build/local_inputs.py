@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from headrace.build.access import driver_keys, key_ranges, lookup_paths
 from headrace.build.features import Affected, local_windows, window_ranges
-from headrace.build.inputs import is_raw
 from headrace.build.local_tables import MOST_ROWS, LocalTables, match_table
 from headrace.build.planned_inputs import NotLocalError, OldRows, PlannedInputs
 from headrace.build.removed import DELETED, TRUNCATES
@@ -26,7 +25,6 @@ from headrace.build.types import spark_schema
 from headrace.spec.layers import Window
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
-from headrace.tables.catalog import load_table
 from headrace.tables.row_store import FILE, POSITION
 from headrace.tables.schema import arrow_schema
 
@@ -81,13 +79,6 @@ class LocalInputs(PlannedInputs):
         between = window_ranges(_arrow(moments), window)
         rows = self._tables.fetch(name, self.plan.until[name], match=parts, between=between)
         return local_windows(self._rows(name, rows), changes, window)
-
-    def knows_past(self, name: TableName) -> bool:
-        since = self.plan.since[name]
-        if is_raw(name, self.lake.pipeline) or since.snapshot_id is None:
-            return True
-        table = load_table(self.lake.catalog, name)
-        return table is not None and table.snapshot_by_id(since.snapshot_id) is not None
 
     def lookups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> Mapping[TableName, Rows]:
         paths = lookup_paths(self.lake, self.table)

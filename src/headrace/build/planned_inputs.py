@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.build.analysis import stored_columns
+from headrace.build.inputs import is_raw
 from headrace.build.lake import Lake
 from headrace.build.plan import TablePlan
 from headrace.build.rows import ChangeSet, Rows
@@ -21,6 +22,7 @@ from headrace.spec.layers import LayerTable, Window
 from headrace.spec.pipeline import TableName
 from headrace.spec.stage_query import follow_columns
 from headrace.spec.types import Column
+from headrace.tables.catalog import load_table
 from headrace.tables.spark_files import ScanFiles
 
 if TYPE_CHECKING:
@@ -65,6 +67,14 @@ class PlannedInputs(ABC):
     def moved(self, name: TableName) -> bool:
         return not self.plan.since[name].is_at(self.plan.until[name])
 
+    def knows_past(self, name: TableName) -> bool:
+        """Return whether an input can still be read as the last build read it."""
+        since = self.plan.since[name]
+        if is_raw(name, self.lake.pipeline) or since.snapshot_id is None:
+            return True
+        table = load_table(self.lake.catalog, name)
+        return table is not None and table.snapshot_by_id(since.snapshot_id) is not None
+
     @property
     @abstractmethod
     def changes_few(self) -> bool:
@@ -97,10 +107,6 @@ class PlannedInputs(ABC):
     @abstractmethod
     def around(self, name: TableName, changes: ChangeSet, window: Window) -> Affected:
         """Return what has to be read so that every row whose window a change touches can be computed again."""
-
-    @abstractmethod
-    def knows_past(self, name: TableName) -> bool:
-        """Return whether an input can still be read as the last build read it."""
 
     @abstractmethod
     def lookups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> Mapping[TableName, Rows]:

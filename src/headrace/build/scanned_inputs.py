@@ -21,7 +21,6 @@ from headrace.build.rows import ChangeSet, Rows, SparkRows
 from headrace.spec.layers import Window
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
-from headrace.tables.catalog import load_table
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import FILE, POSITION, load_java_table, plan_files, read_files
 
@@ -67,13 +66,6 @@ class ScannedInputs(PlannedInputs):
 
     def around(self, name: TableName, changes: ChangeSet, window: Window) -> Affected:
         return touched_windows(self.whole(name).frame, changes, window)
-
-    def knows_past(self, name: TableName) -> bool:
-        since = self.plan.since[name]
-        if is_raw(name, self.lake.pipeline) or since.snapshot_id is None:
-            return True
-        table = load_table(self.lake.catalog, name)
-        return table is not None and table.snapshot_by_id(since.snapshot_id) is not None
 
     def lookups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> Mapping[TableName, Rows]:
         return {name: self._past(name) if name in past else self.whole(name) for name in self.table.lookups}
