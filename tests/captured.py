@@ -109,7 +109,10 @@ class CapturedShop:
         """Gives back what `headrace verify` finds, stream by stream and table by table."""
         done = start_headrace("verify", "storefront", "--json", environ=self.environ, folder=self.folder)
         done.wait(seconds=600)
-        return list(json.loads(done.said()))
+        try:
+            return list(json.loads(done.said()))
+        except ValueError:
+            raise AssertionError(f"headrace verify could not compare:\n{done.said()}\n{self.said()[-3_000:]}") from None
 
     def close(self) -> None:
         for each in (self.seeder, self.application):

@@ -16,19 +16,10 @@ from headrace.tables import row_store
 
 
 @contextmanager
-def random_paths(random: Random) -> Iterator[Counter[str]]:
-    """Choose how each build reads, while the block runs; give how often each way was taken to its end.
-
-    Lookups are never read whole, and files of more than three rows have an index, however few rows a test has.
-    """
+def counted_paths() -> Iterator[Counter[str]]:
+    """Give how often increments were computed by each kind of inputs, while the block runs."""
     taken: Counter[str] = Counter()
-    few, increment = vars(TablePlan)["changes_few"].fget, build._increment
-
-    def changes_few(plan: TablePlan) -> bool:
-        limit = random.choice([2, 200_000, 200_000, 200_000])
-        patch.setattr(local_tables, "MOST_ROWS", limit)
-        patch.setattr(local_inputs, "MOST_ROWS", limit)
-        return bool(few(plan)) and random.random() < 0.8
+    increment = build._increment
 
     def counted(inputs: PlannedInputs, build_id: int) -> object:
         result = increment(inputs, build_id)
@@ -36,8 +27,26 @@ def random_paths(random: Random) -> Iterator[Counter[str]]:
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TablePlan, "changes_few", property(changes_few))
         patch.setattr(build, "_increment", counted)
+        yield taken
+
+
+@contextmanager
+def random_paths(random: Random) -> Iterator[Counter[str]]:
+    """Choose how each build reads, while the block runs; give how often each way was taken to its end.
+
+    Lookups are never read whole, and files of more than three rows have an index, however few rows a test has.
+    """
+    few = vars(TablePlan)["changes_few"].fget
+
+    def changes_few(plan: TablePlan) -> bool:
+        limit = random.choice([2, 50_000, 50_000, 50_000])
+        patch.setattr(local_tables, "MOST_ROWS", limit)
+        patch.setattr(local_inputs, "MOST_ROWS", limit)
+        return bool(few(plan)) and random.random() < 0.8
+
+    with pytest.MonkeyPatch.context() as patch, counted_paths() as taken:
+        patch.setattr(TablePlan, "changes_few", property(changes_few))
         patch.setattr(local_inputs, "SMALL_LOOKUP", 0)
         patch.setattr(row_store, "SMALL_ROWS", 3)
         yield taken

@@ -131,8 +131,7 @@ class LocalInputs(PlannedInputs):
 
     def once(self, rows: DataFrame) -> Rows:
         kept = collect(self.lake.spark, rows)
-        if _arrow(kept).num_rows > MOST_ROWS:
-            raise NotLocalError(f"a build of {self.table.table} computes more than {MOST_ROWS:,} rows")
+        self._tables.bounded(kept.arrow)
         return kept
 
     def close(self) -> None:

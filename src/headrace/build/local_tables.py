@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -27,15 +27,20 @@ from headrace.tables.schema import arrow_schema
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-MOST_ROWS = 200_000
-"""How many rows one read of a small build may return: a local relation of so many takes Spark about a second."""
+MOST_ROWS = 50_000
+"""How many rows one read of a small build may return."""
+
+MOST_BYTES = 8 * 1024 * 1024
+"""How many bytes of Arrow all reads of a small build may return. Spark puts local rows into its tasks, several times as large
+and more than once, and two builds run at a time within a heap of 1 GB."""
 
 
 @dataclass(frozen=True)
 class LocalTables:
-    """The tables of a lake. Every read raises a NotLocalError where it would return more than `MOST_ROWS`."""
+    """The tables of a lake, for one build. A read raises a NotLocalError where it returns more than fits into memory."""
 
     lake: Lake
+    _read_bytes: list[int] = field(default_factory=list)
 
     def fetch(
         self,
@@ -110,7 +115,14 @@ class LocalTables:
             files = self.lake.files.of(table, snapshot_id)
             if match is None and sum(file.rows for file in files) > MOST_ROWS:
                 raise NotLocalError(f"all rows of {'.'.join(table.name())} are touched")
-            return _bounded(self.lake.store.fetch(table, files, columns=list(columns), match=match, places=True))
+            return self.bounded(self.lake.store.fetch(table, files, columns=list(columns), match=match, places=True))
+
+    def bounded(self, rows: pa.Table) -> pa.Table:
+        """Return rows that a build holds in memory; raise a NotLocalError if there are too many of them by now."""
+        self._read_bytes.append(rows.nbytes)
+        if rows.num_rows > MOST_ROWS or sum(self._read_bytes) > MOST_BYTES:
+            raise NotLocalError(f"{rows.num_rows:,} rows of {rows.nbytes:,} bytes are too many to hold in memory")
+        return rows
 
     def _read(
         self,
@@ -132,10 +144,10 @@ class LocalTables:
                 for each in ([None] if match is None else match)
             ]
         if not several:
-            return _bounded(parts[0])
+            return self.bounded(parts[0])
         rows = pa.concat_tables(parts)
         first = pl.DataFrame(rows.select([FILE, POSITION])).with_row_index("row").unique([FILE, POSITION], keep="first")
-        return _bounded(rows.take(first["row"].sort().to_arrow()).drop_columns([FILE, POSITION]))
+        return self.bounded(rows.take(first["row"].sort().to_arrow()).drop_columns([FILE, POSITION]))
 
     def _fit(self, rows: pa.Table | None, columns: tuple[Column, ...], also: Sequence[str]) -> pa.Table:
         """Return rows with the lake's columns in its order; a column that the table does not have yet is null."""
@@ -154,12 +166,6 @@ def _local_only() -> Iterator[None]:
         yield
     except (TooLargeError, BuildError) as error:
         raise NotLocalError(str(error)) from error
-
-
-def _bounded(rows: pa.Table) -> pa.Table:
-    if rows.num_rows > MOST_ROWS:
-        raise NotLocalError(f"{rows.num_rows:,} rows are too many to hold in memory")
-    return rows
 
 
 def match_table(values: pa.Table, schema: pa.Schema, *, nulls_match: bool = True) -> pa.Table:

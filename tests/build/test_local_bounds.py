@@ -1,0 +1,45 @@
+"""A build holds few bytes in memory: beyond a bound it is run on Spark's scans, with the same rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from headrace.build import local_tables
+from headrace.build.local_tables import LocalTables
+from headrace.build.planned_inputs import NotLocalError
+from tests.build.paths import counted_paths
+from tests.build.pond import Pond, assert_same
+from tests.build.test_one_truth import events_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_the_reads_of_a_build_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_tables, "MOST_BYTES", 1_000)
+    tables = LocalTables(None)  # type: ignore[arg-type]
+    rows = pa.table({"n": pa.array(range(100), pa.int64())})
+    assert tables.bounded(rows) is rows
+    with pytest.raises(NotLocalError):
+        tables.bounded(rows)
+
+
+@pytest.mark.spark
+def test_a_build_beyond_the_bound_is_run_on_scans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pond = Pond(tmp_path, spark)
+    events = events_of(Random(7), 30)
+    pond.land(events[:15])
+    pond.build()
+    monkeypatch.setattr(local_tables, "MOST_BYTES", 100)
+    pond.land(events[15:])
+    with counted_paths() as taken:
+        pond.build()
+    assert taken["ScannedInputs"] > taken["LocalInputs"]
+    by_parts = pond.all_rows()
+    pond.build(full_refresh=True)
+    assert_same(by_parts, pond.all_rows())
