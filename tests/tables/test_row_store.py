@@ -41,6 +41,7 @@ UTC = timezone.utc
 LARGE = 1 << 30
 NAN = float("nan")
 
+_DEEP = (Column("names", types.Array(Primitive("string"))), Column("by", types.Map(types.Array(Primitive("long")))))
 OLD = (
     Column("i", Primitive("int")),
     Column("l", Primitive("long")),
@@ -54,6 +55,7 @@ OLD = (
     Column("at", Primitive("timestamp")),
     Column("wall", Primitive("timestamp_ntz")),
     Column("inside", types.Struct((Column("a", Primitive("int")),))),
+    Column("deep", types.Struct(_DEEP)),
     Column("many", types.Array(types.Struct((Column("a", Primitive("int")),)))),
     Column("named", types.Map(types.Struct((Column("a", Primitive("string")),)))),
 )
@@ -62,11 +64,12 @@ _WIDER: dict[str, ColumnType] = {
     "f": Primitive("double"),
     "m": types.Decimal(18, 2),
     "inside": types.Struct((Column("a", Primitive("long")), Column("new", Primitive("string")))),
+    "deep": types.Struct((*_DEEP, Column("new", Primitive("string")))),
     "many": types.Array(types.Struct((Column("a", Primitive("long")), Column("new", Primitive("double"))))),
     "named": types.Map(types.Struct((Column("a", Primitive("string")), Column("new", Primitive("date"))))),
 }
 NEW = (*(Column(each.name, _WIDER.get(each.name, each.type)) for each in OLD), Column("added", Primitive("string")))
-KEYS = [each.name for each in NEW if each.name not in ("inside", "many", "named")]
+KEYS = [each.name for each in NEW if each.name not in ("inside", "deep", "many", "named")]
 
 # Few values, so that rows and matches often meet; those among them that are equal without being the same, and their like.
 _VALUES: dict[str, list[Any]] = {
@@ -83,6 +86,11 @@ _VALUES: dict[str, list[Any]] = {
     "wall": [datetime(2026, 2, 3, 4, 5, 6, 7), datetime(1960, 1, 1)],
     "added": ["", "a"],
     "inside": [{"a": 1}, {"a": None}],
+    "deep": [
+        {"names": None, "by": None},
+        {"names": ["a", None], "by": [("k", [1, None]), ("n", None)]},
+        {"names": [], "by": []},
+    ],
     "many": [[], [{"a": 1}, None, {"a": None}]],
     "named": [[], [("k", {"a": "v"}), ("n", None)]],
 }

@@ -7,6 +7,7 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from headrace.build.analysis import stored_columns
@@ -132,6 +133,8 @@ def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column,
             return _increment(local, build_id), measure_lateness(local)
         except NotLocalError as error:
             _LOG.info("%s: build %d is run on scans: %s", plan.table.table, build_id, error)
+        except pa.ArrowException:  # rows that Arrow can't convert, Spark may: the table must not stay as it is
+            _LOG.warning("%s: build %d is run on scans", plan.table.table, build_id, exc_info=True)
     inputs = ScannedInputs(lake.with_session(small=plan.is_small), plan)
     try:
         if plan.table.kind == "entities":

@@ -99,7 +99,10 @@ def _joined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _project(values: pa.Array, have: pa.Field, wanted: pa.Field) -> pa.Array:
-    """Return values of a field as the current schema has it: fields that they lack are null, types are as wide."""
+    """Return values of a field as the current schema has it: fields that they lack are null, numbers are as wide.
+
+    Lists and texts may still have other offsets than in the schema, which a cast of the whole column settles.
+    """
     kind = wanted.type
     if not _children(kind):
         return values.cast(kind)
@@ -110,12 +113,11 @@ def _project(values: pa.Array, have: pa.Field, wanted: pa.Field) -> pa.Array:
             _project(*known[_id_of(field)], field) if _id_of(field) in known else pa.nulls(len(values), field.type)
             for field in kind
         ]
-        return pa.StructArray.from_arrays(parts, fields=[field.with_nullable(True) for field in kind], mask=mask)
+        return pa.StructArray.from_arrays(parts, names=[field.name for field in kind], mask=mask)
     if pa.types.is_map(kind):
         keys = _project(values.keys, have.type.key_field, kind.key_field)
         items = _project(values.items, have.type.item_field, kind.item_field)
-        made = pa.map_(kind.key_field.with_nullable(False), kind.item_field.with_nullable(True))
-        return pa.MapArray.from_arrays(values.offsets, keys, items, type=made, mask=mask)
+        return pa.MapArray.from_arrays(values.offsets, keys, items, mask=mask)
     elements = _project(values.values, have.type.value_field, kind.value_field)
     kinds = pa.LargeListArray if pa.types.is_large_list(have.type) else pa.ListArray
     return kinds.from_arrays(values.offsets, elements, mask=mask)
