@@ -49,26 +49,25 @@ class LocalTables:
         *,
         match: Sequence[pa.Table] | None = None,
         between: Ranges | None = None,
-        also: Sequence[str] = (),
     ) -> pa.Table:
-        """Return rows of a table at a position: its columns as the lake knows them, and those in `also`.
+        """Return rows of a table at a position: its columns as the lake knows them.
 
         With `match`, only rows whose columns equal a row of any of these; with `between`, only rows within the ranges.
         """
         columns = self.lake.columns[name]
         table = load_table(self.lake.catalog, name)
         if table is None or state.snapshot_id is None or match == []:
-            return self._fit(None, columns, also)
+            return self._fit(None, columns)
         if match is None and between is None and state.rows > MOST_ROWS:
             raise NotLocalError(f"{name} has {state.rows:,} rows, and all of them are needed")
-        return self._fit(self._read(table, state.snapshot_id, columns, match=match, between=between, also=also), columns, also)
+        return self._fit(self._read(table, state.snapshot_id, columns, match=match, between=between), columns)
 
     def entered(self, name: TableName, *, since: InputState, until: InputState) -> pa.Table:
         """Return the rows that came to a table between two positions and are still there."""
         position = position_column(name, self.lake.pipeline)
         return self.fetch(name, until, between={position: [(since.position + 1, until.position)]})
 
-    def before(self, name: TableName, *, since: InputState, until: InputState, match: Sequence[pa.Table]) -> pa.Table:
+    def before(self, name: TableName, *, since: InputState, until: InputState, match: Sequence[pa.Table] | None) -> pa.Table:
         """Return the rows that were there at `since` and still are at `until`."""
         position = position_column(name, self.lake.pipeline)
         return self.fetch(name, until, match=match, between={position: [(0, since.position)]})
@@ -76,8 +75,7 @@ class LocalTables:
     def past(self, name: TableName, *, since: InputState, until: InputState, match: Sequence[pa.Table] | None) -> pa.Table:
         """Return rows of a table as they were at `since`; landed rows only come, and history is thinned there."""
         if is_raw(name, self.lake.pipeline):
-            position = position_column(name, self.lake.pipeline)
-            return self.fetch(name, until, match=match, between={position: [(0, since.position)]})
+            return self.before(name, since=since, until=until, match=match)
         return self.fetch(name, since, match=match)
 
     def left(self, name: TableName, *, since: InputState, until: InputState) -> pa.Table | None:
@@ -132,7 +130,7 @@ class LocalTables:
         *,
         match: Sequence[pa.Table] | None,
         between: Ranges | None,
-        also: Sequence[str],
+        also: Sequence[str] = (),
     ) -> pa.Table:
         have = {field.name for field in table.schema().fields}
         names = [name for name in dict.fromkeys((*(column.name for column in columns), *also)) if name in have]
@@ -149,7 +147,7 @@ class LocalTables:
         first = pl.DataFrame(rows.select([FILE, POSITION])).with_row_index("row").unique([FILE, POSITION], keep="first")
         return self.bounded(rows.take(first["row"].sort().to_arrow()).drop_columns([FILE, POSITION]))
 
-    def _fit(self, rows: pa.Table | None, columns: tuple[Column, ...], also: Sequence[str]) -> pa.Table:
+    def _fit(self, rows: pa.Table | None, columns: tuple[Column, ...], also: Sequence[str] = ()) -> pa.Table:
         """Return rows with the lake's columns in its order; a column that the table does not have yet is null."""
         schema = arrow_schema(columns)
         rows = schema.empty_table() if rows is None else rows
