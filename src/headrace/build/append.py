@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from headrace.build.local_inputs import LocalInputs
+from headrace.build.local_inputs import LocalInputs, arrow_of
 from headrace.build.merge_on_read import stage_new_rows
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.staged_build import (
     StagedBuild,
-    first_row,
     refuse_rows,
     write_measured,
     written_columns,
 )
-from headrace.quality.expectations import Measured, check_results, measure, rows_in
-from headrace.tables.spark_arrow import to_arrow
+from headrace.quality.expectations import Measured, check_results, measure
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import load_java_table
 
@@ -40,12 +36,10 @@ def append(inputs: PlannedInputs, build_id: int) -> StagedBuild:
     return result
 
 
-def _append_few(inputs: PlannedInputs, measured: Measured, build_id: int) -> StagedBuild:
-    measured = replace(measured, rows=inputs.once(measured.rows).frame)
-    values = first_row(measured.rows.agg(*measured.metrics()))
-    results = measured.read_metrics(values)
-    check_results(inputs.table, results)
-    rows = to_arrow(measured.good.select(*map(named, written_columns(inputs))))
+def _append_few(inputs: LocalInputs, measured: Measured, build_id: int) -> StagedBuild:
+    checked = inputs.check(measured)
+    check_results(inputs.table, checked.results)
+    rows = arrow_of(checked.good).select(written_columns(inputs))
     change = stage_new_rows(inputs.lake.catalog.load_table(str(inputs.table.table)), rows, build_id=build_id)
     return StagedBuild(
         change,
@@ -53,7 +47,7 @@ def _append_few(inputs: PlannedInputs, measured: Measured, build_id: int) -> Sta
         gone=0,
         read_bytes=0,
         written_bytes=sum(file.file_size_in_bytes for file in change.added),
-        processed=rows_in(values),
-        results=results,
-        refused=refuse_rows(inputs, measured, results, build_id),
+        processed=checked.processed,
+        results=checked.results,
+        refused=refuse_rows(inputs, checked.refused, checked.results, build_id),
     )

@@ -25,13 +25,17 @@ EPOCH = "__epoch"
 
 def mark_events(table: LayerTable, rows: DataFrame) -> DataFrame:
     """Gives back the rows with what they say: `_tombstone`, `_truncates`, untold columns; without what the table leaves out."""
-    deleted = F.coalesce(F.expr(table.apply_as_deletes), F.lit(False)) if table.apply_as_deletes else F.lit(False)
-    marks = {DELETED: deleted}
+    marks = {DELETED: deletes(table)}
     if table.apply_as_truncates:
         marks[TRUNCATES] = truncates(table)
     if table.unchanged:
         marks[UNTOLD] = named(table.unchanged)
     return rows.withColumns(marks).drop(*table.except_columns)
+
+
+def deletes(table: LayerTable) -> Column:
+    """Return the condition that a row of the query deletes its key."""
+    return F.coalesce(F.expr(table.apply_as_deletes), F.lit(False)) if table.apply_as_deletes else F.lit(False)
 
 
 def truncates(table: LayerTable) -> Column:

@@ -38,6 +38,11 @@ class Glance:
     deleted_at: str | None = None
 
 
+def has_glance(table: LayerTable) -> bool:
+    """Return whether a table's events need a glance at all."""
+    return bool(table.apply_as_truncates or table.apply_as_deletes or table.unchanged)
+
+
 def glance_metrics(table: LayerTable, rows: DataFrame, entry: BuildLedger) -> list[Column]:
     """Gives back the aggregates over a query's rows that `read_glance` understands. `entry` is of the build before, if any."""
     metrics = []

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 
 from headrace.build.entities.read_files import ReadFiles
+from headrace.build.rows import ChangeSet, LocalRows
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.types import Column
+from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.live_files import LiveFiles
 from headrace.tables.row_store import RowStore
 from headrace.tables.spark_catalog import use_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_CACHED_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class Lake:
 
     `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `read_files` is
     what builds have read and the next ones need again. `files` knows the files of every snapshot, and `store` their rows by
-    the values of some columns.
+    the values of some columns. `change_sets` and `lookups` are small ones of snapshots that several builds read: Spark is given
+    their rows once.
     """
 
     spark: SparkSession
@@ -38,6 +43,8 @@ class Lake:
     files: LiveFiles
     store: RowStore
     read_files: ReadFiles = field(default_factory=ReadFiles)
+    change_sets: BoundedCache[Hashable, ChangeSet] = field(default_factory=lambda: BoundedCache(_CACHED_BYTES))
+    lookups: BoundedCache[Hashable, LocalRows] = field(default_factory=lambda: BoundedCache(_CACHED_BYTES))
 
     def with_session(self, *, small: bool) -> Lake:
         """Return the lake with the session that suits a build, which is then the active one of this thread."""

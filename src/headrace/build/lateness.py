@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.rows import LocalRows, Rows
 from headrace.tables.spark_columns import named
+
+_TIMES = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,21 @@ def measure_lateness(inputs: PlannedInputs) -> Lateness:
     refresh = inputs.plan.action == "refresh"
     if not refresh and not inputs.moved(driver):
         return Lateness(entry.event_time_us, entry.rows_late)
-    rows = inputs.whole(driver).frame if refresh else inputs.changes(driver).entered.frame
-    moment = F.unix_micros(named(watermark.column).cast("timestamp"))
+    rows = inputs.whole(driver) if refresh else inputs.changes(driver).entered
     before = None if refresh else entry.event_time_us
-    late = F.lit(0) if before is None else F.count_if(moment < before - int(watermark.seconds * 1_000_000))
-    found = rows.agg(F.max(moment).alias("highest"), late.alias("late")).first()
+    highest, late = _measure(rows, watermark.column, before=None if before is None else before - round(watermark.seconds * 1e6))
+    seen = [moment for moment in (before, highest) if moment is not None]
+    return Lateness(max(seen) if seen else None, entry.rows_late + late)
+
+
+def _measure(rows: Rows, column: str, *, before: int | None) -> tuple[int | None, int]:
+    """Return the highest time in microseconds, and how many rows have one that is lower than `before`."""
+    if isinstance(rows, LocalRows) and rows.arrow.schema.field(column).type in _TIMES:
+        moments = rows.arrow[column].cast(pa.int64())
+        late = 0 if before is None else pc.sum(pc.less(moments, before)).as_py() or 0
+        return pc.max(moments).as_py(), late
+    moment = F.unix_micros(named(column).cast("timestamp"))
+    count = F.lit(0) if before is None else F.count_if(moment < before)
+    found = rows.frame.agg(F.max(moment).alias("highest"), count.alias("late")).first()
     assert found is not None
-    seen = [each for each in (before, found["highest"]) if each is not None]
-    return Lateness(max(seen) if seen else None, entry.rows_late + int(found["late"]))
+    return found["highest"], int(found["late"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.build.access import driver_keys, key_ranges, lookup_paths
+from headrace.build.checked_rows import CheckedRows
+from headrace.build.events import deletes
 from headrace.build.features import Affected, local_windows, window_ranges
+from headrace.build.glance import glance_metrics, has_glance, read_glance
+from headrace.build.joins import keep_matching
 from headrace.build.local_tables import MOST_ROWS, LocalTables, match_table
 from headrace.build.planned_inputs import NotLocalError, OldRows, PlannedInputs
 from headrace.build.removed import DELETED, TRUNCATES
-from headrace.build.rows import ChangeSet, LocalRows, Rows, collect
+from headrace.build.rows import ChangeSet, LocalRows, Rows, collect, union
 from headrace.build.types import spark_schema
+from headrace.quality.expectations import Measured
 from headrace.spec.layers import Window
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
@@ -42,7 +48,7 @@ class LocalInputs(PlannedInputs):
     def changes_few(self) -> bool:
         return True
 
-    def whole(self, name: TableName) -> Rows:
+    def whole(self, name: TableName) -> LocalRows:
         return self._rows(name, self._tables.fetch(name, self.plan.until[name]))
 
     def none(self, name: TableName) -> Rows:
@@ -50,24 +56,30 @@ class LocalInputs(PlannedInputs):
 
     def changes(self, name: TableName) -> ChangeSet:
         since, until = self.plan.since[name], self.plan.until[name]
-        entered = self._rows(name, self._tables.entered(name, since=since, until=until))
-        left = self._tables.left(name, since=since, until=until)
-        return ChangeSet(entered, None if left is None else self._rows(name, left))
+
+        def read() -> ChangeSet:
+            entered = self._rows(name, self._tables.entered(name, since=since, until=until))
+            left = self._tables.left(name, since=since, until=until)
+            return ChangeSet(entered, None if left is None else self._rows(name, left))
+
+        # A table's change set is the same for all its readers, which mostly are at the same position.
+        key = (name, self.lake.columns[name], since, until)
+        return self.lake.change_sets.get_or_build(key, read, weigh=lambda changes: changes.nbytes)
 
     def unchanged(self, name: TableName, values: Rows) -> Rows:
         since, until = self.plan.since[name], self.plan.until[name]
         return self._rows(name, self._tables.before(name, since=since, until=until, match=self._match(name, values)))
 
     def without(self, rows: Rows, values: Rows) -> Rows:
-        names = _arrow(values).column_names
-        left, right = pl.DataFrame(_arrow(rows).select(names)), pl.DataFrame(_arrow(values))
+        names = arrow_of(values).column_names
+        left, right = pl.DataFrame(arrow_of(rows).select(names)), pl.DataFrame(arrow_of(values))
         numbered = left.with_row_index("__row").join(right.cast(left.schema), on=names, how="anti", nulls_equal=True)
-        kept = _arrow(rows).take(numbered["__row"].to_arrow())
+        kept = arrow_of(rows).take(numbered["__row"].to_arrow())
         return LocalRows(self.lake.spark, kept, _local(rows).schema)
 
     def near(self, name: TableName, touched: Rows) -> Rows:
         keys = driver_keys(self.lake, self.table, name)
-        ranges = key_ranges(self.lake, self.table, name, _arrow(touched))
+        ranges = key_ranges(self.lake, self.table, name, arrow_of(touched))
         match = self._match(name, touched.select(keys)) if keys else None
         if match is None and ranges is None and self.plan.until[name].rows > MOST_ROWS:
             raise NotLocalError(f"rows of {name} can't be found by the keys of {self.table.table}")
@@ -76,7 +88,7 @@ class LocalInputs(PlannedInputs):
     def around(self, name: TableName, changes: ChangeSet, window: Window) -> Affected:
         moments = changes.both([*window.partition_by, window.order_by])
         parts = self._match(name, moments.select(window.partition_by))
-        between = window_ranges(_arrow(moments), window)
+        between = window_ranges(arrow_of(moments), window)
         rows = self._tables.fetch(name, self.plan.until[name], match=parts, between=between)
         return local_windows(self._rows(name, rows), changes, window)
 
@@ -86,7 +98,10 @@ class LocalInputs(PlannedInputs):
         for name in paths.order:
             since, until = self.plan.since[name], self.plan.until[name]
             ways, match = paths.lookups[name], None
-            if max(until.rows, since.rows if name in past else 0) > SMALL_LOOKUP:
+            if name not in past and until.rows <= SMALL_LOOKUP:
+                known[name] = self._small_lookup(name)
+                continue
+            if max(until.rows, since.rows) > SMALL_LOOKUP:
                 if ways is None:
                     raise NotLocalError(f"{name} is needed whole: {paths.reasons[name]}")
                 sides = [known[way.source].select(dict(zip(way.columns, way.source_columns, strict=True))) for way in ways]
@@ -98,6 +113,10 @@ class LocalInputs(PlannedInputs):
             known[name] = self._rows(name, rows)
         return {name: known[name] for name in self.table.lookups}
 
+    def _small_lookup(self, name: TableName) -> LocalRows:
+        key = (name, self.lake.columns[name], self.plan.until[name].snapshot_id)
+        return self.lake.lookups.get_or_build(key, lambda: self.whole(name), weigh=lambda rows: rows.arrow.nbytes)
+
     @contextmanager
     def old_rows(self, touched: Rows | None, columns: Sequence[str]) -> Iterator[OldRows]:
         table = self.lake.catalog.load_table(str(self.table.table))
@@ -105,15 +124,15 @@ class LocalInputs(PlannedInputs):
         snapshot_id = snapshot.snapshot_id if snapshot else None
         match = None
         if touched is not None:
-            keys = _arrow(touched.select(list(self.table.keys)))
+            keys = arrow_of(touched.select(list(self.table.keys)))
             match = match_table(keys, table.schema().as_arrow())
         rows = self._tables.placed(table, snapshot_id, columns, match=match)
         known = {column.name: column for column in self.stored_columns}
         schema = spark_schema([known[name] for name in columns]).add(FILE, "string").add(POSITION, "long")
-        yield OldRows(LocalRows(self.lake.spark, rows, schema).frame, snapshot_id, bytes=rows.nbytes)
+        yield OldRows(LocalRows(self.lake.spark, rows, schema), snapshot_id, bytes=rows.nbytes)
 
     def kept_deletes(self, columns: tuple[Column, ...], keys: DataFrame) -> DataFrame | None:
-        wanted = _arrow(collect(self.lake.spark, keys.select(*self.table.keys)))
+        wanted = arrow_of(collect(self.lake.spark, keys.select(*self.table.keys)))
         schema = arrow_schema(columns)
         match = [match_table(wanted, schema)]
         rows = self._tables.kept(self.table.table, columns, generation=self.plan.entry.generation, match=match)
@@ -129,7 +148,43 @@ class LocalInputs(PlannedInputs):
         truncates = rows.filter(pc.fill_null(rows[TRUNCATES], False))
         return LocalRows(self.lake.spark, truncates, spark_schema(columns)).frame
 
-    def once(self, rows: DataFrame) -> Rows:
+    def matching(self, rows: DataFrame, touched: Rows) -> DataFrame:
+        if all(self._plain_keys(name) for name in self.table.drivers):
+            return rows  # their drivers' rows were fetched by these keys
+        return keep_matching(rows, touched.frame, self.table.keys)
+
+    def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:
+        plain = {name: self._plain_keys(name) for name in drivers}
+        if all(plain.values()):
+            parts = [rows.select(plain[name]) for name, rows in drivers.items()]
+            return union(parts, empty=parts[0]).distinct()
+        return self.once(self.key_rows(drivers, past=past)).distinct()
+
+    def _plain_keys(self, name: TableName) -> Mapping[str, str]:
+        """Return for each key the column of a driver that it is, or nothing where a key is anything else."""
+        columns = {key: column for column, key in driver_keys(self.lake, self.table, name).items()}
+        return columns if set(columns) == set(self.table.keys) else {}
+
+    def check(self, measured: Measured) -> CheckedRows:
+        table, reported = self.table, measured.reported
+        also: tuple[str, ...] = ()
+        if table.apply_as_deletes:
+            also, reported = (DELETED,), reported.withColumn(DELETED, deletes(table))
+        computed = self.once(reported)
+        report = measured.read_report(computed.arrow, also=also)
+        good = computed.select([*measured.columns, *also])
+        metrics = glance_metrics(table, computed.frame, self.plan.entry) if has_glance(table) else []
+        values = computed.frame.agg(*metrics).first() if metrics else None
+        return CheckedRows(
+            computed,
+            good=replace(good, arrow=report.good),
+            refused=report.refused,
+            processed=computed.arrow.num_rows,
+            results=report.results,
+            glance=read_glance(values.asDict() if values else {}),
+        )
+
+    def once(self, rows: DataFrame) -> LocalRows:
         kept = collect(self.lake.spark, rows)
         self._tables.bounded(kept.arrow)
         return kept
@@ -141,11 +196,11 @@ class LocalInputs(PlannedInputs):
     def _tables(self) -> LocalTables:
         return LocalTables(self.lake)
 
-    def _rows(self, name: TableName, rows: pa.Table) -> Rows:
+    def _rows(self, name: TableName, rows: pa.Table) -> LocalRows:
         return LocalRows(self.lake.spark, rows, spark_schema(self.lake.columns[name]))
 
     def _match(self, name: TableName, values: Rows, *, nulls_match: bool = True) -> list[pa.Table]:
-        return [match_table(_arrow(values), arrow_schema(self.lake.columns[name]), nulls_match=nulls_match)]
+        return [match_table(arrow_of(values), arrow_schema(self.lake.columns[name]), nulls_match=nulls_match)]
 
 
 def _local(rows: Rows) -> LocalRows:
@@ -154,5 +209,6 @@ def _local(rows: Rows) -> LocalRows:
     return rows
 
 
-def _arrow(rows: Rows) -> pa.Table:
+def arrow_of(rows: Rows) -> pa.Table:
+    """Return rows that are in this process; raise a NotLocalError for rows that only Spark has."""
     return _local(rows).arrow

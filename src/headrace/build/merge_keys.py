@@ -8,28 +8,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.build.checked_rows import CheckedRows
 from headrace.build.copy_on_write import copy_on_write
 from headrace.build.events import mark_events
-from headrace.build.glance import glance_metrics, read_glance
 from headrace.build.keeping import keep_before
+from headrace.build.local_merge import Decided, MergeRule, decide_rows
 from headrace.build.merge import compare, row_key
-from headrace.build.merge_on_read import merge_on_read
+from headrace.build.merge_on_read import collect_verdicts, merge_on_read
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.removed import DELETED
-from headrace.build.staged_build import (
-    StagedBuild,
-    first_row,
-    merged_build,
-    refuse_rows,
-    written_columns,
-)
+from headrace.build.rows import LocalRows, Rows, union
+from headrace.build.staged_build import StagedBuild, merged_build, refuse_rows, written_columns
 from headrace.build.target import Merged, Target
-from headrace.build.work import plan_increment
-from headrace.quality.expectations import check_results, rows_in
-from headrace.tables.spark_files import (
-    FILE,
-    POSITION,
-)
+from headrace.build.work import Work, plan_increment
+from headrace.quality.expectations import check_results
+from headrace.spec.layers import LayerTable
+from headrace.tables.build_ledger import BuildLedger
+from headrace.tables.spark_files import FILE, POSITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,24 +34,51 @@ def merge_keys(inputs: PlannedInputs, build_id: int) -> StagedBuild:
     """Put the rows of the touched keys into the table."""
     table, columns = inputs.table, written_columns(inputs)
     work = plan_increment(inputs)
-    computed = inputs.once(work.measured.rows)
-    measured = replace(work.measured, rows=computed.frame)
-    values = first_row(computed.frame.agg(*measured.metrics(), *glance_metrics(table, computed.frame, inputs.plan.entry)))
-    results, processed = measured.read_metrics(values), rows_in(values)
-    check_results(table, results)
-    glance = read_glance(values)
-    rows = mark_events(table, measured.good)
-    truncated = work.touched is None and glance.truncates > 0
-    touched = work.touched or computed.select(list(dict.fromkeys((*table.keys, *table.constant))))
-    with inputs.old_rows(None if work.whole or truncated else touched, columns) as old:
+    checked = inputs.check(work.measured)
+    check_results(table, checked.results)
+    truncated = work.touched is None and checked.glance.truncates > 0
+    with inputs.old_rows(None if work.whole or truncated else _touched(table, work, checked), columns) as old:
         target = Target(inputs.lake, table, old, columns, build_id)
-        few = inputs.changes_few
-        old_frame = old.frame if few else inputs.once(old.frame).frame
-        known = old_frame.drop(FILE, POSITION).withColumn(DELETED, F.lit(False))
-        verdicts = compare(work.decide(rows, known, glance), old_frame, row_key=row_key(table), columns=columns)
         merged: Merged
         before: DataFrame | pa.Table
-        merged, before = merge_on_read(target, verdicts) if few else copy_on_write(target, inputs.once(verdicts).frame)
-        removed = keep_before(inputs, merged, before, build_id, marked=rows if truncated else None)
-        refused = refuse_rows(inputs, measured, results, build_id)
-    return replace(merged_build(merged, processed, results, refused), glance=glance, removed=removed)
+        if inputs.changes_few:
+            decided = _decide_here(target, work, checked, inputs.plan.entry)
+            decided = decided or collect_verdicts(_decide_on_spark(target, work, checked, old.rows.frame))
+            merged, before = merge_on_read(target, decided)
+        else:
+            verdicts = _decide_on_spark(target, work, checked, inputs.once(old.rows.frame).frame)
+            merged, before = copy_on_write(target, inputs.once(verdicts).frame)
+        marked = mark_events(table, checked.good.frame) if truncated else None
+        removed = keep_before(inputs, merged, before, build_id, marked=marked)
+        refused = refuse_rows(inputs, checked.refused, checked.results, build_id)
+    staged = merged_build(merged, checked.processed, checked.results, refused)
+    return replace(staged, glance=checked.glance, removed=removed)
+
+
+def _touched(table: LayerTable, work: Work, checked: CheckedRows) -> Rows:
+    """Return the keys and constant columns that the build touches."""
+    if work.touched is not None:
+        return work.touched
+    own = checked.computed.select(list(dict.fromkeys((*table.keys, *table.constant))))
+    return own if work.left is None else union([own.select(work.left.columns), work.left], empty=own)
+
+
+def _decide_here(target: Target, work: Work, checked: CheckedRows, entry: BuildLedger) -> Decided | None:
+    """Return what changes, decided in this process, or None where Spark has to decide."""
+    table, glance = target.table, checked.glance
+    if not isinstance(checked.good, LocalRows) or not isinstance(target.old.rows, LocalRows):
+        return None
+    if table.kind == "history" or table.unchanged or glance.truncates or glance.before_truncates:
+        return None
+    if entry.truncated_at is not None and not work.meets_old:
+        return None
+    if table.apply_as_deletes and work.meets_old and (glance.before_deletes or not entry.knows_deletes):
+        return None
+    rule = MergeRule(table.keys, table.sequence_by, meets_old=work.meets_old)
+    return decide_rows(rule, checked.good.arrow, target.old.rows.arrow, columns=target.columns)
+
+
+def _decide_on_spark(target: Target, work: Work, checked: CheckedRows, old: DataFrame) -> DataFrame:
+    known = old.drop(FILE, POSITION).withColumn(DELETED, F.lit(False))
+    desired = work.decide(mark_events(target.table, checked.good.frame), known, checked.glance)
+    return compare(desired, old, row_key=row_key(target.table), columns=target.columns)

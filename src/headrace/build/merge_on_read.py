@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.build.arrow import copy_maps
+from headrace.build.local_merge import Decided
 from headrace.build.merge import PLACE
 from headrace.build.removed import DELETED
 from headrace.build.target import Merged, Target
@@ -33,13 +34,10 @@ SMALL_FILE_ROWS = 10_000
 """Files of at most so many rows are written again by builds; larger ones are left to maintenance."""
 
 
-def merge_on_read(target: Target, verdicts: DataFrame) -> tuple[Merged, pa.Table]:
+def merge_on_read(target: Target, decided: Decided) -> tuple[Merged, pa.Table]:
     """Stage what a merge has decided, and return it with the old rows that changed, which have `_tombstone`."""
-    decided = to_arrow(verdicts)
-    new, deleted = _rows_in(decided, "new"), _rows_in(decided, "deletion")
-    old = _rows_in(decided, "old")
-    places = pl.DataFrame(decided.filter(pc.is_valid(decided["old"])).select(PLACE))
-    change = _stage(target, new, places) if new.num_rows or old.num_rows else RowDelta()
+    new, old, deleted = copy_maps(decided.new), copy_maps(decided.old), copy_maps(decided.deletions)
+    change = _stage(target, new, decided.places) if new.num_rows or old.num_rows else RowDelta()
     told, was = _carried_rows(new, target.table), _carried_rows(old, target.table)
     merged = Merged(
         change,
@@ -53,6 +51,17 @@ def merge_on_read(target: Target, verdicts: DataFrame) -> tuple[Merged, pa.Table
     )
     before = [_marked(old, deleted=False), _marked(deleted, deleted=True)]
     return merged, pa.concat_tables(before, promote_options="permissive")  # what is never null differs
+
+
+def collect_verdicts(verdicts: DataFrame) -> Decided:
+    """Return what Spark decided (`merge.compare`)."""
+    decided = to_arrow(verdicts)
+
+    def rows_in(side: str) -> pa.Table:
+        return pa.Table.from_struct_array(decided[side].drop_null())
+
+    places = pl.DataFrame(decided.filter(pc.is_valid(decided["old"])).select(PLACE))
+    return Decided(rows_in("new"), rows_in("old"), rows_in("deletion"), places)
 
 
 def stage_new_rows(target_table: Table, rows: pa.Table, *, build_id: int) -> RowDelta:
@@ -110,11 +119,6 @@ def _without(rows: pa.Table, lost: Mapping[str, pl.Series]) -> pa.Table:
     places = pl.DataFrame(rows.select([FILE, POSITION])).with_row_index("__row")
     kept = places.join(gone, on=[FILE, POSITION], how="anti")["__row"].sort()
     return copy_maps(rows.take(kept.to_arrow()).drop_columns([FILE, POSITION]))
-
-
-def _rows_in(decided: pa.Table, side: str) -> pa.Table:
-    """Return the rows in a column of structs; what is null there is none."""
-    return copy_maps(pa.Table.from_struct_array(decided[side].drop_null()))
 
 
 def _marked(rows: pa.Table, *, deleted: bool) -> pa.Table:

@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.build.analysis import stored_columns
+from headrace.build.checked_rows import CheckedRows
 from headrace.build.inputs import is_raw
 from headrace.build.lake import Lake
 from headrace.build.plan import TablePlan
 from headrace.build.rows import ChangeSet, Rows
 from headrace.build.source import run_source
+from headrace.quality.expectations import Measured
 from headrace.spec.layers import LayerTable, Window
 from headrace.spec.pipeline import TableName
 from headrace.spec.stage_query import follow_columns
 from headrace.spec.types import Column
 from headrace.tables.catalog import load_table
+from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import ScanFiles
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ class OldRows:
     `scanned` are the files that can hold them where Spark has planned a scan, `bytes` the sizes of the files that were read.
     """
 
-    frame: DataFrame
+    rows: Rows
     snapshot_id: int | None
     bytes: int
     scanned: ScanFiles | None = None
@@ -125,12 +128,29 @@ class PlannedInputs(ABC):
         """Return the truncates that were kept, each once or more, or None where there are none."""
 
     @abstractmethod
+    def matching(self, rows: DataFrame, touched: Rows) -> DataFrame:
+        """Return the rows of the query that have a touched key, computed from drivers that `near` returned."""
+
+    @abstractmethod
+    def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:
+        """Return the keys and constant columns that the query makes of these rows, each once; more keys may be among them."""
+
+    @abstractmethod
+    def check(self, measured: Measured) -> CheckedRows:
+        """Compute a build's rows once, and return them with what their expectations found."""
+
+    @abstractmethod
     def once(self, rows: DataFrame) -> Rows:
         """Return rows that are computed once, however often they are read until `close`."""
 
     @abstractmethod
     def close(self) -> None:
         """Release what `once` has kept."""
+
+    def key_rows(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> DataFrame:
+        """Return the keys and constant columns of what the table's file makes of these rows."""
+        names = dict.fromkeys((*self.table.keys, *self.table.constant))
+        return self.run(drivers, past=past).select(*map(named, names))
 
     def run(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> DataFrame:
         """Return what the table's file makes of these rows of its drivers, and of its lookups."""

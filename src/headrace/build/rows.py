@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,10 @@ class Rows(ABC):
     def select(self, names: Mapping[str, str] | Sequence[str]) -> Rows:
         """Return some columns; a mapping gives each new name the column that it renames."""
 
+    @abstractmethod
+    def distinct(self) -> Rows:
+        """Return every row once."""
+
 
 @dataclass(frozen=True)
 class SparkRows(Rows):
@@ -52,6 +56,9 @@ class SparkRows(Rows):
 
     def select(self, names: Mapping[str, str] | Sequence[str]) -> Rows:
         return SparkRows(self.frame.select(*(named(column).alias(name) for name, column in _renamed(names).items())))
+
+    def distinct(self) -> Rows:
+        return SparkRows(self.frame.distinct())
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,11 @@ class LocalRows(Rows):
         schema = StructType([StructField(name, self.schema[column].dataType) for name, column in renamed.items()])
         return LocalRows(self.spark, self.arrow.select(list(renamed.values())).rename_columns(list(renamed)), schema)
 
+    def distinct(self) -> LocalRows:
+        if any(pa.types.is_nested(field.type) for field in self.arrow.schema):
+            return collect(self.spark, self.frame.distinct())
+        return replace(self, arrow=self.arrow.group_by(self.arrow.column_names, use_threads=False).aggregate([]))
+
 
 @dataclass(frozen=True)
 class ChangeSet:
@@ -90,6 +102,11 @@ class ChangeSet:
         """Return some columns of all rows that entered or left."""
         parts = [rows.select(names) for rows in (self.entered, self.left) if rows is not None]
         return union(parts, empty=parts[0])
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the rows have in this process."""
+        return sum(rows.arrow.nbytes for rows in (self.entered, self.left) if isinstance(rows, LocalRows))
 
 
 def collect(spark: SparkSession, frame: DataFrame) -> LocalRows:

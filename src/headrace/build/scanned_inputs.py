@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.changes import read_changes
+from headrace.build.checked_rows import CheckedRows
 from headrace.build.features import Affected, touched_windows
+from headrace.build.glance import glance_metrics, read_glance
 from headrace.build.inputs import is_raw, position_column, read_input
 from headrace.build.joins import drop_matching, keep_matching
 from headrace.build.key_bounds import bounds_expression, key_bounds
@@ -18,6 +20,7 @@ from headrace.build.planned_inputs import OldRows, PlannedInputs
 from headrace.build.pruning import with_keys_near
 from headrace.build.removed import read_deletes, read_truncates
 from headrace.build.rows import ChangeSet, Rows, SparkRows
+from headrace.quality.expectations import Measured, rows_in
 from headrace.spec.layers import Window
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
@@ -79,7 +82,8 @@ class ScannedInputs(PlannedInputs):
         candidates = plan_files(table, snapshot_id=snapshot_id, where=where)
         with read_files(spark, table, candidates, with_positions=True) as rows:
             old = rows if touched is None else keep_matching(rows, touched.frame, self.table.keys)
-            yield OldRows(old.select(*map(named, (*columns, FILE, POSITION))), snapshot_id, candidates.bytes, candidates)
+            placed = SparkRows(old.select(*map(named, (*columns, FILE, POSITION))))
+            yield OldRows(placed, snapshot_id, candidates.bytes, candidates)
 
     def kept_deletes(self, columns: tuple[Column, ...], keys: DataFrame) -> DataFrame | None:
         generation = self.plan.entry.generation
@@ -89,6 +93,28 @@ class ScannedInputs(PlannedInputs):
     def kept_truncates(self, columns: tuple[Column, ...]) -> DataFrame | None:
         generation = self.plan.entry.generation
         return read_truncates(self.lake.spark, self.lake.catalog, self.table.table, generation=generation, columns=columns)
+
+    def matching(self, rows: DataFrame, touched: Rows) -> DataFrame:
+        return keep_matching(rows, touched.frame, self.table.keys)
+
+    def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:
+        return self.once(self.key_rows(drivers, past=past).distinct())
+
+    def check(self, measured: Measured) -> CheckedRows:
+        computed = self.once(measured.rows)
+        measured = replace(measured, rows=computed.frame)
+        metrics = [*measured.metrics(), *glance_metrics(self.table, computed.frame, self.plan.entry)]
+        row = computed.frame.agg(*metrics).first()
+        assert row is not None
+        values = row.asDict()
+        return CheckedRows(
+            computed,
+            good=SparkRows(measured.good),
+            refused=measured.refused,
+            processed=rows_in(values),
+            results=measured.read_metrics(values),
+            glance=read_glance(values),
+        )
 
     def once(self, rows: DataFrame) -> Rows:
         kept = rows.persist()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -14,7 +15,7 @@ from headrace.build.glance import Glance, glance_metrics, read_glance
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.target import Merged
 from headrace.quality.expectations import Measured, check_results, rows_in
-from headrace.quality.refused import stage_refused
+from headrace.quality.refused import stage_refused, stage_refused_rows
 from headrace.spec.layers import BUILD_ID, CARRIED
 from headrace.tables.build_commit import FileChanges
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, TrainedWeights
@@ -77,7 +78,7 @@ def write_measured(
         written_bytes=staged.bytes,
         processed=rows_in(observation.get),
         results=results,
-        refused=refuse_rows(inputs, measured, results, build_id),
+        refused=refuse_rows(inputs, measured.refused, results, build_id),
         glance=read_glance(observation.get),
         carried=int(unknown.get[_CARRIED]) if inputs.table.unchanged else 0,
         unknown=int(unknown.get[_UNKNOWN]) if inputs.table.unchanged else 0,
@@ -109,21 +110,17 @@ def written_columns(inputs: PlannedInputs) -> list[str]:
 
 
 def refuse_rows(
-    inputs: PlannedInputs, measured: Measured, results: tuple[CheckedExpectation, ...], build_id: int
+    inputs: PlannedInputs, refused: DataFrame | pa.Table, results: tuple[CheckedExpectation, ...], build_id: int
 ) -> tuple[str, ...]:
     """Return the files of the rows that go to the quarantine, which the build's entry names."""
     if not any(each.otherwise == "quarantine" and each.failed for each in results):
         return ()
-    lake = inputs.lake
-    return stage_refused(lake.spark, lake.catalog, lake.settings, inputs.table.table, measured.refused, build_id=build_id)
+    lake, name = inputs.lake, inputs.table.table
+    if isinstance(refused, pa.Table):
+        return stage_refused_rows(lake.catalog, lake.settings, name, refused, build_id=build_id)
+    return stage_refused(lake.spark, lake.catalog, lake.settings, name, refused, build_id=build_id)
 
 
 def current_snapshot(java_table: JavaObject) -> int | None:
     snapshot = java_table.currentSnapshot()
     return None if snapshot is None else int(snapshot.snapshotId())
-
-
-def first_row(rows: DataFrame) -> Mapping[str, Any]:
-    row = rows.first()
-    assert row is not None
-    return row.asDict()

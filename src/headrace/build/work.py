@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -12,7 +11,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.build.carry import carry_values, events_of_rows, without_carried
 from headrace.build.events import EPOCH, expectations_of, split_truncates, truncate_columns, truncates, with_epochs
 from headrace.build.glance import Glance
-from headrace.build.joins import keep_matching
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.pruning import driver_decides, same_key
 from headrace.build.removed import DELETED
@@ -21,7 +19,6 @@ from headrace.build.versions import ORDER, history_of_keys, newest_of_keys, one_
 from headrace.quality.expectations import Measured, measure
 from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
 from headrace.spec.pipeline import TableName
-from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,16 +30,18 @@ Decide = Callable[["DataFrame", "DataFrame", Glance], "DataFrame"]
 class Work:
     """Measured rows, the keys that are touched, and how rows and the old ones of these keys become the new ones.
 
-    `touched` has the keys and the constant columns; None stands for those of the rows themselves, and for all keys of the table
-    where the rows are of all keys (`whole`) or a truncate is among them. `decide` takes the rows that passed, as `mark_events`
-    leaves them, the table's old rows with `_tombstone`, and what a glance at the rows told, and gives back the rows that the
-    touched keys shall have.
+    `touched` has the keys and the constant columns. Without it, the keys of the rows themselves are touched, and those in
+    `left`; with `whole`, or where a truncate is among the rows, all keys of the table are. `decide` takes the rows that passed,
+    as `mark_events` leaves them, the table's old rows with `_tombstone`, and a glance at the rows, and returns the rows that
+    the touched keys shall have. With `meets_old`, the old rows compete with the new ones; else these replace them.
     """
 
     measured: Measured
     touched: Rows | None
     decide: Decide
     whole: bool = False
+    left: Rows | None = None
+    meets_old: bool = False
 
 
 def plan_increment(inputs: PlannedInputs) -> Work:
@@ -60,7 +59,7 @@ def plan_increment(inputs: PlannedInputs) -> Work:
     only_new = not left and not looked_up
     if only_new and table.kind in ("upsert", "history", "entities") and not table.untracked:
         rows = measure(inputs.run(changed), expectations_of(table))
-        return Work(rows, None, _merger(inputs))
+        return Work(rows, None, _merger(inputs), meets_old=True)
     return _recompute(inputs, changed, left, looked_up)
 
 
@@ -151,12 +150,8 @@ def _recompute(
     as they were: a row may have had another key then, and now none.
     """
     table = inputs.table
-    now = inputs.run(changed)
-    is_same = same_key(table, inputs.lake.pipeline)
-    if is_same:
-        now = inputs.once(now).frame
     past = _past_lookups(inputs) if looked_up and not driver_decides(table) else ()
-    if past is None or (table.apply_as_truncates and not now.where(truncates(table)).isEmpty()):
+    if past is None or (table.apply_as_truncates and not inputs.run(changed).where(truncates(table)).isEmpty()):
         return Work(plan_refresh(inputs), None, lambda rows, *_: reduce_rows(table, rows), whole=True)
 
     def decide(rows: DataFrame, *_: object) -> DataFrame:
@@ -165,17 +160,14 @@ def _recompute(
         return _settle(table, events, () if kept is None else (kept,), carry=table.unchanged is not None)
 
     older = {name: [*([left[name]] if name in left else ()), *(looked_up.get(name, ()) if past else ())] for name in changed}
-    parts = [now]
-    if any(older.values()):
-        rows_before = {name: union(each, empty=inputs.none(name)) for name, each in older.items()}
-        parts.append(inputs.run(rows_before, past=past))
-    touched = inputs.once(_keys_of(table, parts))
-    if is_same:
-        rows = now
-    else:
-        near = {name: inputs.near(name, touched) for name in table.drivers}
-        rows = keep_matching(inputs.run(near), touched.frame, table.keys)
-    return Work(measure(rows, expectations_of(table)), touched, decide)
+    rows_before = {name: union(each, empty=inputs.none(name)) for name, each in older.items()} if any(older.values()) else None
+    gone = None if rows_before is None else inputs.keys(rows_before, past=past)
+    if same_key(table, inputs.lake.pipeline):
+        return Work(measure(inputs.run(changed), expectations_of(table)), None, decide, left=gone)
+    touched = inputs.keys(changed)
+    touched = touched if gone is None else union([touched, gone], empty=touched).distinct()
+    near = {name: inputs.near(name, touched) for name in table.drivers}
+    return Work(measure(inputs.matching(inputs.run(near), touched), expectations_of(table)), touched, decide)
 
 
 def _features(inputs: PlannedInputs) -> Work:
@@ -185,12 +177,9 @@ def _features(inputs: PlannedInputs) -> Work:
     changes = inputs.changes(driver)
     assert table.window is not None
     affected = inputs.around(driver, changes, table.window)
-    rows = inputs.once(affected.choose(inputs.run({driver: affected.context}))).frame
-    parts = [rows]
-    if changes.left is not None:
-        parts.append(inputs.run({driver: changes.left}))
-    touched = inputs.once(_keys_of(table, parts))
-    return Work(measure(rows, table.expectations), touched, lambda rows, *_: reduce_rows(table, rows))
+    rows = affected.choose(inputs.run({driver: affected.context}))
+    gone = None if changes.left is None else inputs.keys({driver: changes.left})
+    return Work(measure(rows, table.expectations), None, lambda rows, *_: reduce_rows(table, rows), left=gone)
 
 
 def _touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[Rows]]:
@@ -218,9 +207,3 @@ def _past_lookups(inputs: PlannedInputs) -> tuple[TableName, ...] | None:
     """Return the followed lookups that moved, or None where one can no longer be read as the last build read it."""
     moved = tuple(filter(inputs.moved, inputs.table.rebuild_on))
     return moved if all(map(inputs.knows_past, moved)) else None
-
-
-def _keys_of(table: LayerTable, parts: Iterable[DataFrame]) -> DataFrame:
-    names = tuple(dict.fromkeys((*table.keys, *table.constant)))
-    chosen = [each.select(*(named(name) for name in names)) for each in parts]
-    return reduce(lambda a, b: a.unionByName(b), chosen).distinct()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import QualityError
@@ -22,6 +25,20 @@ if TYPE_CHECKING:
 _FAILED = "__failed_{}"
 _CHECKED = "__checked"
 _SAMPLE = "__sample_{}"
+_SHOWN = "__shown"
+_REFUSED = "__refused"
+
+
+_WITH_NULLS = {**EXACT_JSON, "ignoreNullFields": "false"}
+
+
+@dataclass(frozen=True)
+class RowReport:
+    """What expectations found in few rows: the rows that go on, and those to quarantine as JSON with every reason."""
+
+    results: tuple[CheckedExpectation, ...]
+    good: pa.Table
+    refused: pa.Table
 
 
 @dataclass(frozen=True)
@@ -46,24 +63,69 @@ class Measured:
         """The rows to quarantine, as JSON, with every reason."""
         flags = [(name, each) for name, each in self._flags() if each.otherwise == "quarantine"]
         reasons = F.concat_ws(REASONS, *(F.when(F.col(name), F.lit(each.sentence)) for name, each in flags))
-        anything = F.lit(False)
-        for name, _ in flags:
-            anything = anything | F.col(name)
-        return self.rows.where(anything).select(
-            F.to_json(F.struct(*(named(name) for name in self.columns)), {**EXACT_JSON, "ignoreNullFields": "false"}).alias(
-                "row"
-            ),
+        return self.rows.where(_any_of(flags)).select(
+            self._as_json(_WITH_NULLS).alias("row"),
             reasons.alias("reason"),
             *(F.col(name) for name in self.columns if name.startswith("kafka_")),
+        )
+
+    @property
+    def reported(self) -> DataFrame:
+        """The rows with what `read_report` reads: rows that fail an expectation carry themselves as JSON.
+
+        One query yields rows and report, so few rows need no second one.
+        """
+        flags = self._flags()
+        quarantined = [(name, each) for name, each in flags if each.otherwise == "quarantine"]
+        columns = {}
+        if flags:
+            columns[_SHOWN] = F.when(_any_of(flags), self._as_json(EXACT_JSON))
+        if quarantined:
+            columns[_REFUSED] = F.when(_any_of(quarantined), self._as_json(_WITH_NULLS))
+        return self.rows.withColumns(columns) if columns else self.rows
+
+    def read_report(self, rows: pa.Table, *, also: Sequence[str] = ()) -> RowReport:
+        """Return what the expectations found in `reported` rows: the same as `read_metrics`, `good` and `refused` give.
+
+        `also` are more columns of the rows that go on.
+        """
+        results = []
+        passes = pa.repeat(pa.scalar(True), rows.num_rows)
+        reasons: list[list[str]] = [[] for _ in range(rows.num_rows)]
+        for name, expectation in self._flags():
+            failed = rows[name]
+            shown = rows[_SHOWN].filter(failed).to_pylist()
+            results.append(
+                CheckedExpectation(
+                    expectation.sentence, expectation.otherwise, rows.num_rows, len(shown), max(shown) if shown else None
+                )
+            )
+            if expectation.otherwise in ("drop", "quarantine") and shown:
+                passes = pc.and_(passes, pc.invert(failed))
+            if expectation.otherwise == "quarantine" and shown:
+                for index in pc.indices_nonzero(failed).to_pylist():
+                    reasons[index].append(expectation.sentence)
+        kafka = [name for name in self.columns if name.startswith("kafka_")]
+        is_refused = pa.array([bool(each) for each in reasons], pa.bool_())
+        refused = rows.filter(is_refused)
+        return RowReport(
+            tuple(results),
+            good=rows.select([*self.columns, *also]).filter(passes),
+            refused=pa.table(
+                {
+                    "row": refused[_REFUSED] if _REFUSED in rows.column_names else pa.array([], pa.string()),
+                    "reason": pa.array([REASONS.join(each) for each in reasons if each], pa.string()),
+                    **{name: refused[name] for name in kafka},
+                }
+            ),
         )
 
     def metrics(self) -> list[Column]:
         """Gives back the aggregates that `read_metrics` understands, to be computed in a pass that is made anyway."""
         metrics = [F.count(F.lit(1)).alias(_CHECKED)]
         for index, (name, _) in enumerate(self._flags()):
-            row = F.to_json(F.struct(*(named(column) for column in self.columns)), EXACT_JSON)
             metrics.append(F.count(F.when(F.col(name), F.lit(1))).alias(_FAILED.format(index)))
-            metrics.append(F.max(F.when(F.col(name), row)).alias(_SAMPLE.format(index)))
+            metrics.append(F.max(F.when(F.col(name), self._as_json(EXACT_JSON))).alias(_SAMPLE.format(index)))
         return metrics
 
     def read_metrics(self, values: Mapping[str, object]) -> tuple[CheckedExpectation, ...]:
@@ -80,6 +142,13 @@ class Measured:
 
     def _flags(self) -> list[tuple[str, Expectation]]:
         return [(f"__bad_{index}", each) for index, each in enumerate(self.expectations)]
+
+    def _as_json(self, options: Mapping[str, str]) -> Column:
+        return F.to_json(F.struct(*(named(name) for name in self.columns)), dict(options))
+
+
+def _any_of(flags: Sequence[tuple[str, Expectation]]) -> Column:
+    return reduce(lambda a, b: a | b, (F.col(name) for name, _ in flags), F.lit(False))
 
 
 def rows_in(values: Mapping[str, object]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -14,9 +15,12 @@ from headrace.tables.catalog import load_table
 from headrace.tables.commit import commit_once
 from headrace.tables.quarantine import QUARANTINE, Refused, open_quarantine, settle_quarantine
 from headrace.tables.spark_files import load_java_table, stage_files
+from headrace.tables.staged_rows import stage_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_KAFKA = ("topic", "partition", "offset", "timestamp")
 
 
 def stage_refused(
@@ -40,6 +44,23 @@ def stage_refused(
     )
     staged = stage_files(spark, load_java_table(spark, QUARANTINE), shaped.coalesce(1))
     return tuple(str(file.location()) for file in staged.files)
+
+
+def stage_refused_rows(
+    catalog: Catalog, settings: Settings, table: TableName, rows: pa.Table, *, build_id: int
+) -> tuple[str, ...]:
+    """Return the files of few refused rows, written without Spark; the same columns as `stage_refused` takes."""
+    quarantine = open_quarantine(catalog, settings)
+    shaped = pa.table(
+        {
+            "stream": pa.repeat(pa.scalar(str(table)), rows.num_rows),
+            **{name: rows[f"kafka_{name}"] for name in _KAFKA if f"kafka_{name}" in rows.column_names},
+            "reason": rows["reason"],
+            "original_bytes": rows["row"].cast(pa.binary()),
+            "checkpoint_id": pa.repeat(pa.scalar(build_id, pa.int64()), rows.num_rows),
+        }
+    )
+    return tuple(file.file_path for file in stage_rows(quarantine, [shaped]))
 
 
 def settle_refused(catalog: Catalog, settings: Settings, table: TableName, entry: BuildLedger) -> None:

@@ -15,6 +15,7 @@ from headrace.build.changes import read_frame
 from headrace.build.events import expectations_of
 from headrace.build.plain_query import NotPlainError, PlainQuery, plain_condition, plain_query
 from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.rows import SparkRows, union
 from headrace.build.work import plan_increment, plan_refresh
 from headrace.quality.expectations import Measured, check_results, rows_in
 from headrace.spec.layers import Query
@@ -49,10 +50,12 @@ def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
         return _computed(inputs, plan_refresh(inputs))
     work = plan_increment(inputs)
     found = _computed(inputs, work.measured)
-    if work.touched is None:
+    if work.meets_old:
         return found
-    touched = pl.DataFrame(to_arrow(work.touched.frame))
-    return replace(found, touched=touched)
+    touched = work.touched or SparkRows(work.measured.rows).select(inputs.table.keys)
+    parts = [touched] if work.left is None else [touched, work.left.select(touched.columns)]
+    keys = union(parts, empty=touched).distinct()
+    return replace(found, touched=pl.DataFrame(to_arrow(keys.frame)))
 
 
 def _computed(inputs: PlannedInputs, measured: Measured) -> Arrived:

@@ -82,7 +82,7 @@ def resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
     if not is_anew:
         before = change.before.with_columns(pl.lit(False).alias(DELETED))
         removed = keep_before(inputs, merged, before.to_arrow(compat_level=pl.CompatLevel.oldest()), build_id)
-    refused = refuse_rows(inputs, arrived.measured, arrived.results, build_id) if arrived.measured else ()
+    refused = refuse_rows(inputs, arrived.measured.refused, arrived.results, build_id) if arrived.measured else ()
     result = merged_build(merged, arrived.processed, arrived.results, refused)
     return replace(result, removed=removed, largest_entity=change.largest_entity, weights=weights)
 

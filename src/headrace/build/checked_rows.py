@@ -1,0 +1,27 @@
+"""The rows that a build computed, after their expectations were checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.build.glance import Glance
+from headrace.build.rows import Rows
+from headrace.tables.build_ledger import CheckedExpectation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class CheckedRows:
+    """`computed` are all rows, `good` those that go on, `refused` those to quarantine as JSON with every reason."""
+
+    computed: Rows
+    good: Rows
+    refused: DataFrame | pa.Table
+    processed: int
+    results: tuple[CheckedExpectation, ...]
+    glance: Glance

@@ -1,0 +1,121 @@
+"""Decide in this process which rows of few touched keys enter and leave a table.
+
+The rules are those of `versions.newest_of_keys`, `versions.one_of_keys` and `merge.compare`, which run on Spark: for a few
+hundred rows, a query costs far more than the comparison does. Versions of a history, values that events don't tell, truncates,
+and what Arrow compares differently stay with Spark. Tests compare both on random rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.build.merge import PLACE
+from headrace.build.removed import DELETED
+from headrace.tables.row_store import FILE, POSITION
+
+_WINNER, _OLD, _IS_NEW, _SAME = "__winner", "__old", "__is_new", "__same"
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a merge changes: `new` rows enter, `old` rows leave their `places`, `deletions` are events that deleted a key."""
+
+    new: pa.Table
+    old: pa.Table
+    deletions: pa.Table
+    places: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class MergeRule:
+    """Which of several rows of a key counts: the newest by `sequence_by`, or the only one where there is no sequence.
+
+    With `meets_old`, the rows that the table has compete with the new ones; without it, the new ones replace them.
+    """
+
+    keys: tuple[str, ...]
+    sequence_by: tuple[str, ...]
+    meets_old: bool
+
+
+def decide_rows(rule: MergeRule, rows: pa.Table, old: pa.Table, *, columns: Sequence[str]) -> Decided | None:
+    """Return what changes where `rows` meet the `old` rows of the touched keys, or None where Spark has to decide.
+
+    `rows` may have `_tombstone`; `old` has the file and the position of each row. Both have `columns`.
+    """
+    new, known = rows.select(list(columns)), _fit(old, rows.select(list(columns)).schema)
+    if known is None or any(pa.types.is_nested(new.schema.field(name).type) for name in (*rule.keys, *rule.sequence_by)):
+        return None
+    mine, theirs = pl.DataFrame(new), pl.DataFrame(known)
+    if theirs.select(rule.keys).is_duplicated().any():
+        return None
+    deleted = pl.Series(DELETED, rows[DELETED] if DELETED in rows.column_names else [False] * rows.num_rows, pl.Boolean)
+    events = mine.with_columns(deleted)
+    if rule.meets_old:
+        events = pl.concat([events, theirs.with_columns(pl.lit(False).alias(DELETED))])
+    winners = _newest(rule, events.with_row_index(_WINNER))
+    if winners is None:
+        return None
+    places = theirs.select(rule.keys).with_row_index(_OLD)
+    pairs = winners.join(places, on=list(rule.keys), how="full", nulls_equal=True, coalesce=True)
+    pairs = pairs.filter((pl.col(_WINNER) < mine.height).fill_null(True))  # a row that the table has already changes nothing
+    met = pairs.filter(pl.col(_WINNER).is_not_null() & pl.col(_OLD).is_not_null() & ~pl.col(DELETED))
+    same = met.filter(_equal_rows(mine[met[_WINNER]], theirs[met[_OLD]]))
+    pairs = pairs.join(same.select(_WINNER, _OLD), on=[_WINNER, _OLD], how="anti")
+    enters = pairs.filter(~pl.col(DELETED))[_WINNER].to_arrow()
+    leaves = pairs[_OLD].drop_nulls().to_arrow()
+    left = old.take(leaves)
+    return Decided(
+        new=new.take(enters),
+        old=left.select(list(columns)),
+        deletions=new.take(pairs.filter(pl.col(DELETED))[_WINNER].to_arrow()),
+        places=pl.DataFrame(left.select([FILE, POSITION])).rename({FILE: PLACE[0], POSITION: PLACE[1]}),
+    )
+
+
+def _newest(rule: MergeRule, events: pl.DataFrame) -> pl.DataFrame | None:
+    """Return the keys, the number and `_tombstone` of the row that counts of each key, or None where only Spark can tell."""
+    keys, found = list(rule.keys), [*rule.keys, _WINNER, DELETED]
+    if not rule.sequence_by:
+        # Spark's error names the key that several rows have.
+        return None if events.select(keys).is_duplicated().any() else events.select(found)
+    order = [*rule.sequence_by, DELETED]
+    if events.select(list(dict.fromkeys((*keys, *order)))).is_duplicated().any():
+        rest = [name for name in events.columns if name not in (*order, _WINNER)]
+        if any(events.schema[name].is_nested() or events.schema[name].is_float() for name in rest):
+            return None
+        order += rest
+    return events.sort(order, nulls_last=False).group_by(keys).last().select(found)
+
+
+def _equal_rows(mine: pl.DataFrame, theirs: pl.DataFrame) -> pl.Series:
+    """Return for each pair of rows whether all columns are equal or both null."""
+    same = pl.Series([True] * mine.height, dtype=pl.Boolean)
+    for name in theirs.columns:
+        left, right = mine[name], theirs[name]
+        if left.dtype.is_nested():
+            same &= pl.Series([a == b for a, b in zip(left.to_list(), right.to_list(), strict=True)], dtype=pl.Boolean)
+        else:
+            same &= left.eq_missing(right)
+    return same
+
+
+def _fit(old: pa.Table, schema: pa.Schema) -> pa.Table | None:
+    """Return the columns of a schema, in its types, or None where types differ in more than their spelling."""
+    columns = []
+    for field in schema:
+        column = old[field.name]
+        if "map<" in str(field.type) or _spelled(column.type) != _spelled(field.type):
+            return None
+        columns.append(column if column.type == field.type else pc.cast(column, field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _spelled(kind: pa.DataType) -> str:
+    """Return a type's name without what makes no difference to its values: nullable fields and the width of offsets."""
+    return str(kind).replace(" not null", "").replace("large_", "").replace("_view", "")
