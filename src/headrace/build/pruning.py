@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -10,6 +11,7 @@ from pyspark.sql.types import AtomicType, DateType, StringType, TimestampType
 
 from headrace.spec.layers import LayerTable, Query
 from headrace.spec.pipeline import Pipeline
+from headrace.spec.problems import Place
 from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
@@ -88,14 +90,20 @@ def _plain_select(table: LayerTable) -> exp.Select | None:
     """Gives back the table's query where it is a SELECT from the driver itself."""
     from sqlglot import exp
 
-    from headrace.spec.queries import parse_query
-
     if not isinstance(table.source, Query):
         return None
-    tree = parse_query(table.source.text, place=table.place).tree
+    tree = _parse(table.source.text, table.place)
     from_ = tree.args.get("from_")
     source = from_.this if from_ else None
     return tree if isinstance(tree, exp.Select) and isinstance(source, exp.Table) and source.db else None
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str, place: Place) -> exp.Expr:
+    """Return the tree of a query, which nobody changes; every build of a table asks for it."""
+    from headrace.spec.queries import parse_query
+
+    return parse_query(text, place=place).tree
 
 
 def _near(driver: DataFrame, key: KeySource, touched: DataFrame) -> Column | None:

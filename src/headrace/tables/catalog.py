@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io import load_file_io
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
-from sqlalchemy import text
+from sqlalchemy import Select, bindparam, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from headrace.errors import SettingsError, SpecError, UnavailableError
@@ -62,13 +65,33 @@ class _SqlCatalog(IdempotentDeletes, SqlCatalog):
         super().__init__(name, **properties)
         self._parsed: BoundedCache[Identifier, tuple[str, TableMetadata]] = BoundedCache(_PARSED_TABLES)
 
-    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
-        identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
-        location, metadata = self._parsed.get(identifier) or (None, None)
-        if metadata is None or location is None or location != orm_table.metadata_location:
-            table = super()._convert_orm_to_iceberg(orm_table)
-            self._parsed.put(identifier, (table.metadata_location, table.metadata))
-            return table
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Return a table. A build loads some ten, so this is one plain query, without SQLAlchemy's objects."""
+        namespace, name = Catalog.namespace_from(identifier), Catalog.table_name_from(identifier)
+        values = {"catalog": self.name, "namespace": Catalog.namespace_to_string(namespace), "name": name}
+        with self.engine.connect() as connection:
+            location = connection.scalar(self._find_location, values)
+        if location is None:
+            raise NoSuchTableError(f"Table does not exist: {'.'.join((*namespace, name))}")
+        return self._open((*namespace, name), location)
+
+    @cached_property
+    def _find_location(self) -> Select[str | None]:
+        """The query for a table's metadata file."""
+        query = select(IcebergTables.metadata_location).where(
+            IcebergTables.catalog_name == bindparam("catalog"),
+            IcebergTables.table_namespace == bindparam("namespace"),
+            IcebergTables.table_name == bindparam("name"),
+        )
+        only_tables = self._iceberg_type_filter()
+        return query if only_tables is None else query.where(only_tables)
+
+    def _open(self, identifier: Identifier, location: str) -> Table:
+        known, metadata = self._parsed.get(identifier) or (None, None)
+        if metadata is None or known != location:
+            io = load_file_io(properties=self.properties, location=location)
+            metadata = FromInputFile.table_metadata(io.new_input(location))
+            self._parsed.put(identifier, (location, metadata))
         return Table(identifier, metadata, location, self._load_file_io(metadata.properties, location), self)
 
 
