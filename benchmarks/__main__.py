@@ -20,6 +20,7 @@ from benchmarks.capture import measure_capture
 from benchmarks.change import compare_change
 from benchmarks.cluster import compare_workers
 from benchmarks.compaction import compare_compaction
+from benchmarks.cost import measure_cost
 from benchmarks.entities import compare_entities
 from benchmarks.freshness import compare_freshness
 from benchmarks.fuzzy import compare_fuzzy
@@ -27,9 +28,11 @@ from benchmarks.layers import compare_layers
 from benchmarks.mart import measure_mart
 from benchmarks.memory import measure_growth
 from benchmarks.receive import compare_receiving
+from benchmarks.refresh import compare_refresh
 from benchmarks.results import Bar, save_results, show_bars, show_table
 from benchmarks.rolling import compare_rolling
 from benchmarks.speed import CASES, compare
+from benchmarks.sustained import measure_sustained
 from benchmarks.webhooks import compare_webhooks
 
 Rows = Sequence[Mapping[str, object]]
@@ -67,7 +70,8 @@ def measure_memory(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
 
 
 def measure_mart_freshness(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
-    return [asdict(measure_mart(bench))], ()
+    measured, bars = measure_mart(bench)
+    return [asdict(measured)], bars
 
 
 def measure_changes(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
@@ -81,15 +85,22 @@ BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {
     "cluster": compare_workers,
     "layers": compare_layers,
     "change": compare_change,
+    "refresh": compare_refresh,
     "rolling": compare_rolling,
     "entities": compare_entities,
     "fuzzy": compare_fuzzy,
     "mart": measure_mart_freshness,
+    "sustained": measure_sustained,
+    "cost": measure_cost,
     "capture": measure_changes,
     "compaction": compare_compaction,
     "receive": compare_receiving,
     "webhooks": compare_webhooks,
 }
+
+
+def _file_name(name: str, bench: Bench) -> str:
+    return f"{name}-{bench.rate}" if name == "mart" and bench.rate else name
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -98,20 +109,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--quick", action="store_true", help="a tenth of the events, to see that it works; results are not saved"
     )
+    parser.add_argument("--rate", type=int, help="events a second that `mart` sends (500)")
     options = parser.parse_args(arguments)
     unknown = set(options.names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}. Benchmarks are: {', '.join(BENCHMARKS)}")
     console = Console()
     missed = 0
-    with open_bench(quick=options.quick, say=console.print) as bench:
+    with open_bench(quick=options.quick, say=console.print, rate=options.rate) as bench:
         for name in options.names or BENCHMARKS:
             rows, bars = BENCHMARKS[name](bench)
             show_table(console, name.capitalize(), rows)
             if bars:
                 show_bars(console, bars)
             if not options.quick:
-                console.print(f"Saved to {save_results(name, rows, bars, now=datetime.now(timezone.utc))}")
+                console.print(f"Saved to {save_results(_file_name(name, bench), rows, bars, now=datetime.now(timezone.utc))}")
             missed += sum(not bar.met for bar in bars)
     return 1 if missed else 0
 

@@ -42,13 +42,14 @@ class Topic:
 
 @dataclass
 class Bench:
-    """What the benchmarks share: the broker, the folder, and how much to do."""
+    """What the benchmarks share: the broker, the folder, and how much to do. `rate` is the rate of `mart`, if one was given."""
 
     bootstrap_servers: str
     broker_pid: int
     folder: Path
     quick: bool
     say: Say
+    rate: int | None = None
     _filled: set[str] = field(default_factory=set)
     _homes: int = 0
 
@@ -78,7 +79,7 @@ class Bench:
 
 
 @contextmanager
-def open_bench(*, quick: bool, say: Say) -> Iterator[Bench]:
+def open_bench(*, quick: bool, say: Say, rate: int | None = None) -> Iterator[Bench]:
     """Gives the place to run in. After an error the folder stays: the sides' logs are in it."""
     shutil.rmtree(_FOLDER, ignore_errors=True)
     _FOLDER.mkdir(parents=True)
@@ -86,5 +87,5 @@ def open_bench(*, quick: bool, say: Say) -> Iterator[Bench]:
     with kafka(settings, report=say) as servers:
         broker = running_kafka(settings)
         assert broker
-        yield Bench(str(servers), broker.pid, _FOLDER, quick, say)
+        yield Bench(str(servers), broker.pid, _FOLDER, quick, say, rate)
     shutil.rmtree(_FOLDER, ignore_errors=True)

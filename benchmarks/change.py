@@ -7,20 +7,17 @@ take turns on the middle history.
 from __future__ import annotations
 
 import os
-import subprocess
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
 from benchmarks.bench import Bench
+from benchmarks.dbt_side import DbtSide
 from benchmarks.meter import measure
 from benchmarks.payments_lake import PaymentsLake, build_all
 from benchmarks.results import Bar, at_least, at_most
 from headrace.build.lake import Lake
-from headrace.export.dbt_project import export_project
 from headrace.runs.landing import spark_session
-from tests.export.tools import install_tool
 
 HISTORIES = (30_000, 300_000, 1_500_000)
 AGAINST = 300_000
@@ -28,7 +25,6 @@ DAYS = 30.0
 CHARGES = 350
 WARM_UPS, TURNS = 8, 5
 LEAST_GAIN, MOST_GROWTH = 5.0, 1.5
-_DBT_LOCK = Path(__file__).parents[1] / "tests" / "export" / "dbt.lock"
 
 
 @dataclass
@@ -57,7 +53,6 @@ class History:
 def compare_change(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]]:
     """Return what a change took on each history, and what dbt's full rebuild took."""
     sizes = [bench.scaled(size) for size in HISTORIES]
-    environment = install_tool("dbt", lock=_DBT_LOCK, cost="1 minute")
     with ExitStack() as stack:
         first = PaymentsLake((bench.folder / f"change-{sizes[0]}").resolve(), history=sizes[0], days=DAYS)
         spark = stack.enter_context(spark_session(first.settings, report=bench.say))
@@ -73,15 +68,14 @@ def compare_change(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ..
             bench.say(f"Change: its first build took {reading.seconds:.1f} s")
             histories.append(history)
         against = next(history for history in histories if history.charges == bench.scaled(AGAINST))
-        project = bench.folder / "change-dbt"
-        export_project(against.payments.settings, against.payments.pipeline, folder=project, dialect="duckdb")
+        dbt = DbtSide.export(against.payments, bench.folder / "change-dbt")
         rebuilds = []
         for turn in range(WARM_UPS + TURNS):
             for history in histories:
                 seconds = history.change(counts=turn >= WARM_UPS)
                 bench.say(f"Change: {CHARGES} charges on {history.charges:,}: {seconds:.2f} s")
             if turn >= WARM_UPS:
-                rebuilds.append(_rebuild(environment, project))
+                rebuilds.append(dbt.rebuild())
                 bench.say(f"Change: dbt-duckdb's full rebuild: {rebuilds[-1]:.2f} s")
     rows: list[dict[str, object]] = [
         {
@@ -94,20 +88,11 @@ def compare_change(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ..
         }
         for history in histories
     ]
-    dbt = {"side": "dbt-duckdb, full rebuild", "history": against.charges, "seconds": round(median(rebuilds), 2)}
-    rows.append({**dbt, "turns": [round(each, 2) for each in rebuilds]})
+    rebuilt = {"side": "dbt-duckdb, full rebuild", "history": against.charges, "seconds": round(median(rebuilds), 2)}
+    rows.append({**rebuilt, "turns": [round(each, 2) for each in rebuilds]})
     gain = median(theirs / ours for theirs, ours in zip(rebuilds, against.seconds, strict=True))
     growth = median(histories[-1].seconds) / median(histories[0].seconds)
     return rows, (
         at_least(LEAST_GAIN, gain, name=f"times as fast as dbt-duckdb's full rebuild at {against.charges:,} charges"),
         at_most(MOST_GROWTH, growth, name=f"{histories[-1].charges:,} charges to {histories[0].charges:,}"),
     )
-
-
-def _rebuild(environment: Path, project: Path) -> float:
-    """Return the seconds that dbt takes to build all models, from its start to its end; its tests are left out."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "DBT_", "PYTHON"))}
-    command = [str(environment / "bin/dbt"), "--no-use-colors", "--no-version-check", "run", "--full-refresh"]
-    with measure(os.getpid()) as reading:
-        subprocess.run(command, cwd=project, env=ours, check=True, capture_output=True)
-    return reading.seconds

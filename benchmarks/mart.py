@@ -1,7 +1,7 @@
 """Freshness to the mart: from the moment a payment is produced to the moment a committed snapshot of the mart counts it.
 
-All four streams of the payments pipeline are sent, 500 events a second in all, and `headrace run payments` lands them and
-builds every table of the pipeline, with its default settings, in a process of its own.
+All four streams of the payments pipeline are sent, 500 events a second in all or as many as `--rate` says, and `headrace run
+payments` lands them and builds every table of the pipeline, with its default settings, in a process of its own.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from benchmarks.bench import Bench
 from benchmarks.builds_seen import BuildsSeen, watch_builds
 from benchmarks.commands import headrace, wait_for
 from benchmarks.meter import Reading, measure
+from benchmarks.results import Bar, at_most
 from headrace.settings import Settings, load_settings
 from headrace.spec import load_pipeline
 from headrace.tables.catalog import open_catalog
 
 RATE = 500
+SLOW_RATE = 50
+"""Up to this rate, single events count: the bar is the one for a trickle."""
+MOST_MEDIAN, MOST_P99, MOST_TRICKLE_MEDIAN, MOST_PEAK_MB = 2.0, 5.0, 1.5, 3_000
 MART = "payments_db.payments_daily"
 _BETWEEN = "payments_db.payment_transactions"
 STREAMS = ("charges", "refunds", "disputes")
@@ -51,10 +55,25 @@ class MartFreshness:
     peak_mb: int
 
 
-def measure_mart(bench: Bench) -> MartFreshness:
-    """Gives back the ages of the events that were produced after the warm-up."""
-    warm_up, seconds = (_WARM_UP_SECONDS // 2, _SECONDS // 4) if bench.quick else (_WARM_UP_SECONDS, _SECONDS)
-    folder = (bench.folder / "mart").resolve()
+def measure_mart(bench: Bench) -> tuple[MartFreshness, tuple[Bar, ...]]:
+    """Return the ages of the events that were produced after the warm-up, and which bars they met."""
+    rate = bench.rate or RATE
+    measured = measure_rate(bench, rate, warm_up=_WARM_UP_SECONDS, seconds=_SECONDS)
+    name = f"at {rate:,} events/s"
+    if rate <= SLOW_RATE:
+        return measured, (at_most(MOST_TRICKLE_MEDIAN, measured.median_seconds, name=f"p50 to the mart in seconds {name}"),)
+    return measured, (
+        at_most(MOST_MEDIAN, measured.median_seconds, name=f"p50 to the mart in seconds {name}"),
+        at_most(MOST_P99, measured.p99_seconds, name=f"p99 to the mart in seconds {name}"),
+        at_most(MOST_PEAK_MB, measured.peak_mb, name="peak memory of the process tree in MB"),
+    )
+
+
+def measure_rate(bench: Bench, rate: int, *, warm_up: int, seconds: int) -> MartFreshness:
+    """Return the ages of the events that were produced at a rate, after the warm-up."""
+    if bench.quick:
+        warm_up, seconds = warm_up // 2, seconds // 4
+    folder = bench.new_home("mart")
     folder.mkdir()
     settings = load_settings(flags={}, environ={}, folder=folder)
     open_catalog(settings)
@@ -63,7 +82,7 @@ def measure_mart(bench: Bench) -> MartFreshness:
     with (
         watch_builds(Path(settings.catalog_uri.removeprefix("sqlite:///")), tables) as seen,
         headrace(bench, folder, "run", "payments") as application,
-        headrace(bench, folder, "generate", "payments", "--rate", f"{_rate_of_charges():.3f}") as generator,
+        headrace(bench, folder, "generate", "payments", "--rate", f"{rate_of_charges(rate):.3f}") as generator,
     ):
         processes = (application, generator)
         wait_for(lambda: bool(seen.visible(ways["charges"])), processes, seconds=_START_SECONDS, what="the mart was not built")
@@ -75,15 +94,15 @@ def measure_mart(bench: Bench) -> MartFreshness:
         until = time.time()
         ages = _drain(settings, seen, ways, processes, since=since, until=until)
     builds = sum(since <= moment < until for moment, _ in seen.builds[MART].values())
-    measured = _freshness(ages, builds, reading)
-    bench.say(f"Mart: median {measured.median_seconds:.2f} s, p99 {measured.p99_seconds:.2f} s")
+    measured = _freshness(rate, ages, builds, reading)
+    bench.say(f"Mart: {rate:,} events/s: median {measured.median_seconds:.2f} s, p99 {measured.p99_seconds:.2f} s")
     return measured
 
 
-def _rate_of_charges() -> float:
-    """Gives back the rate of charges at which all streams together come to RATE."""
+def rate_of_charges(rate: float) -> float:
+    """Return the rate of charges at which all streams together come to `rate`."""
     every = [stream.every_seconds for stream in load_pipeline("payments", environ={}, folder=Path.cwd()).streams]
-    return RATE / sum(min(every) / each for each in every)
+    return rate / sum(min(every) / each for each in every)
 
 
 def _drain(
@@ -126,10 +145,10 @@ def _produced(catalog: Catalog, raw: str, *, since: float) -> list[tuple[float, 
     return [(micros / 1e6, checkpoint) for micros, checkpoint in zip(moments, rows["checkpoint_id"].to_pylist(), strict=True)]
 
 
-def _freshness(ages: list[float], builds: int, reading: Reading) -> MartFreshness:
+def _freshness(rate: int, ages: list[float], builds: int, reading: Reading) -> MartFreshness:
     cores = len(os.sched_getaffinity(0))
     return MartFreshness(
-        RATE,
+        rate,
         len(ages),
         round(ages[len(ages) // 2], 2),
         round(ages[int(len(ages) * 0.99)], 2),
