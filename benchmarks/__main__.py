@@ -27,6 +27,7 @@ from benchmarks.fuzzy import compare_fuzzy
 from benchmarks.layers import compare_layers
 from benchmarks.mart import measure_mart
 from benchmarks.memory import measure_growth
+from benchmarks.one_row import measure_one_row
 from benchmarks.receive import compare_receiving
 from benchmarks.refresh import compare_refresh
 from benchmarks.results import Bar, save_results, show_bars, show_table
@@ -93,6 +94,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {
     "sustained": measure_sustained,
     "cost": measure_cost,
     "capture": measure_changes,
+    "one-row": measure_one_row,
     "compaction": compare_compaction,
     "receive": compare_receiving,
     "webhooks": compare_webhooks,

@@ -19,6 +19,10 @@ from headrace.settings import REDACTED, SENSITIVE, Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_JAVA_OPTIONS = "-XX:-UsePerfData -XX:-DontCompileHugeMethods"
+"""Spark generates one method for a whole projection. Of wide tables it is longer than what Java compiles by default, and runs
+interpreted: compiling it saves a fifth of the CPU of their large builds."""
+
 _OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 _LOGGING = """\
 rootLogger.level = warn
@@ -81,7 +85,8 @@ def start_spark(
         builder = builder.master(with_retries(settings.spark_master))
     values = {
         "spark.driver.memory": settings.spark_driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_form.as_uri()} -XX:+UseSerialGC -XX:-UsePerfData",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_form.as_uri()} -XX:+UseSerialGC {_JAVA_OPTIONS}",
+        "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
         "spark.executorEnv.POLARS_MAX_THREADS": "1",  # a task has one core
         **({"spark.jars": ",".join(str(jar) for jar in jars)} if jars else {}),
         "spark.local.dir": str(settings.home / "spark"),
