@@ -97,7 +97,7 @@ class ShopLake:
         found = read_ledger(source)
         snapshot = source.current_snapshot()
         read = build_ledger.InputState(snapshot.snapshot_id if snapshot else None, found.checkpoint_id, 0, 0)
-        from headrace.build.plan import definition_of
+        from headrace.build.definition import definition_of
 
         layer = next(each for each in self.pipeline.tables if each.table == STAGED)
         build_id = entry.build_id + 1
@@ -105,7 +105,7 @@ class ShopLake:
             entry,
             build_id=build_id,
             changed_in=build_id,
-            definition=definition_of(layer),
+            definition=definition_of(layer).digest,
             reads={"raw.charges": read},
             rows_written=len(ids),
             expectations=(

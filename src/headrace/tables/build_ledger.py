@@ -76,8 +76,9 @@ class TrainedWeights:
 class BuildLedger:
     """One build of a layer table.
 
-    `changed_in` is the last build that changed rows, `generation` the last that wrote all of them anew. `definition` is a
-    digest of the table's file. `writer` is unique to an attempt. `rows_processed` counts the rows that the file made of what
+    `changed_in` is the last build that changed rows, `generation` the last that wrote all of them anew. `definition` is the
+    digest of the table's definition, and `definition_fields` one of each of its fields, to say later which of them has changed;
+    builds of 0.1 recorded none. `writer` is unique to an attempt. `rows_processed` counts the rows that the file made of what
     had changed, `rows_written` those of them that came into the table or changed there, in `seconds` up to the commit.
     `event_time_us` is the highest time of an event that builds have seen, where the table has a watermark, and `rows_late`
     how many rows came behind that. `rows_carried` is how many rows have a value that another event than their own told,
@@ -93,6 +94,7 @@ class BuildLedger:
     changed_in: int = 0
     generation: int = 0
     definition: str = ""
+    definition_fields: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     writer: str = ""
     reads: Mapping[str, InputState] = field(default_factory=lambda: MappingProxyType({}))
     rows_processed: int = 0
@@ -117,7 +119,8 @@ class BuildLedger:
     weights: TrainedWeights | None = None
 
     def to_json(self) -> str:
-        values = asdict(replace(self, reads={}))
+        values = asdict(replace(self, reads={}, definition_fields={}))
+        values["definition_fields"] = dict(self.definition_fields)
         values["reads"] = {name: asdict(state) for name, state in self.reads.items()}
         return json.dumps(values, separators=(",", ":"))
 
