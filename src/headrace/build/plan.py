@@ -118,7 +118,7 @@ def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
         return ("it was asked for",)
     if not plan.entry.build_id:
         return ("it was never built",)
-    if plan.entry.definition not in (plan.definition.digest, legacy_digest(plan.table)):
+    if plan.entry.definition != plan.definition.digest and plan.entry.definition != legacy_digest(plan.table):
         changed = ", ".join(plan.definition.changes_since(plan.entry.definition_fields))
         return (f"its definition has changed: {changed}" if changed else "its definition has changed",)
     if can_train_now(plan.table.fuzzy, plan.entry.weights, records=plan.rows):
