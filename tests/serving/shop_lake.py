@@ -24,6 +24,7 @@ from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column, Primitive
 from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, read_build
+from headrace.tables.build_phases import BuildPhases
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.ledger import Ledger, read_ledger
 from headrace.tables.quarantine import open_quarantine
@@ -107,6 +108,7 @@ class ShopLake:
             changed_in=build_id,
             definition=definition_of(layer).digest,
             reads={"raw.charges": read},
+            rows_processed=len(ids) + failed,
             rows_written=len(ids),
             expectations=(
                 CheckedExpectation("the amount is positive", "drop", len(ids), 0),
@@ -114,6 +116,7 @@ class ShopLake:
             ),
             built_at_us=time.time_ns() // 1_000,
             seconds=1.5,
+            phases=BuildPhases(fetch=0.012, query=0.3, write=0.02, commit=0.021),
         )
         rows = [{"id": each, "country": "DE", BUILD_ID: build_id} for each in ids]
         _commit(table, rows, build_ledger.KEY, new)

@@ -26,7 +26,7 @@ class Lake:
 
     `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `read_files` is
     what builds have read and the next ones need again. `files` knows the files of every snapshot, and `store` their rows by
-    the values of some columns.
+    the values of some columns. `commit_seconds` is how long the last commit of each table took.
     """
 
     spark: SparkSession
@@ -38,6 +38,7 @@ class Lake:
     files: LiveFiles
     store: RowStore
     read_files: ReadFiles = field(default_factory=ReadFiles)
+    commit_seconds: dict[TableName, float] = field(default_factory=dict)
 
     def with_session(self, *, small: bool) -> Lake:
         """Return the lake with the session that suits a build, which is then the active one of this thread."""
