@@ -177,6 +177,21 @@ def test_explain_finds_the_rows_of_a_window(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ("kind: full", "all rows are written again"),
+        (
+            "keys: [id]\nsequence_by: n\noldest_by: n\nmatch: {person_exact: {from: person, as: exact}}",
+            "Spark reads changed records, and this process resolves them",
+        ),
+    ],
+)
+def test_explain_knows_the_kinds_that_always_run_on_scans(settings: str, why: str, tmp_path: Path) -> None:
+    explained = Metadata(tmp_path, f"/*\n{settings}\n*/\nSELECT id, n, person FROM raw.orders").explain()
+    assert (explained.small_builds.engine, explained.small_builds.why) == ("scans", why)
+
+
 def test_explain_counts_the_rows_that_changed(tmp_path: Path) -> None:
     metadata = Metadata(tmp_path, DAILY)
     metadata.land("orders", 6)

@@ -31,6 +31,11 @@ _STRATEGIES: Mapping[Kind, str] = {
     "full": "writes all rows again whenever an input has moved",
 }
 
+_ALWAYS_ON_SCANS: Mapping[Kind, str] = {
+    "entities": "Spark reads changed records, and this process resolves them",
+    "full": "all rows are written again",
+}
+
 
 @dataclass(frozen=True)
 class Where:
@@ -85,9 +90,8 @@ class Explainer:
         )
 
     def _small_builds(self, plan: TablePlan, reads: tuple[Read, ...]) -> Where:
-        kind = plan.table.kind
-        if kind in ("full", "entities"):
-            return Where("scans", f"its kind is {kind}")
+        if plan.table.kind in _ALWAYS_ON_SCANS:
+            return Where("scans", _ALWAYS_ON_SCANS[plan.table.kind])
         for read in reads:
             if read.is_too_large:
                 return Where("scans", f"all {read.rows:,} rows of {read.table} are needed: {read.whole}")
