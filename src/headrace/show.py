@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.serving.values import as_text, is_number, print_json
+from headrace.show_explained import explanation_as_json, show_explained
 from headrace.terminal import data_text
 from headrace.words import count_of, count_that_are
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.build.explain import Explanation
     from headrace.build.plan import TablePlan
     from headrace.landing.history import LoggedFile
     from headrace.landing.verify import Verified
@@ -53,7 +55,16 @@ def nothing_to_build(pipeline: Pipeline) -> str:
     return f"{pipeline.name} has no layer tables: there is nothing to build"
 
 
-def show_plan(console: Console, plans: Sequence[TablePlan], *, pipeline: Pipeline, as_json: bool) -> None:
+def show_plan(
+    console: Console,
+    plans: Sequence[TablePlan],
+    *,
+    pipeline: Pipeline,
+    as_json: bool,
+    explained: Mapping[TableName, Explanation] | None = None,
+) -> None:
+    """Print what a build would do; with `explained`, also how and why."""
+    details = explained or {}
     if as_json:
         print_json(
             [
@@ -71,6 +82,7 @@ def show_plan(console: Console, plans: Sequence[TablePlan], *, pipeline: Pipelin
                         for name in plan.table.inputs
                     },
                     "next_build": plan.entry.build_id + 1,
+                    **({"explained": explanation_as_json(details[plan.table.table])} if plan.table.table in details else {}),
                 }
                 for plan in plans
             ]
@@ -78,6 +90,9 @@ def show_plan(console: Console, plans: Sequence[TablePlan], *, pipeline: Pipelin
         return
     if not plans:
         console.print(nothing_to_build(pipeline), highlight=False)
+        return
+    if details:
+        show_explained(console, tuple(details.values()))
         return
     table = Table("table", "kind", "what a build does", "reads", "why")
     does = {"nothing": "nothing", "increment": "what changed", "refresh": "all rows anew"}

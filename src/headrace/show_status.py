@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.serving.figures import PipelineStatus, PublishedStatus, StreamStatus, TableStatus
 
 _STREAM = ("rows", "rows/s", "lag", "freshness", "batch", "quarantined", "checkpoint")
+_BUILD = ("fetch", "query", "write", "commit", "rows in", "rows out", "cached")
 _TABLE = ("rows", "rows/s", "behind", "freshness", "batch", "quarantined", "warnings", "build")
 
 
@@ -32,8 +33,12 @@ def show_status(
     captured: Sequence[Captured] = (),
     broken: Mapping[str, HeadraceError],
     as_json: bool,
+    verbose: bool = False,
 ) -> None:
-    """Prints the figures; `broken` are the pipelines that can't be loaded, each with what is wrong."""
+    """Print the figures; `broken` are the pipelines that can't be loaded, each with what is wrong.
+
+    With `verbose`, a further table says where the time of each table's last build went.
+    """
     streams = [stream for each in pipelines for stream in each.streams]
     tables = [table for each in pipelines for table in each.tables]
     if as_json:
@@ -59,6 +64,8 @@ def show_status(
     _show_streams(console, streams)
     if tables:
         _show_layer_tables(console, tables)
+    if tables and verbose:
+        _show_builds(console, tables)
     published = [table for each in pipelines for table in each.published]
     if published:
         _show_published(console, published)
@@ -165,6 +172,17 @@ def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
     console.print(table)
 
 
+def _show_builds(console: Console, tables: Sequence[TableStatus]) -> None:
+    table = _table("last build of", *_BUILD, numbers=_BUILD)
+    for each in tables:
+        phases = each.phases
+        seconds = (phases.fetch, phases.query, phases.write, phases.commit) if phases else (None,) * 4
+        rows = ("" if count is None else f"{count:,}" for count in (each.rows_in, each.rows_out))
+        cached = "" if each.index_bytes is None else f"{each.index_bytes / 1_000_000:,.1f} MB"
+        table.add_row(each.table, *map(_milliseconds, seconds), *rows, cached)
+    console.print(table)
+
+
 def _show_published(console: Console, published: Sequence[PublishedStatus]) -> None:
     table = _table(
         *("in Postgres", "from", "rows", "behind", "freshness", "build", "last published"),
@@ -203,6 +221,10 @@ def _table(*columns: str, numbers: Sequence[str]) -> Table:
 
 def _batch(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:,.2f} s"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1000:,.0f} ms"
 
 
 def _moment(moment: datetime | None) -> str:

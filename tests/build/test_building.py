@@ -116,7 +116,7 @@ def test_a_plan_says_what_and_why(spark: SparkSession, tmp_path: Path) -> None:
     assert planned()[0][0] == "nothing", "a comment changes no rows"
     path.write_text(CHECKED.format(otherwise="count") + " WHERE n > 0", encoding="utf-8")
     pond.reload()
-    assert planned() == [("refresh", "its definition has changed"), ("refresh", "pond.checked is built before it")]
+    assert planned() == [("refresh", "its definition has changed: the query"), ("refresh", "pond.checked is built before it")]
     pond.build("checked")
     assert planned()[1] == ("refresh", "pond.checked was written anew or rolled back")
     pond.build()

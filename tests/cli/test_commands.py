@@ -284,6 +284,19 @@ def test_a_pipeline_without_layer_tables(here: Here) -> None:
         assert here(command, "lineage", "--json") == (0, "[]\n")
 
 
+def test_plan_explains_all_tables_or_one(here: Here) -> None:
+    code, said = here("plan", "weather", "--explain")
+    assert code == 0
+    assert "writes all rows again: it was never built" in said
+    plain, explained = (json.loads(here("plan", "payments", "--json", *more)[1]) for more in ((), ("--explain",)))
+    assert [{name: value for name, value in each.items() if name != "explained"} for each in explained] == plain
+    assert all(each["explained"]["strategy"] for each in explained)
+    assert all(each["explained"]["access_paths"] for each in explained if each["reads"])
+    name = plain[-1]["table"]
+    found = json.loads(here("plan", "payments", "--table", name, "--explain", "--json")[1])
+    assert [each["table"] for each in found if "explained" in each] == [name]
+
+
 def test_layer_tables_without_expectations(here: Here, tmp_path: Path) -> None:
     assert headrace(tmp_path, "new", "mine", "--from", "weather")[0] == 0
     path = tmp_path / "pipelines/mine/windows/weather_by_minute.sql"

@@ -14,6 +14,7 @@ from tests.serving.shop_lake import ShopLake
     "arguments",
     [
         ["plan", "payments"],
+        ["plan", "payments", "--explain"],
         ["quality", "payments"],
         ["query", "SELECT 1"],
         ["commits", "lineage"],

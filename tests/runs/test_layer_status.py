@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
 
 from headrace.runs.figures import list_layer_tables
-from headrace.serving.figures import TableStatus
+from headrace.serving.figures import PipelineStatus, TableStatus
+from headrace.show_status import show_status
 from headrace.tables.catalog import open_catalog
 from tests.build.pond import Event, Pond
 
@@ -34,7 +37,8 @@ SELECT g, count(*) AS keys FROM pond.latest WHERE g IS NOT NULL GROUP BY g"""
 
 def status(pond: Pond, *, now: datetime | None = None) -> list[TableStatus]:
     now = now or datetime.now(timezone.utc)
-    return list(list_layer_tables(open_catalog(pond.settings), pond.pipeline, now=now))
+    catalog, row_cache = open_catalog(pond.settings), pond.settings.row_cache
+    return list(list_layer_tables(catalog, pond.pipeline, now=now, row_cache=row_cache))
 
 
 def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) -> None:
@@ -64,3 +68,49 @@ def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) 
     assert latest.state == "behind"
     assert groups.behind_seconds == latest.behind_seconds, "also by way of a table that is behind"
     assert (latest.rows, latest.build_id) == (5, 1)
+
+
+def test_status_says_where_the_time_of_the_last_build_went(tmp_path: Path, spark: SparkSession) -> None:
+    pond = Pond(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
+    for each in status(pond):
+        assert (each.phases, each.rows_in, each.rows_out, each.index_bytes) == (None, None, None, 0)
+    pond.land([Event(f"e{number}", f"k{number}", "g", 1, 100, "", number) for number in range(5)])
+    (built, _) = pond.build()
+    latest, _ = status(pond)
+    assert built.built
+    assert built.built.phases.commit
+    assert latest.phases
+    assert latest.phases.query > 0
+    assert latest.phases.commit is None, "the first commit can't tell how long it takes"
+    pond.land([Event("e9", "k9", "g", 1, 100, "", 9), Event("e10", "k1", "g", 0, 100, "", 9)])
+    pond.build()
+    latest, groups = status(pond)
+    for each in (latest, groups):
+        assert each.phases
+        assert each.batch_seconds
+        assert min(each.phases.fetch, each.phases.query, each.phases.write) > 0
+        assert each.phases.fetch + each.phases.query + each.phases.write <= each.batch_seconds
+    assert latest.phases
+    assert latest.phases.commit == built.built.phases.commit, "that of the build before"
+    assert (latest.rows_in, latest.rows_out) == (2, 1), "an older event changes nothing"
+    assert latest.index_bytes, "its rows were looked up by their keys"
+    print_status(latest)
+
+
+def print_status(table: TableStatus) -> None:
+    """Check that a terminal of 100 columns shows the phases of a table."""
+    written = StringIO()
+    now = datetime.now(timezone.utc)
+    pipeline = PipelineStatus("pond", running=False, at=now, streams=(), tables=(table,))
+    console = Console(file=written, width=100)
+    show_status(console, [], [pipeline], broken={}, as_json=False, verbose=True)
+    assert all(len(line) <= 100 for line in written.getvalue().splitlines())
+    shown = written.getvalue().splitlines()
+    header = next(line for line in shown if "last build of" in line)
+    assert [name for name in ("fetch", "query", "write", "commit", "rows in", "rows out", "cached") if name not in header] == []
+    row = shown[shown.index(header) + 2]
+    assert table.phases
+    assert f"{table.phases.query * 1000:,.0f} ms" in row
+    console.file = StringIO()
+    show_status(console, [], [pipeline], broken={}, as_json=False)
+    assert "last build of" not in console.file.getvalue()

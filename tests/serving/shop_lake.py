@@ -24,6 +24,7 @@ from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column, Primitive
 from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, read_build
+from headrace.tables.build_phases import BuildPhases
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.ledger import Ledger, read_ledger
 from headrace.tables.quarantine import open_quarantine
@@ -97,7 +98,7 @@ class ShopLake:
         found = read_ledger(source)
         snapshot = source.current_snapshot()
         read = build_ledger.InputState(snapshot.snapshot_id if snapshot else None, found.checkpoint_id, 0, 0)
-        from headrace.build.plan import definition_of
+        from headrace.build.definition import definition_of
 
         layer = next(each for each in self.pipeline.tables if each.table == STAGED)
         build_id = entry.build_id + 1
@@ -105,8 +106,9 @@ class ShopLake:
             entry,
             build_id=build_id,
             changed_in=build_id,
-            definition=definition_of(layer),
+            definition=definition_of(layer).digest,
             reads={"raw.charges": read},
+            rows_processed=len(ids) + failed,
             rows_written=len(ids),
             expectations=(
                 CheckedExpectation("the amount is positive", "drop", len(ids), 0),
@@ -114,6 +116,7 @@ class ShopLake:
             ),
             built_at_us=time.time_ns() // 1_000,
             seconds=1.5,
+            phases=BuildPhases(fetch=0.012, query=0.3, write=0.02, commit=0.021),
         )
         rows = [{"id": each, "country": "DE", BUILD_ID: build_id} for each in ids]
         _commit(table, rows, build_ledger.KEY, new)

@@ -55,6 +55,8 @@ def test_figures_of_a_stream_and_a_table(shop: ShopLake, client: TestClient) -> 
     assert (raw["rows"], raw["bad_rows"], raw["batch_seconds"], raw["commit"], raw["state"]) == (12, 1, 0.25, 1, "fresh")
     assert raw["rate"] == pytest.approx(12 / 60)
     assert (staged["rows"], staged["bad_rows"], staged["failing"], staged["batch_seconds"]) == (12, 3, 1, 1.5)
+    assert (staged["rows_in"], staged["rows_out"], staged["index_bytes"]) == (15, 12, 0)
+    assert staged["phases"] == {"fetch": 0.012, "query": 0.3, "write": 0.02, "commit": 0.021}
     assert staged["behind_seconds"] == 0
     assert 0 <= float(str(staged["freshness_seconds"])) < 60
 
@@ -120,6 +122,7 @@ def test_a_table(shop: ShopLake, client: TestClient) -> None:
     assert {"sentence": "the address is known", "failed": 1}.items() <= found["expectations"][2].items()
     assert found["expectations"][1]["failed"] is None, "it was not checked yet"
     assert (found["snapshots"][0]["by"], found["snapshots"][0]["seconds"]) == ("build 1", 1.5)
+    assert found["snapshots"][0]["phases"]["query"] == 0.3
     assert found["columns"][0]["from"] == ["raw.charges.id"]
     files = client.get("/api/tables/raw.charges/files").json()
     assert (files["count"], files["rows"], files["files"][0]["rows"]) == (1, 2, 2)
@@ -205,6 +208,20 @@ def test_metrics(shop: ShopLake, client: TestClient) -> None:
     assert found["headrace_bad_rows", "charges", "raw.charges"] == 1
     assert found["headrace_bad_rows", "", "staging.charges"] == 1
     assert found["headrace_batch_seconds", "", "staging.charges"] == 1.5
+    assert found["headrace_build_rows_in", "", "staging.charges"] == 2
+    assert found["headrace_build_rows_out", "", "staging.charges"] == 1
+    assert found["headrace_index_bytes", "", "staging.charges"] == 0
+    assert ("headrace_build_rows_in", "charges", "raw.charges") not in found, "nothing is built there"
+    phases = {
+        (sample.labels["table"], sample.labels["phase"]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "headrace_build_phase_seconds"
+    }
+    assert phases == {
+        ("staging.charges", name): value
+        for name, value in (("fetch", 0.012), ("query", 0.3), ("write", 0.02), ("commit", 0.021))
+    }
     assert found["headrace_pipeline_running", "", ""] == 0
     assert ("headrace_lag_messages", "charges", "raw.charges") not in found, "Kafka is off: there is no lag to tell"
 

@@ -120,6 +120,27 @@ def test_rows_that_are_scripts_are_shown_as_text(browser: Browser, server: Serve
     assert watched.complaints == []
 
 
+def test_table_page_shows_the_phases_of_its_last_build(browser: Browser, server: Server, shop: ShopLake) -> None:
+    watched = Watched(browser, size=PHONE)
+    shop.land(["a", "b"])
+    shop.build(["a", "b"], failed=1)
+    watched.page.goto(f"{server.url}/tables/staging.charges")
+    for label, value in (
+        ("rows in", "3"),
+        ("rows out", "2"),
+        ("fetch", "12 ms"),
+        ("query", "300 ms"),
+        ("write", "20 ms"),
+        ("commit", "21 ms"),
+        ("cached for lookups", "0 B"),
+    ):
+        figure = watched.page.locator("#now div").filter(has=watched.page.get_by_text(label, exact=True))
+        expect(figure.locator("dd")).to_have_text(value)
+    expect(watched.page.locator("#snapshots")).to_contain_text("12 ms, 300 ms, 20 ms")
+    assert watched.overflow() == 0
+    assert watched.complaints == []
+
+
 def test_a_topics_messages_follow_and_are_text(browser: Browser, server: Server, topics: PlayedTopics) -> None:
     watched = Watched(browser)
     page = watched.page

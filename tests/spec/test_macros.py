@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from headrace.build.plan import definition_of
+from headrace.build.definition import definition_of
 from headrace.errors import SpecError
 from headrace.spec import Check, check_pipeline, load_pipeline
 from headrace.spec.layers import LayerTable, Query

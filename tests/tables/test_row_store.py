@@ -34,6 +34,7 @@ from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.live_files import LiveFile, LiveFiles
 from headrace.tables.row_files import row_schema
 from headrace.tables.row_store import FILE, POSITION, RowStore, TooLargeError
+from headrace.tables.row_store_size import stored_sizes
 from headrace.tables.schema import iceberg_schema
 from tests.tables.position_deletes import delete_rows
 
@@ -245,6 +246,22 @@ def test_rows_of_large_and_small_files_come_together(ids: Table, tmp_path: Path)
     store = RowStore(tmp_path / "cache", most_bytes=LARGE)
     assert fetch(store, ids, 3, 4_999, 5_000, 10_001, 10_029, 99_999) == [3, 4_999, 5_000, 10_001, 10_029]
     assert fetch(store, ids) == []
+
+
+def test_sizes_of_a_store_are_those_of_its_tables(ids: Table, catalog: Catalog, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    assert stored_sizes(folder) == {}
+    store = RowStore(folder, most_bytes=LARGE)
+    fetch(store, ids, 3)
+    files, sizes = cached(folder), stored_sizes(folder)
+    size = sizes[ids.metadata.table_uuid.hex]
+    assert list(sizes) == [ids.metadata.table_uuid.hex]
+    assert size.total == sum(file.stat().st_size for file in files)
+    assert size.rows > size.indexes > 10_000 * 12, "two of the files have an index: a hash and a number for each row"
+    (folder / ".half-written.inprogress").write_bytes(b"x")
+    assert stored_sizes(folder) == sizes
+    store.clear()
+    assert stored_sizes(folder) == {}
 
 
 def test_thousands_of_values_are_looked_up(ids: Table, tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import polars as pl
 import pyarrow as pa
 
-from headrace.build.lake import Lake
-from headrace.build.pruning import key_sources
+from headrace.build.pruning import KeySource, key_sources
 from headrace.spec.access_paths import AccessPaths, access_paths, key_paths
 from headrace.spec.layers import LayerTable, Query
 from headrace.spec.pipeline import TableName
@@ -31,7 +31,14 @@ _MOST_RANGES = 64
 """How many values of a time key get a range of their own; more are read as one range."""
 
 
-def lookup_paths(lake: Lake, table: LayerTable) -> AccessPaths:
+class KnownColumns(Protocol):
+    """A lake, or whatever else knows the columns of a pipeline's tables."""
+
+    @property
+    def columns(self) -> Mapping[TableName, tuple[Column, ...]]: ...
+
+
+def lookup_paths(lake: KnownColumns, table: LayerTable) -> AccessPaths:
     """Return how the lookups of a table are found from the rows of its drivers."""
     followed = follow_columns(table, lake.columns)
     if not isinstance(followed.source, Query):
@@ -40,7 +47,7 @@ def lookup_paths(lake: Lake, table: LayerTable) -> AccessPaths:
     return _parse_paths(followed.source.text, _columns(lake, table), followed)[0]
 
 
-def driver_keys(lake: Lake, table: LayerTable, driver: TableName) -> Mapping[str, str]:
+def driver_keys(lake: KnownColumns, table: LayerTable, driver: TableName) -> Mapping[str, str]:
     """Return the columns of a driver that are keys of the table as they stand, each with the key it becomes."""
     followed = follow_columns(table, lake.columns)
     if not isinstance(followed.source, Query):
@@ -49,17 +56,23 @@ def driver_keys(lake: Lake, table: LayerTable, driver: TableName) -> Mapping[str
     return {} if keys is None else dict(keys.get(driver, ()))
 
 
-def key_ranges(lake: Lake, table: LayerTable, driver: TableName, touched: pa.Table) -> Ranges | None:
+def key_ranges(lake: KnownColumns, table: LayerTable, driver: TableName, touched: pa.Table) -> Ranges | None:
     """Return the times that a driver's rows of touched keys can have, where keys are its time cut to a unit."""
     types = {column.name: column.type for column in lake.columns[driver]}
     ranges: dict[str, list[tuple[object, object]]] = {}
-    for source in key_sources(table) if len(table.drivers) == 1 else ():
-        if source.unit is None or len(source.columns) != 1 or not _is_time(types.get(source.columns[0])):
-            continue
-        found = _ranges(pl.DataFrame(touched.select([source.key]))[source.key], _UNITS[source.unit], types[source.columns[0]])
+    for source in time_keys(lake, table, driver):
+        (column,), unit = source.columns, _UNITS[source.unit or "DAY"]
+        found = _ranges(pl.DataFrame(touched.select([source.key]))[source.key], unit, types[column])
         if found:
-            ranges[source.columns[0]] = found
+            ranges[column] = found
     return ranges or None
+
+
+def time_keys(lake: KnownColumns, table: LayerTable, driver: TableName) -> tuple[KeySource, ...]:
+    """Return the keys of a table that are a time of its only driver, cut to a unit."""
+    types = {column.name: column.type for column in lake.columns[driver]}
+    sources = key_sources(table) if len(table.drivers) == 1 else ()
+    return tuple(each for each in sources if each.unit and len(each.columns) == 1 and _is_time(types.get(each.columns[0])))
 
 
 def _ranges(keys: pl.Series, unit: str, kind: object) -> list[tuple[object, object]]:
@@ -84,7 +97,7 @@ Known = tuple[tuple[TableName, tuple[str, ...]], ...]
 """The columns of a query's inputs."""
 
 
-def _columns(lake: Lake, table: LayerTable) -> Known:
+def _columns(lake: KnownColumns, table: LayerTable) -> Known:
     def names(columns: tuple[Column, ...]) -> tuple[str, ...]:
         return tuple(column.name for column in columns)
 

@@ -29,6 +29,7 @@ from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
 from headrace.tables.build_commit import FileChanges, commit_build
 from headrace.tables.build_ledger import BuildLedger
+from headrace.tables.build_phases import BuildPhases, PhaseTimer, phase, time_phases
 from headrace.tables.catalog import ensure_table, load_table, table_location
 from headrace.tables.in_flight import check_in_time
 from headrace.tables.rescaling import keep_scales, replace_columns, rescaled_columns
@@ -54,10 +55,16 @@ class Built:
     read_bytes: int
     written_bytes: int
     seconds: float
+    phases: BuildPhases
 
 
 def build_table(lake: Lake, plan: TablePlan) -> Built:
     """Build one table and commit it. Idempotent: what a build that died had not committed is built again."""
+    with time_phases() as timer:
+        return _build_table(lake, plan, timer)
+
+
+def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
     started, began = time.monotonic(), time.time()
     table = plan.table
     name = table.table
@@ -77,7 +84,8 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
     settle_refused(lake.catalog, lake.settings, name, plan.entry)
     build_id = plan.entry.build_id + 1
     try:
-        result, lateness = _compute(lake, plan, build_id, rescaled)
+        with phase("query"):
+            result, lateness = _compute(lake, plan, build_id, rescaled)
     except PySparkException as error:
         raise explain_spark_error(table, error) from error
     entry = replace(
@@ -85,7 +93,8 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         build_id=build_id,
         changed_in=build_id if result.change or plan.action == "refresh" else plan.entry.changed_in,
         generation=build_id if plan.action == "refresh" else plan.entry.generation,
-        definition=plan.definition,
+        definition=plan.definition.digest,
+        definition_fields=plan.definition.field_digests,
         writer=str(uuid.uuid4()),
         reads={str(each): state for each, state in plan.until.items()},
         rows_processed=result.processed,
@@ -94,6 +103,7 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         quarantine_files=result.refused,
         built_at_us=time.time_ns() // 1_000,
         seconds=round(time.monotonic() - started, 3),
+        phases=replace(timer.phases, commit=_last_commit(lake, plan)),
         event_time_us=lateness.event_time_us,
         rows_late=lateness.rows,
         erasures=plan.entry.erasures + (1 if plan.erased else 0),
@@ -109,7 +119,9 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
     )
     reach(f"{name}:staged")
     check_in_time(lake.settings, began=began, where=str(name))
-    entry = _commit(lake, name, result.change, planned=plan.entry, new=entry, replaced=rescaled)
+    with phase("commit"):
+        entry = _commit(lake, name, result.change, planned=plan.entry, new=entry, replaced=rescaled)
+    lake.commit_seconds[name] = timer.phases.commit or 0.0
     reach(f"{name}:committed")
     settle_refused(lake.catalog, lake.settings, name, entry)
     if entry.largest_entity and entry.largest_entity > table.largest_entity:
@@ -122,7 +134,14 @@ def build_table(lake: Lake, plan: TablePlan) -> Built:
         read_bytes=result.read_bytes,
         written_bytes=result.written_bytes,
         seconds=time.monotonic() - started,
+        phases=timer.phases,
     )
+
+
+def _last_commit(lake: Lake, plan: TablePlan) -> float | None:
+    """Return how long the commit of the table's last build took, as far as it is known."""
+    recorded = plan.entry.phases
+    return lake.commit_seconds.get(plan.table.table, recorded.commit if recorded else None)
 
 
 def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column, ...]) -> tuple[StagedBuild, Lateness]:

@@ -31,7 +31,7 @@ class Lake:
     `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `read_files` is
     what builds have read and the next ones need again. `files` knows the files of every snapshot, and `store` their rows by
     the values of some columns. `change_sets` and `lookups` are small ones of snapshots that several builds read: Spark is given
-    their rows once.
+    their rows once. `commit_seconds` is how long the last commit of each table took.
     """
 
     spark: SparkSession
@@ -45,6 +45,7 @@ class Lake:
     read_files: ReadFiles = field(default_factory=ReadFiles)
     change_sets: BoundedCache[Hashable, ChangeSet] = field(default_factory=lambda: BoundedCache(_CACHED_BYTES))
     lookups: BoundedCache[Hashable, LocalRows] = field(default_factory=lambda: BoundedCache(_CACHED_BYTES))
+    commit_seconds: dict[TableName, float] = field(default_factory=dict)
 
     def with_session(self, *, small: bool) -> Lake:
         """Return the lake with the session that suits a build, which is then the active one of this thread."""

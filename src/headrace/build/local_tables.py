@@ -174,7 +174,7 @@ def match_table(values: pa.Table, schema: pa.Schema, *, nulls_match: bool = True
     columns = []
     for name in values.column_names:
         have, wanted = values.schema.field(name).type, schema.field(name).type
-        if not _is_comparable(have, wanted):
+        if not is_comparable(have, wanted):
             raise NotLocalError(f"{name} is {wanted}, and is compared with {have}")
         columns.append(values[name].cast(wanted))
     table = pa.Table.from_arrays(columns, names=values.column_names)
@@ -182,7 +182,8 @@ def match_table(values: pa.Table, schema: pa.Schema, *, nulls_match: bool = True
     return table.group_by(table.column_names).aggregate([])
 
 
-def _is_comparable(have: pa.DataType, wanted: pa.DataType) -> bool:
+def is_comparable(have: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether values of one type are compared with a column of another here as Spark compares them."""
     texts, integers = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view), pa.types.is_integer
     both_text = any(is_text(have) for is_text in texts) and any(is_text(wanted) for is_text in texts)
     both_binary = "binary" in str(have) and "binary" in str(wanted)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyiceberg.catalog import Catalog
 
-from headrace.build.entities.levels import CHANCE, LEVELS
+from headrace.build.definition import TableDefinition, definition_of
 from headrace.build.entities.weights import can_train_now
 from headrace.build.inputs import input_states, state_of
-from headrace.spec.layers import LayerTable, Query
+from headrace.build.legacy_definition import legacy_digest
+from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.build_ledger import BuildLedger, InputState, read_build
 from headrace.tables.catalog import load_table
@@ -36,7 +35,7 @@ class TablePlan:
     since: Mapping[TableName, InputState]
     until: Mapping[TableName, InputState]
     entry: BuildLedger
-    definition: str
+    definition: TableDefinition
     rows: int = 0
     after: tuple[TableName, ...] = ()
 
@@ -109,39 +108,6 @@ def _follow(plan: TablePlan, after: tuple[TableName, ...], *, anew: bool) -> Tab
     return replace(plan, action=action, after=after, why=(*known, *(f"{name} is built before it" for name in after)))
 
 
-def definition_of(table: LayerTable) -> str:
-    """Gives back a digest of all that decides what rows the table has; comments and `about` don't."""
-    written = table.source
-    source = _without_comments(written.text) if isinstance(written, Query) else table.path.read_text(encoding="utf-8")
-    if table.staged:
-        source = table.staged.definition  # not its query, which grows with the captured table
-    settings = (
-        table.kind,
-        table.keys,
-        (*table.sequence_by, None)[0] if len(table.sequence_by) < 2 else table.sequence_by,
-        table.apply_as_deletes,
-        table.except_columns,
-        table.untracked,
-        tuple(sorted((str(name), tuple(sorted(pairs.items()))) for name, pairs in table.rebuild_on.items())),
-        table.window,
-        *((table.matches, table.oldest_by) if table.matches else ()),
-        *((table.apply_as_truncates, table.unchanged) if table.apply_as_truncates or table.unchanged else ()),
-        *((table.valid_from,) if table.valid_from else ()),
-        *((table.fuzzy, dict(LEVELS), CHANCE) if table.fuzzy else ()),
-        *(("train", table.fuzzy.seed) if table.fuzzy and table.fuzzy.train else ()),
-        tuple((each.that, each.otherwise) for each in table.expectations if each.otherwise in ("drop", "quarantine")),
-    )
-    return hashlib.sha256(repr((source, settings)).encode()).hexdigest()[:16]
-
-
-@functools.lru_cache(maxsize=1024)
-def _without_comments(sql: str) -> str:
-    """Gives back a query written in one way; kept, because those who watch tables ask for the same one every few seconds."""
-    import sqlglot
-
-    return sqlglot.parse_one(sql, dialect="spark").sql(dialect="spark", comments=False)
-
-
 def _followed(table: LayerTable) -> tuple[TableName, ...]:
     """Gives back the inputs whose changes make a build: the drivers, and lookups that are declared to."""
     return table.inputs if table.kind == "full" else (*table.drivers, *table.rebuild_on)
@@ -152,8 +118,9 @@ def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
         return ("it was asked for",)
     if not plan.entry.build_id:
         return ("it was never built",)
-    if plan.definition != plan.entry.definition:
-        return ("its definition has changed",)
+    if plan.entry.definition != plan.definition.digest and plan.entry.definition != legacy_digest(plan.table):
+        changed = ", ".join(plan.definition.changes_since(plan.entry.definition_fields))
+        return (f"its definition has changed: {changed}" if changed else "its definition has changed",)
     if can_train_now(plan.table.fuzzy, plan.entry.weights, records=plan.rows):
         return (f"its {plan.rows:,} records are enough to train weights",)
     reasons = [f"a person was erased from {name}" for name in plan.erased]

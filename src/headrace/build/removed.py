@@ -24,6 +24,7 @@ from headrace.tables.append import append_once
 from headrace.tables.arrow_files import with_constants
 from headrace.tables.build_commit import append_files
 from headrace.tables.build_ledger import InputState
+from headrace.tables.build_phases import phase
 from headrace.tables.catalog import ensure_table, load_table, table_location
 from headrace.tables.commit import commit_once
 from headrace.tables.rescaling import replace_columns, rescaled_columns
@@ -53,6 +54,7 @@ def removed_name(name: TableName) -> TableName:
     return TableName(METADATA, f"removed_{name.flat_namespace}_{name.name}")
 
 
+@phase("write")
 def write_removed(
     spark: SparkSession,
     catalog: Catalog,

@@ -268,15 +268,23 @@ def plan(
     pipeline: PipelineName,
     table: TableOption = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="as if all rows were written anew")] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="how each table, or that of --table, is built, and by which columns rows are found"),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what a build would read and write, and why; no Spark."""
+    from headrace.runs.building import is_meant
     from headrace.runs.building import plan as plan_tables
+    from headrace.runs.explaining import explain_plans
     from headrace.show import show_plan
 
-    loaded = load(pipeline)
-    plans = plan_tables(settings_here(), loaded, table=table, full_refresh=full_refresh)
-    show_plan(out, plans, pipeline=loaded, as_json=as_json)
+    settings, loaded = settings_here(), load(pipeline)
+    plans = plan_tables(settings, loaded, table=table, full_refresh=full_refresh)
+    meant = [each for each in plans if is_meant(each.table, table)] if explain else []
+    explained = {each.plan.table.table: each for each in explain_plans(settings, loaded, meant)}
+    show_plan(out, plans, pipeline=loaded, as_json=as_json, explained=explained)
 
 
 def _land(

@@ -121,6 +121,9 @@ def psql(
 
 def status(
     pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="also where the time of each table's last build went")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the services, and how far each stream and table is."""
@@ -139,6 +142,7 @@ def status(
         captured=[each for one in found for each in read_captured(settings, one)],
         broken=broken,
         as_json=as_json,
+        verbose=verbose,
     )
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName
 from headrace.tables.build_ledger import BuildLedger
+from headrace.tables.build_phases import phase
 from headrace.tables.catalog import load_table
 from headrace.tables.commit import commit_once
 from headrace.tables.quarantine import QUARANTINE, Refused, open_quarantine, settle_quarantine
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _KAFKA = ("topic", "partition", "offset", "timestamp")
 
 
+@phase("write")
 def stage_refused(
     spark: SparkSession, catalog: Catalog, settings: Settings, table: TableName, rows: DataFrame, *, build_id: int
 ) -> tuple[str, ...]:

@@ -121,7 +121,7 @@ def plan(settings: Settings, pipeline: Pipeline, *, table: str | None, full_refr
     catalog = find_catalog(settings)
     chosen = choose_tables(pipeline, table)
     return foresee(
-        [plan_table(catalog, pipeline, each, full_refresh=full_refresh and _is_meant(each, table)) for each in chosen]
+        [plan_table(catalog, pipeline, each, full_refresh=full_refresh and is_meant(each, table)) for each in chosen]
     )
 
 
@@ -130,7 +130,7 @@ def choose_tables(pipeline: Pipeline, name: str | None) -> tuple[LayerTable, ...
     if name is None:
         return pipeline.tables
     by_name = {each.table: each for each in pipeline.tables}
-    found = [each for each in pipeline.tables if _is_meant(each, name)]
+    found = [each for each in pipeline.tables if is_meant(each, name)]
     if not found:
         hint = suggest(name, [str(each) for each in by_name], plural="Tables")
         raise SpecError(f'there is no table "{name}"', where=f"pipeline {pipeline.name}", next_step=hint)
@@ -174,7 +174,7 @@ def build(
         anew = frozenset(
             each.table
             for each in lake.pipeline.tables
-            if ((full_refresh and _is_meant(each, table)) or each.table in refresh)
+            if ((full_refresh and is_meant(each, table)) or each.table in refresh)
             and not (each.table in found and found[each.table].built)
         )
         tables = tuple(each for each in choose_tables(lake.pipeline, table) if only is None or each.table in only)
@@ -314,5 +314,6 @@ def _blocked_by(table: LayerTable, outcomes: Mapping[TableName, Outcome]) -> Tab
     return None
 
 
-def _is_meant(table: LayerTable, name: str | None) -> bool:
+def is_meant(table: LayerTable, name: str | None) -> bool:
+    """Return whether a table is the one of this name, with or without its namespace; no name means every table."""
     return name is None or name in (table.table.name, str(table.table))

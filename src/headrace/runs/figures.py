@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
@@ -26,6 +27,7 @@ from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger
 from headrace.tables.catalog import count_rows, load_table
 from headrace.tables.quarantine import QUARANTINE, count_quarantined
+from headrace.tables.row_store_size import StoredSize, stored_sizes
 from headrace.tables.watched import watch_catalog
 
 Bounds = Mapping[tuple[str, int], tuple[int, int]]
@@ -69,7 +71,7 @@ def read_figures(
         running=is_running(settings, pipeline.name),
         at=now,
         streams=list_streams(catalog, pipeline, bounds=bounds, now=now),
-        tables=list_layer_tables(catalog, pipeline, now=now),
+        tables=list_layer_tables(catalog, pipeline, now=now, row_cache=settings.row_cache),
         published=read_published(dsn, pipeline.serving.postgres, catalog=catalog, now=now),
     )
 
@@ -83,8 +85,14 @@ def list_streams(catalog: Catalog, pipeline: Pipeline, *, bounds: Bounds | None,
     )
 
 
-def list_layer_tables(catalog: Catalog, pipeline: Pipeline, *, now: datetime) -> tuple[TableStatus, ...]:
-    """Gives back the figures of each layer table, in the order in which they are built."""
+def list_layer_tables(
+    catalog: Catalog, pipeline: Pipeline, *, now: datetime, row_cache: Path | None = None
+) -> tuple[TableStatus, ...]:
+    """Return the figures of each layer table, in the order in which they are built.
+
+    `row_cache` is the folder of this machine's row store, by which the sizes of indexes are known.
+    """
+    cached = stored_sizes(row_cache) if row_cache else {}
     names = {name for table in pipeline.tables for name in (table.table, *table.inputs)}
     known = {name: load_table(catalog, name) for name in names}
     quarantined = count_quarantined(load_table(catalog, QUARANTINE))
@@ -118,9 +126,17 @@ def list_layer_tables(catalog: Catalog, pipeline: Pipeline, *, now: datetime) ->
                 largest_entity=entry.largest_entity if table.kind == "entities" else None,
                 largest_expected=table.largest_entity if table.kind == "entities" else None,
                 weights=entry.weights if table.fuzzy and table.fuzzy.train else None,
+                phases=entry.phases,
+                rows_in=entry.rows_processed if entry.build_id else None,
+                rows_out=entry.rows_written if entry.build_id else None,
+                index_bytes=_cached_bytes(known[table.table], cached) if row_cache else None,
             )
         )
     return tuple(found)
+
+
+def _cached_bytes(table: Table | None, cached: Mapping[str, StoredSize]) -> int:
+    return cached[table.metadata.table_uuid.hex].total if table and table.metadata.table_uuid.hex in cached else 0
 
 
 def _stream_status(

@@ -141,6 +141,10 @@ def _table(table: TableStatus) -> dict[str, object]:
         "warnings": table.warnings,
         "expectations": table.expectations,
         "failing": len(table.failing),
+        "phases": dataclasses.asdict(table.phases) if table.phases else None,
+        "rows_in": table.rows_in,
+        "rows_out": table.rows_out,
+        "index_bytes": table.index_bytes,
         "commit": table.build_id,
         "state": table.state,
     }

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from headrace.tables.build_ledger import CheckedExpectation, TrainedWeights
+from headrace.tables.build_phases import BuildPhases
 
 RATE_SECONDS = 60.0
 """The time that a rate is the average of."""
@@ -57,7 +58,9 @@ class TableStatus:
     Where the table has a `watermark`, rows behind it count as late; `late_rows` is how many there were. Where it has
     `unchanged`, `unknown_rows` have a value that no event told. Of a table of entities, `largest_entity` is how many records
     the largest one has, and `largest_expected` how many it may have before a build warns; `weights` are the trained ones that
-    records are compared with."""
+    records are compared with. `phases` are the seconds of the last build; builds of 0.1 recorded none. The last build's query
+    computed `rows_in`, of which `rows_out` came into the table or changed there. `index_bytes` is what builds have cached of
+    the table's rows and indexes on this machine."""
 
     table: str
     kind: str
@@ -77,6 +80,10 @@ class TableStatus:
     largest_entity: int | None = None
     largest_expected: int | None = None
     weights: TrainedWeights | None = None
+    phases: BuildPhases | None = None
+    rows_in: int | None = None
+    rows_out: int | None = None
+    index_bytes: int | None = None
 
     @property
     def bad_rows(self) -> int:

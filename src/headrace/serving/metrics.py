@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -23,9 +24,18 @@ ABOUT = {
     "headrace_quarantined_rows": "Rows that are in the quarantine",
     "headrace_warnings": "How often a row of a table's last build failed an expectation and was kept",
     "headrace_checkpoint": "Number of the last checkpoint or build",
+    "headrace_build_rows_in": "Rows that the query of a table's last build computed from what had changed",
+    "headrace_build_rows_out": "Rows that a table's last build added or changed in the table",
+    "headrace_index_bytes": "Bytes of a table's rows and file indexes that builds have cached on this machine's disk",
 }
 """Every metric of streams (label stream is set) and of layer tables (label stream is empty)."""
 RUNNING = "headrace_pipeline_running"
+PHASE = "headrace_build_phase_seconds"
+PHASE_LABELS = ("pipeline", "table", "phase")
+PHASE_ABOUT = (
+    "Seconds of a table's last build by phase: fetch (reading through file indexes, planning scans), query (Spark; a large"
+    " build writes its files in it, too), write (staging files), commit (of the build before). Builds of 0.1 recorded none"
+)
 
 
 class _Figures(Collector):
@@ -34,6 +44,7 @@ class _Figures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         families = {name: GaugeMetricFamily(name, about, labels=LABELS) for name, about in ABOUT.items()}
+        phases = GaugeMetricFamily(PHASE, PHASE_ABOUT, labels=PHASE_LABELS)
         running = GaugeMetricFamily(RUNNING, "Whether an application lands the pipeline now", labels=LABELS[:1])
         for pipeline in self._read():
             running.add_metric([pipeline.name], float(pipeline.running))
@@ -41,8 +52,13 @@ class _Figures(Collector):
                 for name, value in values.items():
                     if value is not None:
                         families[name].add_metric(labels, float(value))
+            for table in pipeline.tables:
+                for name, seconds in (asdict(table.phases) if table.phases else {}).items():
+                    if seconds is not None:
+                        phases.add_metric([pipeline.name, table.table, name], float(seconds))
         yield running
         yield from families.values()
+        yield phases
 
 
 def _values(pipeline: PipelineStatus) -> Iterable[tuple[list[str], dict[str, float | None]]]:
@@ -73,6 +89,9 @@ def _values(pipeline: PipelineStatus) -> Iterable[tuple[list[str], dict[str, flo
                 "headrace_quarantined_rows": table.quarantined,
                 "headrace_warnings": table.warnings,
                 "headrace_checkpoint": table.build_id,
+                "headrace_build_rows_in": table.rows_in,
+                "headrace_build_rows_out": table.rows_out,
+                "headrace_index_bytes": table.index_bytes,
             },
         )
 

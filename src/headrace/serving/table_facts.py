@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime, timezone
 
 from pyiceberg.catalog import Catalog
@@ -138,6 +139,7 @@ def _snapshot(snapshot: Snapshot) -> dict[str, object]:
         "operation": snapshot.summary.operation.value if snapshot.summary else "",
         "by": by,
         "seconds": (landed.seconds if landed else built.seconds if built else 0) or None,
+        "phases": asdict(built.phases) if built and built.phases else None,
         "added_rows": int(summary.get("added-records", 0)),
         "deleted_rows": int(summary.get("deleted-records", 0))
         + int(summary.get("added-position-deletes", 0))

@@ -34,7 +34,7 @@ _STALE_SECONDS = 3_600.0
 _KEEP = 0.9
 """What part of the bound stays after an eviction, so that not every write has to evict."""
 
-_SUFFIX, _IN_PROGRESS = ".arrow", ".inprogress"
+SUFFIX, _IN_PROGRESS = ".arrow", ".inprogress"
 
 
 class TooLargeError(Exception):
@@ -153,12 +153,12 @@ class ArrowCache:
                     continue
                 if path != keep and (total > goal or half_written):
                     path.unlink(missing_ok=True)
-                    self._maps.drop(path.name.removesuffix(_SUFFIX))
+                    self._maps.drop(path.name.removesuffix(SUFFIX))
                     total -= file_size
             self._total, self._unchecked = total, 0
 
     def _path(self, name: str) -> Path:
-        return self._folder / f"{name}{_SUFFIX}"
+        return self._folder / f"{name}{SUFFIX}"
 
 
 def _map(path: Path) -> tuple[pa.RecordBatch, ...]:

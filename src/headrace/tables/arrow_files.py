@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
+from headrace.tables.build_phases import phase
 from headrace.tables.deleted_rows import deletes_of
 from headrace.tables.spark_files import JavaObject, StagedFiles
 from headrace.tables.staged_rows import stage_rows
@@ -36,6 +37,7 @@ def arrow_file(path: str, task: JavaObject) -> ArrowFile:
     return ArrowFile(path, int(task.file().recordCount()), tuple(str(each.location()) for each in deletes_of(task)))
 
 
+@phase("fetch")
 def read_arrow(table: Table, paths: Sequence[str], *, columns: Sequence[str]) -> list[pa.Table]:
     """Gives back these columns of data files, a table for each file, its rows in their order, also those that were deleted."""
 
@@ -47,6 +49,7 @@ def read_arrow(table: Table, paths: Sequence[str], *, columns: Sequence[str]) ->
         return list(pool.map(read, paths))
 
 
+@phase("fetch")
 def read_row_groups(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequence[str]) -> dict[str, dict[int, pa.Table]]:
     """Gives back these columns of the row groups that hold given rows of each data file, by the number of their first row."""
 
@@ -67,6 +70,7 @@ def read_row_groups(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequ
         return dict(zip(rows, pool.map(read, rows.items()), strict=True))
 
 
+@phase("write")
 def stage_arrow(spark: SparkSession, java_table: JavaObject, table: Table, rows: Sequence[pa.Table]) -> StagedFiles:
     """Gives back files of an unpartitioned table that hold the rows, a file for each part. Nothing refers to them yet.
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
+from headrace.tables.build_phases import BuildPhases
 from headrace.tables.ledger import find_held, is_rolled_back
 
 KEY = "headrace.build"
@@ -76,9 +77,11 @@ class TrainedWeights:
 class BuildLedger:
     """One build of a layer table.
 
-    `changed_in` is the last build that changed rows, `generation` the last that wrote all of them anew. `definition` is a
-    digest of the table's file. `writer` is unique to an attempt. `rows_processed` counts the rows that the file made of what
+    `changed_in` is the last build that changed rows, `generation` the last that wrote all of them anew. `definition` is the
+    digest of the table's definition, and `definition_fields` one of each of its fields, to say later which of them has changed;
+    builds of 0.1 recorded none. `writer` is unique to an attempt. `rows_processed` counts the rows that the file made of what
     had changed, `rows_written` those of them that came into the table or changed there, in `seconds` up to the commit.
+    `phases` says how these are spent; its `commit` is that of the build before, because a commit can't tell its own duration.
     `event_time_us` is the highest time of an event that builds have seen, where the table has a watermark, and `rows_late`
     how many rows came behind that. `rows_carried` is how many rows have a value that another event than their own told,
     `rows_unknown` how many have one that none told. `truncated_at` and `deleted_at` are the sequence of the newest truncate and
@@ -93,6 +96,7 @@ class BuildLedger:
     changed_in: int = 0
     generation: int = 0
     definition: str = ""
+    definition_fields: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     writer: str = ""
     reads: Mapping[str, InputState] = field(default_factory=lambda: MappingProxyType({}))
     rows_processed: int = 0
@@ -110,6 +114,7 @@ class BuildLedger:
     snapshot_id: int = 0
     sequence_number: int = 0
     seconds: float = 0.0
+    phases: BuildPhases | None = None
     erasures: int = 0
     replays: int = 0
     removed_in: int | None = None
@@ -117,7 +122,8 @@ class BuildLedger:
     weights: TrainedWeights | None = None
 
     def to_json(self) -> str:
-        values = asdict(replace(self, reads={}))
+        values = asdict(replace(self, reads={}, definition_fields={}))
+        values["definition_fields"] = dict(self.definition_fields)
         values["reads"] = {name: asdict(state) for name, state in self.reads.items()}
         return json.dumps(values, separators=(",", ":"))
 
@@ -128,6 +134,8 @@ class BuildLedger:
         values["reads"] = MappingProxyType({name: InputState(**state) for name, state in values["reads"].items()})
         values["expectations"] = tuple(CheckedExpectation(**each) for each in values["expectations"])
         values["quarantine_files"] = tuple(values["quarantine_files"])
+        if values.get("phases"):
+            values["phases"] = BuildPhases(**values["phases"])
         if values.get("weights"):
             values["weights"] = TrainedWeights.from_values(values["weights"])
         return BuildLedger(**values)

@@ -18,6 +18,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, TimestampType, Time
 
 from headrace.errors import BuildError
 from headrace.tables.bounded_cache import BoundedCache
+from headrace.tables.build_phases import phase
 
 MOST_FILES = 20_000
 """How many manifest entries are cached, and how many files of whole snapshots. One of 35 columns takes 5 to 9 KB."""
@@ -72,6 +73,7 @@ class LiveFiles:
         self._manifests: BoundedCache[str, tuple[_Entry, ...]] = BoundedCache(most_files)
         self._snapshots: BoundedCache[tuple[str, int], tuple[LiveFile, ...]] = BoundedCache(most_files)
 
+    @phase("fetch")
     def of(self, table: Table, snapshot_id: int | None) -> tuple[LiveFile, ...]:
         """Return the files of a snapshot, oldest first; None means the table's current snapshot, if it has one.
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask, Table
 
+from headrace.tables.build_phases import phase
 from headrace.tables.manifests import PATH_ID, POSITION_ID, target_of
 from headrace.tables.staged_rows import data_folder
 from headrace.tables.storage import Storage, new_file
@@ -37,6 +38,7 @@ class StagedDeletes:
     outdated: tuple[DataFile, ...] = ()
 
 
+@phase("write")
 def stage_position_deletes(table: Table, positions: Sequence[tuple[FileScanTask, pa.Array]]) -> StagedDeletes:
     """Return delete files with these positions and the positions that were deleted in the same data files before.
 

@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 
 from headrace.tables.arrow_cache import ArrowCache, TooLargeError
 from headrace.tables.bounded_cache import BoundedCache
+from headrace.tables.build_phases import phase
 from headrace.tables.live_files import LiveFile
 from headrace.tables.position_deletes import read_positions
 from headrace.tables.row_files import as_rows, batches_of, read_rows, row_schema
@@ -101,6 +102,7 @@ class RowStore:
         places = self.fetch(table, [file], columns=[], match=values.select(list(columns)), places=True)
         return pl.Series(places[POSITION], dtype=pl.Int64).sort().to_arrow()
 
+    @phase("fetch")
     def fetch(
         self,
         table: Table,
@@ -274,10 +276,13 @@ def _named(table: Table, file: LiveFile) -> _NamedFile:
 
 
 def _name(table: Table, file: DataFile) -> str:
-    """Return a name that no other content has: a table that was dropped may have had a file of the same path."""
+    """Return a name that no other content has: a table that was dropped may have had a file of the same path.
+
+    It begins with the table's id, by which row_store_size.py adds up what is stored of a table.
+    """
     version = f"{table.metadata.table_uuid.hex} {table.metadata.current_schema_id}"
     key = f"{version} {file.file_size_in_bytes} {file.record_count} {file.file_path}"
-    return hashlib.sha256(key.encode()).hexdigest()[:32]
+    return f"{table.metadata.table_uuid.hex}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
 def _take(batches: Sequence[pa.RecordBatch], numbers: pl.Series, names: Sequence[str]) -> pa.Table:

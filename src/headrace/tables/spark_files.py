@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.spec.pipeline import TableName
+from headrace.tables.build_phases import phase
 from headrace.tables.spark_catalog import spark_name
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def read_snapshot(spark: SparkSession, name: TableName, snapshot_id: int) -> Dat
     return spark.read.format("iceberg").option("versionAsOf", str(snapshot_id)).load(spark_name(name))
 
 
+@phase("fetch")
 def plan_files(table: JavaObject, *, snapshot_id: int | None, where: JavaObject | None = None) -> ScanFiles:
     """Gives back the files of a snapshot that can hold rows which satisfy an Iceberg expression.
 

@@ -10,12 +10,14 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
+from headrace.tables.build_phases import phase
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.storage import Storage
 
 _AT_ONCE = 2
 
 
+@phase("write")
 def stage_rows(table: Table, rows: Sequence[pa.Table]) -> list[DataFile]:
     """Return data files that hold the rows, at least one for each part and partition. Nothing refers to them yet.
 

@@ -26,6 +26,9 @@ export const brief = (seconds) => span(seconds).replace(/ (h|d) .*/, " $1");
 
 export const batch = (seconds) => (known(seconds) ? `${seconds.toFixed(seconds < 10 ? 2 : 1)} s` : "–");
 
+/** Seconds as milliseconds: how long a phase of a build took. */
+export const millis = (seconds) => (known(seconds) ? `${whole.format(seconds * 1000)} ms` : "–");
+
 export function bytes(value) {
   const units = ["B", "KB", "MB", "GB", "TB"];
   let at = 0;

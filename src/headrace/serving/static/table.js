@@ -1,6 +1,6 @@
 // One table's page: what it is, what it is made of, how it grew, and what is in it.
 import { byId, make } from "./dom.js";
-import { batch, bytes, count, known, moment, plural, rate, span } from "./format.js";
+import { batch, bytes, count, known, millis, moment, plural, rate, span } from "./format.js";
 import { makeGrid } from "./grid.js";
 import { fetchJson, poll } from "./poll.js";
 
@@ -55,9 +55,16 @@ async function later(id, from, show) {
 
 function now(own) {
   const lag = known(own.behind_seconds) ? ["behind", span(own.behind_seconds)] : ["lag", known(own.lag) ? count(own.lag) : "Kafka is off"];
-  const figures = [["rows in the table", count(own.rows)], ["rows per second", rate(own.rate)], lag, ["freshness", span(own.freshness_seconds)], ["last batch", batch(own.batch_seconds)], ["quarantined rows", count(own.quarantined)], ...(known(own.warnings) ? [["warnings in the last build", count(own.warnings)]] : [])];
+  const figures = [["rows in the table", count(own.rows)], ["rows per second", rate(own.rate)], lag, ["freshness", span(own.freshness_seconds)], ["last batch", batch(own.batch_seconds)], ["quarantined rows", count(own.quarantined)], ...(known(own.warnings) ? [["warnings in the last build", count(own.warnings)]] : []), ...built(own)];
   const marked = { "quarantined rows": own.quarantined, "warnings in the last build": own.warnings };
   return figures.map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", { class: marked[label] ? "behind" : null }, value)));
+}
+
+/** What a built table's last build did: rows, where its time went, and what is cached for the next. */
+function built(own) {
+  const rows = known(own.rows_in) ? [["rows in", count(own.rows_in)], ["rows out", count(own.rows_out)]] : [];
+  const phases = own.phases ? ["fetch", "query", "write", "commit"].map((phase) => [phase, millis(own.phases[phase])]) : [];
+  return [...rows, ...phases, ...(known(own.index_bytes) ? [["cached for lookups", bytes(own.index_bytes)]] : [])];
 }
 
 function definition(table) {
@@ -95,7 +102,7 @@ const schema = (table) =>
 
 const snapshots = (table) =>
   table.snapshots.length
-    ? grid(["when (UTC)", "by", "#took", "#rows in", "#rows out", "#rows", "#files", "snapshot"], table.snapshots.map((each) => make("tr", {}, make("td", {}, moment(each.at)), make("td", {}, each.by || each.operation), number(batch(each.seconds)), number(count(each.added_rows)), number(count(each.deleted_rows)), number(count(each.total_rows)), number(count(each.total_files)), make("td", { class: "dim" }, each.id))))
+    ? grid(["when (UTC)", "by", "#took", "#fetch, query, write", "#rows in", "#rows out", "#rows", "#files", "snapshot"], table.snapshots.map((each) => make("tr", {}, make("td", {}, moment(each.at)), make("td", {}, each.by || each.operation), number(batch(each.seconds)), number(each.phases ? [each.phases.fetch, each.phases.query, each.phases.write].map(millis).join(", ") : "–"), number(count(each.added_rows)), number(count(each.deleted_rows)), number(count(each.total_rows)), number(count(each.total_files)), make("td", { class: "dim" }, each.id))))
     : none("Nothing was committed yet.");
 
 const number = (text) => make("td", { class: "number" }, text);

@@ -1,0 +1,125 @@
+"""Explains a plan: how a table is kept up to date, where its builds run and why, and what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from headrace.build.access_reads import Read, StoredColumns, list_reads
+from headrace.build.local_tables import MOST_BYTES, MOST_ROWS
+from headrace.build.plan import TablePlan
+from headrace.errors import BuildError
+from headrace.spec.layers import Kind
+from headrace.spec.pipeline import Pipeline
+from headrace.tables.catalog import load_table
+from headrace.tables.live_files import LiveFiles
+from headrace.tables.row_store_size import StoredSize
+
+Engine = Literal["memory", "scans"]
+
+_STRATEGIES: Mapping[Kind, str] = {
+    "append": "adds what new rows of its drivers become",
+    "upsert": "keeps the newest row of each key: new events are merged with the rows that are there",
+    "history": "keeps every version of a key: new events are merged with the versions that are there",
+    "aggregate": "computes touched keys again, from all rows of its drivers that have them",
+    "features": "computes the rows again whose window a change touches",
+    "entities": "resolves the entities again that a changed record belongs to or shares a value with",
+    "full": "writes all rows again whenever an input has moved",
+}
+
+_ALWAYS_ON_SCANS: Mapping[Kind, str] = {
+    "entities": "Spark reads changed records, and this process resolves them",
+    "full": "all rows are written again",
+}
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a build runs: in memory, on rows that are fetched through file indexes, or on Spark's scans."""
+
+    engine: Engine
+    why: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a table is built.
+
+    `small_builds` says where builds of few changes run, and `next_build` where the planned one does; None where nothing has to
+    be built. `changed` is how many rows of its inputs the next build has to follow, as far as metadata tells. `stored` is what
+    is cached of the table's rows and indexes on this machine.
+    """
+
+    plan: TablePlan
+    strategy: str
+    small_builds: Where
+    next_build: Where | None
+    changed: int
+    reads: tuple[Read, ...]
+    stored: StoredSize
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """Explains the plans of one pipeline. `most_bytes` bounds the row store, and `stored` is what it holds by table id."""
+
+    catalog: Catalog
+    pipeline: Pipeline
+    known: StoredColumns
+    most_bytes: int
+    stored: Mapping[str, StoredSize]
+
+    def explain(self, plan: TablePlan) -> Explanation:
+        """Return the explanation of a plan, from metadata and manifests."""
+        reads = list_reads(self.catalog, self.pipeline, plan, self.known)
+        changed = sum(read.changed or 0 for read in reads)
+        small = self._small_builds(plan, reads)
+        table = load_table(self.catalog, plan.table.table)
+        return Explanation(
+            plan=plan,
+            strategy=_STRATEGIES[plan.table.kind],
+            small_builds=small,
+            next_build=_next_build(plan, small, changed),
+            changed=changed,
+            reads=reads,
+            stored=self.stored.get(table.metadata.table_uuid.hex, StoredSize()) if table else StoredSize(),
+        )
+
+    def _small_builds(self, plan: TablePlan, reads: tuple[Read, ...]) -> Where:
+        if plan.table.kind in _ALWAYS_ON_SCANS:
+            return Where("scans", _ALWAYS_ON_SCANS[plan.table.kind])
+        for read in reads:
+            if read.is_too_large:
+                return Where("scans", f"all {read.rows:,} rows of {read.table} are needed: {read.whole}")
+        for name in dict.fromkeys(read.table for read in reads):
+            table = load_table(self.catalog, name)
+            problem = self._problem(table) if table else None
+            if problem:
+                return Where("scans", f"{name}: {problem}")
+        bound = f"up to {MOST_ROWS:,} rows, and {MOST_BYTES >> 20} MB in all, are fetched through file indexes"
+        return Where("memory", bound)
+
+    def _problem(self, table: Table) -> str | None:
+        """Return why files of a table can't be read through indexes, or None."""
+        try:
+            files = LiveFiles().of(table, None)
+        except BuildError as error:
+            return error.what
+        largest = max((file.size for file in files), default=0)
+        if largest > self.most_bytes:
+            return f"a data file of {largest >> 20:,} MB exceeds build.cache_mb ({self.most_bytes >> 20:,})"
+        return None
+
+
+def _next_build(plan: TablePlan, small: Where, changed: int) -> Where | None:
+    if plan.action == "nothing":
+        return None
+    if plan.action == "refresh":
+        return Where("scans", "all rows are written again")
+    if not plan.changes_few or changed > MOST_ROWS:
+        return Where("scans", f"about {changed:,} rows have changed, and at most {MOST_ROWS:,} fit into memory")
+    return small

@@ -1,0 +1,38 @@
+"""The digest by which version 0.1 told a table's definition from others."""
+
+from __future__ import annotations
+
+import hashlib
+
+from headrace.build.entities.levels import CHANCE, LEVELS
+from headrace.spec.layers import LayerTable, Query
+from headrace.spec.sql_text import without_comments
+
+
+def legacy_digest(table: LayerTable) -> str:
+    """Return the digest that a build of version 0.1 recorded for this table.
+
+    It hashes the representation of Python values, so nothing here may change: tables that were last built by 0.1 are
+    recognised by it. Builds record `TableDefinition.digest` instead.
+    """
+    written = table.source
+    source = without_comments(written.text) if isinstance(written, Query) else table.path.read_text(encoding="utf-8")
+    if table.staged:
+        source = table.staged.definition  # not its query, which grows with the captured table
+    settings = (
+        table.kind,
+        table.keys,
+        (*table.sequence_by, None)[0] if len(table.sequence_by) < 2 else table.sequence_by,
+        table.apply_as_deletes,
+        table.except_columns,
+        table.untracked,
+        tuple(sorted((str(name), tuple(sorted(pairs.items()))) for name, pairs in table.rebuild_on.items())),
+        table.window,
+        *((table.matches, table.oldest_by) if table.matches else ()),
+        *((table.apply_as_truncates, table.unchanged) if table.apply_as_truncates or table.unchanged else ()),
+        *((table.valid_from,) if table.valid_from else ()),
+        *((table.fuzzy, dict(LEVELS), CHANCE) if table.fuzzy else ()),
+        *(("train", table.fuzzy.seed) if table.fuzzy and table.fuzzy.train else ()),
+        tuple((each.that, each.otherwise) for each in table.expectations if each.otherwise in ("drop", "quarantine")),
+    )
+    return hashlib.sha256(repr((source, settings)).encode()).hexdigest()[:16]

@@ -1,0 +1,90 @@
+"""How explained plans look on a terminal, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from headrace.build.access_reads import Read
+    from headrace.build.explain import Explanation, Where
+
+_DOES = {"nothing": "nothing to build", "increment": "builds what changed", "refresh": "writes all rows again"}
+_ENGINES = {"memory": "in memory", "scans": "on Spark's scans"}
+
+
+def show_explained(console: Console, explained: Sequence[Explanation]) -> None:
+    """Print a paragraph for each table: what it does, where it runs, what it reads and what is cached."""
+    for each in explained:
+        plan = each.plan
+        console.print(f"\n{plan.table.table}", style="bold", highlight=False, markup=False)
+        lines = Table.grid(padding=(0, 2))
+        lines.add_column(style="dim", no_wrap=True)
+        lines.add_column(overflow="fold")
+        lines.add_row(plan.table.kind, each.strategy)
+        lines.add_row("now", f"{_DOES[plan.action]}: {'; '.join(plan.why)}")
+        lines.add_row("small builds", _where(each.small_builds))
+        if each.next_build and each.next_build != each.small_builds:
+            lines.add_row("this build", _where(each.next_build))
+        for number, read in enumerate(each.reads):
+            lines.add_row("reads" if number == 0 else "", describe_read(read))
+        if each.stored.total:
+            lines.add_row("cached", f"{_mb(each.stored.rows)} of rows, {_mb(each.stored.indexes)} of indexes")
+        console.print(lines, highlight=False, markup=False)
+
+
+def describe_read(read: Read) -> str:
+    """Return a read in words."""
+    name = "its own rows" if read.role == "itself" else f"{read.table}{', looked up' if read.role == 'lookup' else ''}"
+    parts = []
+    if read.built_first:
+        parts.append(f"what this build changes of its {read.rows:,} rows")
+    elif read.changed is not None:
+        changed = f"about {read.changed:,}" if read.changed else "none"
+        parts.append(f"{changed} of {read.rows:,} rows changed")
+    if read.columns:
+        parts.append(f"by {', '.join(read.columns)} = {read.values}")
+    elif read.whole:
+        parts.append(f"all rows, because {read.whole}")
+    if read.changed is None:
+        parts.append(f"of {read.rows:,} rows")
+    return f"{name}: {'; '.join(parts)}"
+
+
+def explanation_as_json(explained: Explanation) -> dict[str, object]:
+    """Return what `plan --explain --json` adds to a plan."""
+    return {
+        "strategy": explained.strategy,
+        "small_builds": _where_as_json(explained.small_builds),
+        "next_build": _where_as_json(explained.next_build) if explained.next_build else None,
+        "changed_rows": explained.changed,
+        "access_paths": [
+            {
+                "table": str(read.table),
+                "role": read.role,
+                "rows": read.rows,
+                "changed_rows": read.changed,
+                "built_first": read.built_first,
+                "columns": list(read.columns),
+                "values": read.values or None,
+                "whole": read.whole or None,
+            }
+            for read in explained.reads
+        ],
+        "cached": {"row_bytes": explained.stored.rows, "index_bytes": explained.stored.indexes},
+    }
+
+
+def _where(where: Where) -> str:
+    return f"{_ENGINES[where.engine]}: {where.why}"
+
+
+def _where_as_json(where: Where) -> dict[str, str]:
+    return {"in": where.engine, "why": where.why}
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1_000_000:,.1f} MB"

@@ -1,0 +1,1 @@
+id STRING, k STRING, g STRING, n INT, amount DECIMAL(10, 2), op STRING, at TIMESTAMP, email STRING
