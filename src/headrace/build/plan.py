@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from headrace.build.entities.levels import CHANCE, LEVELS
 from headrace.build.entities.weights import can_train_now
 from headrace.build.inputs import input_states, state_of
+from headrace.spec.lag_argument import without_target_lag
 from headrace.spec.layers import LayerTable, Query
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.build_ledger import BuildLedger, InputState, read_build
@@ -83,7 +84,7 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
     reasons = _refresh_reasons(plan, full_refresh=full_refresh)
     if reasons:
         return replace(plan, action="refresh", why=reasons)
-    moved = tuple(name for name in _followed(table) if not since[name].is_at(until[name]))
+    moved = tuple(name for name in followed_inputs(table) if not since[name].is_at(until[name]))
     if not moved:
         return replace(plan, why=("its inputs have not moved",))
     if table.kind == "full":
@@ -95,7 +96,7 @@ def foresee(plans: Sequence[TablePlan]) -> tuple[TablePlan, ...]:
     """Gives back the plans of tables in their order as one build carries them out: what it builds first has moved then."""
     found: dict[TableName, TablePlan] = {}
     for plan in plans:
-        before = {name: found[name].action for name in _followed(plan.table) if name in found}
+        before = {name: found[name].action for name in followed_inputs(plan.table) if name in found}
         after = tuple(name for name, action in before.items() if action != "nothing")
         found[plan.table.table] = _follow(plan, after, anew="refresh" in before.values()) if after else plan
     return tuple(found.values())
@@ -110,9 +111,13 @@ def _follow(plan: TablePlan, after: tuple[TableName, ...], *, anew: bool) -> Tab
 
 
 def definition_of(table: LayerTable) -> str:
-    """Gives back a digest of all that decides what rows the table has; comments and `about` don't."""
+    """Gives back a digest of all that decides what rows the table has; comments, `about` and `target_lag` don't."""
     written = table.source
-    source = _without_comments(written.text) if isinstance(written, Query) else table.path.read_text(encoding="utf-8")
+    source = (
+        _without_comments(written.text)
+        if isinstance(written, Query)
+        else without_target_lag(table.path.read_text(encoding="utf-8"))
+    )
     if table.staged:
         source = table.staged.definition  # not its query, which grows with the captured table
     settings = (
@@ -142,7 +147,7 @@ def _without_comments(sql: str) -> str:
     return sqlglot.parse_one(sql, dialect="spark").sql(dialect="spark", comments=False)
 
 
-def _followed(table: LayerTable) -> tuple[TableName, ...]:
+def followed_inputs(table: LayerTable) -> tuple[TableName, ...]:
     """Gives back the inputs whose changes make a build: the drivers, and lookups that are declared to."""
     return table.inputs if table.kind == "full" else (*table.drivers, *table.rebuild_on)
 
@@ -158,7 +163,7 @@ def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
         return (f"its {plan.rows:,} records are enough to train weights",)
     reasons = [f"a person was erased from {name}" for name in plan.erased]
     reasons += [f"rows of {name} were replayed" for name in plan.replayed]
-    for name in _followed(plan.table):
+    for name in followed_inputs(plan.table):
         since, until = plan.since[name], plan.until[name]
         if since.generation != until.generation or until.position < since.position:
             reasons.append(f"{name} was written anew or rolled back")
