@@ -15,6 +15,7 @@ from headrace.cli.shared import (
     TakeOver,
     err,
     load,
+    load_all,
     out,
     say,
     say_aside,
@@ -222,21 +223,16 @@ def run(
     from headrace.runs.landing import stop_on_signals
     from headrace.runs.live import run_live
 
-    if bool(pipelines) == everything:
+    if bool(pipelines) is everything:
         raise typer.BadParameter("name the pipelines, such as: headrace run payments   or all of them with --all")
     settings = settings_here()
-    loaded = [load(name) for name in dict.fromkeys(pipelines or _all_names(settings))]
-    title = f"{', '.join(each.name for each in loaded)}, live"
+    loaded, broken = load_all(settings) if everything else ([load(name) for name in dict.fromkeys(pipelines or ())], [])
     with live_pipelines(settings, loaded, report=say, take_over=take_over) as (live, failed):
+        title = f"{', '.join(each.pipeline.name for each in live)}, live"
         with stop_on_signals() as stop, live_board(out, title=title) as board:
             run_live(live, stop=stop, board=board)
-        for error in failed:
-            raise error
-
-
-def _all_names(settings: Settings) -> list[str]:
-    found = list_pipelines(settings.folder)
-    return [each.name for each in found if not each.built_in] or [each.name for each in found]
+    for error in (*broken, *failed):
+        raise error
 
 
 def build(
