@@ -298,6 +298,23 @@ def test_downstream_of_a_long_build_goes_on_with_its_other_inputs() -> None:
     assert clock.start() == ["b"]
 
 
+def test_a_table_that_is_slow_itself_waits_longer_for_its_upstream() -> None:
+    clock = Clock(table("a", "raw"), table("b", "raw", "a"))
+    clock.land()
+    assert clock.start() == ["a"]
+    clock.end("a")
+    assert clock.start() == ["b"]
+    clock.end("b", seconds=10)
+    clock.wait(1)
+    clock.land()
+    assert clock.start() == ["a"]
+    clock.wait(5)
+    assert clock.start() == [], "to be built twice would cost 10 seconds"
+    assert clock.scheduler.wake_at(clock.now) == clock.now + 15
+    clock.wait(15)
+    assert clock.start() == ["b"]
+
+
 def test_claimed_tables_are_left_alone() -> None:
     clock = Clock(table("a", "raw"), table("b", "raw", "a"))
     clock.scheduler.claim([name("a")])

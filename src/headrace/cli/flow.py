@@ -206,7 +206,7 @@ def land(
 
 def run(
     pipelines: Annotated[
-        Optional[list[str]], typer.Argument(metavar="PIPELINE...", help="names of pipelines, or the paths of their folders")
+        Optional[list[str]], typer.Argument(metavar="PIPELINE", help="names of pipelines, or the paths of their folders")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="all pipelines of ./pipelines; if there are none, those that come with Headrace")

@@ -134,6 +134,9 @@ class Scheduler:
             yield state.ready_at
             if state.table.target_lag:
                 yield state.unseen.oldest + state.table.target_lag
+            for upstream in (self._states[name] for name in self._upstream[state.table.name]):
+                if upstream.building is not None:
+                    yield upstream.started_at + state.patience
 
     def _can_start(self, state: TableState, now: float) -> bool:
         is_due = state.unseen is not None and state.building is None and state.ready_at <= now
@@ -144,8 +147,8 @@ class Scheduler:
     def _has_worker(self, state: TableState, now: float) -> bool:
         """Say whether a worker is free; in the place of a long build only a table may run that is known to be quick."""
         running = [each for each in self._states.values() if each.building is not None]
-        short = sum(not each.is_long(now) for each in running)
-        large = sum(each.is_long(now) or not each.is_quick for each in running)
+        short = sum(not each.runs_since(now) for each in running)
+        large = sum(each.runs_since(now) or not each.is_quick for each in running)
         return short < WORKERS and len(running) < MOST_BUILDS and (state.is_quick or large < WORKERS)
 
     def _must_wait_for(self, state: TableState, now: float) -> Iterator[TableName]:
@@ -167,14 +170,15 @@ class Scheduler:
     def _waits_for_upstream(self, state: TableState, now: float) -> bool:
         """Say whether upstream tables are about to bring changes as old as those that a table would build now.
 
-        It would have to be built again for them. A long build is not waited for, and none longer than the lag allows.
+        It would have to be built again for them. A build that takes long is not waited for, and none longer than the lag
+        allows.
         """
         oldest = self._oldest(state)
         if state.table.target_lag and now >= oldest + state.table.target_lag:
             return False
         for name in self._upstream[state.table.name]:
             upstream = self._states[name]
-            if not upstream.is_coming(now) or upstream.is_long(now) or not upstream.owes(oldest):
+            if not upstream.is_coming(now) or upstream.runs_since(now, state.patience) or not upstream.owes(oldest):
                 continue
             if upstream.building or not (name in self._claimed or any(self._must_wait_for(upstream, now))):
                 return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headrace.spec.pipeline import TableName
 
 LONG_BUILD_SECONDS = 5.0
-"""A build that has run for so long keeps neither a worker nor its downstream tables waiting."""
+"""A build that has run for so long leaves its worker to others, and downstream tables that are quick don't wait for it."""
 
 _COALESCE_SECONDS = 0.5
 """A table starts at most once in so many seconds, so that the changes of several landing batches share a build."""
@@ -82,8 +82,14 @@ class TableState:
     def is_quick(self) -> bool:
         return self.seconds is not None and self.seconds < LONG_BUILD_SECONDS
 
-    def is_long(self, now: float) -> bool:
-        return self.building is not None and now - self.started_at >= LONG_BUILD_SECONDS
+    @property
+    def patience(self) -> float:
+        """For how many seconds of its build an upstream table is waited for: the more a second build of this one would cost."""
+        return max(LONG_BUILD_SECONDS, 2 * (self.seconds or 0.0))
+
+    def runs_since(self, now: float, seconds: float = LONG_BUILD_SECONDS) -> bool:
+        """Say whether a build of the table has run for so long."""
+        return self.building is not None and now - self.started_at >= seconds
 
     def owes(self, oldest: float) -> bool:
         """Say whether the table has yet to build changes that are at least as old as `oldest`."""
