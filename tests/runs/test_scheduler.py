@@ -292,6 +292,14 @@ def test_downstream_of_a_long_build_goes_on_with_its_other_inputs() -> None:
     clock = Clock(table("a", "raw"), table("b", "raw", "a"))
     clock.land()
     assert clock.start() == ["a"]
+    clock.wait(29.9)
+    assert clock.start() == [], "it is not known what b costs"
+    clock.end("a")
+    assert clock.start() == ["b"]
+    clock.end("b", seconds=0.2)
+    clock.wait(1)
+    clock.land()
+    assert clock.start() == ["a"]
     clock.wait(4.9)
     assert clock.start() == []
     clock.wait(0.1)

@@ -9,6 +9,9 @@ from headrace.spec.pipeline import TableName
 LONG_BUILD_SECONDS = 5.0
 """A build that has run for so long leaves its worker to others, and downstream tables that are quick don't wait for it."""
 
+_PATIENCE_AT_FIRST_SECONDS = 30.0
+"""For how long an upstream build is waited for by a table that this run has not built yet: all builds are slow at first."""
+
 _COALESCE_SECONDS = 0.5
 """A table starts at most once in so many seconds, so that the changes of several landing batches share a build."""
 
@@ -85,7 +88,7 @@ class TableState:
     @property
     def patience(self) -> float:
         """For how many seconds of its build an upstream table is waited for: the more a second build of this one would cost."""
-        return max(LONG_BUILD_SECONDS, 2 * (self.seconds or 0.0))
+        return _PATIENCE_AT_FIRST_SECONDS if self.seconds is None else max(LONG_BUILD_SECONDS, 2 * self.seconds)
 
     def runs_since(self, now: float, seconds: float = LONG_BUILD_SECONDS) -> bool:
         """Say whether a build of the table has run for so long."""
