@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.runs.maintaining import Keeper, Maintained, list_work, maintain_table
 from headrace.settings import Settings
 from headrace.spec import Pipeline
+from headrace.spec.pipeline import TableName
 from headrace.tables.catalog import open_catalog
 from headrace.tables.maintain.orphans import Grace
 
@@ -29,7 +30,7 @@ class ThoroughKeeper(Keeper):
         return time.time_ns() // 1_000_000
 
 
-def thorough(settings: Settings, *, turn: Callable[[], AbstractContextManager[object]] = nullcontext) -> Keeper:
+def thorough(settings: Settings, *, turn: Callable[[TableName], AbstractContextManager[object]] = nullcontext) -> Keeper:
     """Gives back what keeps a lake without any patience."""
     return ThoroughKeeper(settings, open_catalog(settings), turn)
 

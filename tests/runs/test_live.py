@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -10,12 +13,16 @@ from typing import Any
 
 import pytest
 import requests
+from pyiceberg.catalog.noop import NoopCatalog
 
 from headrace.build.lake import Lake
+from headrace.build.plan import TablePlan
 from headrace.errors import BuildError, UnavailableError
-from headrace.runs import building, live, patience
+from headrace.runs import building, live, live_builds, mirroring, patience, table_state
 from headrace.runs.building import Outcome
 from headrace.runs.landing import Session
+from headrace.runs.live import LivePipeline
+from headrace.runs.live_builds import LiveBuilds
 from headrace.runs.patience import Patience, for_a_command
 from headrace.settings import load_settings
 from headrace.spec import Pipeline, load_pipeline
@@ -49,66 +56,192 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     return load_pipeline("pond", environ={}, folder=tmp_path)
 
 
+class Live:
+    """A pipeline that runs live. Its tables are built as `build` says, which gets a table's name and the number of the try."""
+
+    def __init__(self, pipeline: Pipeline, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        settings: Any = load_settings(flags={}, environ={}, folder=folder)
+        lake: Any = SimpleNamespace(settings=settings, pipeline=pipeline, catalog=NoopCatalog("test"))
+        nothing: Any = None
+        self.lake = lake
+        session = Session(settings, pipeline, nothing, nothing, nothing)
+        self.pipelines = [LivePipeline(session, lake)]
+        self.tried: list[str] = []
+        self.stale = {"latest", "counted"}
+        self.said: list[str] = []
+        self.outcomes: list[Outcome] = []
+        self.end = Event()
+        self.build: Callable[[str, int], Outcome] = self.built
+        monkeypatch.setattr(live_builds, "build_one", self._build_one)
+        monkeypatch.setattr(live_builds, "plan_table", self._plan)
+        monkeypatch.setattr(mirroring, "mirror", lambda lake, outcomes: None)
+        monkeypatch.setattr(table_state, "_COALESCE_SECONDS", 0.0)
+        monkeypatch.setattr(table_state, "_FIRST_PAUSE_SECONDS", 0.02)
+
+    def table(self, name: str) -> LayerTable:
+        tables: tuple[LayerTable, ...] = self.lake.pipeline.tables
+        return next(each for each in tables if each.table.name == name)
+
+    def built(self, name: str, number: int = 1, *, changed: bool = True) -> Outcome:
+        plan: Any = SimpleNamespace(action="increment")
+        entry: Any = SimpleNamespace(build_id=number, changed_in=number if changed else 0)
+        done: Any = SimpleNamespace(plan=plan, entry=entry, seconds=0.1)
+        return Outcome(self.table(name), plan, done)
+
+    def builds(self, **named: Any) -> AbstractContextManager[LiveBuilds]:
+        return live.builds(self.pipelines, built=self.outcomes.append, report=self.said.append, end=self.end, **named)
+
+    def land(self, builds: LiveBuilds) -> None:
+        builds.note_landed("pond", [TableName("pond", "events")])
+
+    def _build_one(self, lake: Lake, table: LayerTable, *, full_refresh: bool, begin: Callable[[TablePlan], None]) -> Outcome:
+        name = table.table.name
+        self.tried.append(name)
+        plan: Any = SimpleNamespace(action="increment", table=table)
+        begin(plan)
+        return self.build(name, self.tried.count(name))
+
+    def _plan(self, catalog: object, pipeline: Pipeline, table: LayerTable) -> TablePlan:
+        name = table.table.name
+        done = name in self.tried or name not in self.stale
+        plan: Any = SimpleNamespace(action="nothing" if done else "refresh", entry=SimpleNamespace(build_id=int(done)))
+        return plan  # type: ignore[no-any-return]
+
+
 @pytest.fixture
-def session(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
-    settings: Any = load_settings(flags={}, environ={}, folder=tmp_path)
-    lake = SimpleNamespace(settings=settings, pipeline=pipeline)
-    monkeypatch.setattr(live, "open_lake", lambda *arguments: lake)
-    monkeypatch.setattr(live, "mirror", lambda lake: None)
-    nothing: Any = None
-    return Session(settings, pipeline, nothing, nothing, SimpleNamespace())  # type: ignore[arg-type]
+def running(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
+    return Live(pipeline, tmp_path, monkeypatch)
 
 
-def play(monkeypatch: pytest.MonkeyPatch, build: Callable[[int], tuple[Outcome, ...]]) -> list[int]:
-    """Has rounds of builds be what `build` makes of their number; gives back the list that they are counted in."""
-    rounds: list[int] = []
-
-    def played(*arguments: object, **named: object) -> tuple[Outcome, ...]:
-        rounds.append(1)
-        return build(len(rounds))
-
-    monkeypatch.setattr(live, "build", played)
-    return rounds
-
-
-def test_an_error_that_nobody_expected_ends_the_run(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(number: int) -> tuple[Outcome, ...]:
+def test_an_error_that_nobody_expected_ends_the_run(running: Live) -> None:
+    def build(name: str, number: int) -> Outcome:
         raise TypeError("a bug")
 
-    rounds = play(monkeypatch, build)
-    end, said = Event(), list[str]()
-    with pytest.raises(TypeError, match="a bug"), live.builds(session, built=print, report=said.append, end=end):
-        assert end.wait(60), "landing is told to end"
-    assert (len(rounds), said) == (1, [])
+    running.build = build
+    with pytest.raises(TypeError, match="a bug"), running.builds():
+        assert running.end.wait(60), "landing is told to end"
+    assert (running.tried, running.said) == (["latest"], [])
 
 
-def test_columns_that_can_t_be_read_yet_are_waited_for(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    grown = (Outcome(session.pipeline.tables[0], grown=True),)
-    rounds = play(monkeypatch, lambda number: grown if number < 3 else ())
+def test_columns_that_can_t_be_read_yet_are_waited_for(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(name: str, number: int) -> Outcome:
+        is_grown = name == "latest" and number < 3
+        return Outcome(running.table(name), grown=True) if is_grown else running.built(name)
 
     def follow_inputs(lake: object) -> object:
         raise REFUSED
 
-    monkeypatch.setattr(live, "follow_inputs", follow_inputs)
-    end, said = Event(), list[str]()
-    with live.builds(session, built=print, report=said.append, end=end):
-        wait_until(lambda: len(rounds) >= 3, what="a third round")
-        assert not end.is_set()
-    assert [sentence.split(": ")[:2] for sentence in said] == [["builds", "the catalog does not answer"]]
+    running.build = build
+    monkeypatch.setattr(live_builds, "follow_inputs", follow_inputs)
+    with running.builds():
+        wait_until(lambda: running.tried.count("latest") >= 3, what="a third try")
+        assert not running.end.is_set()
+        wait_until(lambda: len(running.said) > 1, what="it goes on")
+    assert [sentence.split(": ")[:2] for sentence in running.said[:1]] == [["builds", "the catalog does not answer"]]
+    assert [sentence.split(" after ")[0] for sentence in running.said[1:]] == ["builds: going on"]
 
 
-def test_a_mistake_is_told_and_tried_again(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(number: int) -> tuple[Outcome, ...]:
-        if number == 1:
-            raise BuildError("a type would have to be narrowed")
-        return ()
+def test_a_mistake_is_told_and_tried_again(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(name: str, number: int) -> Outcome:
+        return Outcome(running.table(name), grown=True) if running.tried == ["latest"] else running.built(name)
 
-    monkeypatch.setattr(live, "_FIRST_WAIT_SECONDS", 0.01)
-    rounds = play(monkeypatch, build)
-    said: list[str] = []
-    with live.builds(session, built=print, report=said.append, end=Event()):
-        wait_until(lambda: len(rounds) >= 2, what="a second round")
-    assert said == ["the tables could not be built: a type would have to be narrowed"]
+    def follow_inputs(lake: object) -> object:
+        raise BuildError("a type would have to be narrowed")
+
+    running.build = build
+    monkeypatch.setattr(live_builds, "follow_inputs", follow_inputs)
+    with running.builds():
+        wait_until(lambda: running.tried.count("latest") >= 2, what="a second try")
+    assert running.said == ["the tables could not be built: a type would have to be narrowed"]
+
+
+def test_tables_are_built_when_the_run_starts_and_when_something_lands(running: Live) -> None:
+    with running.builds() as builds:
+        wait_until(lambda: running.tried == ["latest", "counted"], what="the tables that were never built")
+        wait_until(lambda: len(running.outcomes) == 2, what="both outcomes")
+        running.land(builds)
+        wait_until(lambda: running.tried == ["latest", "counted"] * 2, what="both again, in order")
+    assert [each.newest_change is not None for each in running.outcomes] == [False, False, True, True]
+
+
+def test_nothing_downstream_is_built_where_no_row_changed(running: Live) -> None:
+    running.build = lambda name, number: running.built(name, number, changed=number == 1)
+    with running.builds() as builds:
+        wait_until(lambda: len(running.outcomes) == 2, what="the first builds")
+        running.land(builds)
+        wait_until(lambda: len(running.outcomes) == 3, what="the table that follows")
+    assert running.tried == ["latest", "counted", "latest"]
+
+
+def test_an_outage_holds_all_tables_and_blames_none(running: Live) -> None:
+    running.build = lambda name, number: Outcome(running.table(name), error=AWAY) if number < 4 else running.built(name)
+    with running.builds():
+        wait_until(lambda: len(running.outcomes) == 2, what="both tables")
+    assert running.tried == ["latest"] * 4 + ["counted"] * 4
+    assert all(each.error is None for each in running.outcomes)
+    assert [sentence.split(";")[0].split(" after ")[0] for sentence in running.said] == [
+        f"builds: {AWAY.what}",
+        "builds: going on",
+    ] * 2
+
+
+def test_a_failing_table_says_which_tables_can_t_be_built_without_it(running: Live) -> None:
+    broken = BuildError("no")
+    running.build = lambda name, number: Outcome(running.table(name), error=broken) if number < 2 else running.built(name)
+    running.stale = {"latest", "counted"}
+    with running.builds():
+        wait_until(lambda: running.tried.count("counted") == 2, what="all to be built in the end")
+    told = [(each.table.table.name, each.error, each.because_of) for each in running.outcomes[:2]]
+    assert told == [("latest", broken, None), ("counted", None, TableName("pond", "latest"))]
+
+
+def test_tables_that_a_replay_has_claimed_are_left_alone_until_it_gives_them_back(
+    running: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed = {TableName("pond", "latest")}
+    monkeypatch.setattr(live_builds, "read_claims", lambda settings, pipeline: frozenset(claimed))
+    monkeypatch.setattr(live_builds, "_CLAIMS_SECONDS", 0.02)
+    running.stale = set()
+    with running.builds() as builds:
+        running.land(builds)
+        time.sleep(0.1)
+        assert running.tried == []
+        claimed.clear()
+        wait_until(lambda: running.tried == ["latest", "counted"], what="the tables to be built")
+
+
+def test_changes_by_other_processes_are_noticed(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_builds, "_LOOK_SECONDS", 0.02)
+    running.stale = set()
+    with running.builds():
+        time.sleep(0.1)
+        assert running.tried == []
+        running.stale = {"counted"}
+        wait_until(lambda: running.tried == ["counted"], what="the table that is stale now")
+
+
+def test_a_slow_table_does_not_delay_an_independent_one(
+    running: Live, monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline
+) -> None:
+    other = replace(running.table("latest"), table=TableName("pond", "other"))
+    running.lake.pipeline = replace(pipeline, tables=(*pipeline.tables, other))
+    running.stale = set()
+    slow_may_end = Event()
+
+    def build(name: str, number: int) -> Outcome:
+        assert name != "latest" or slow_may_end.wait(60)
+        return running.built(name, number)
+
+    running.build = build
+    with running.builds() as builds:
+        for count in range(1, 4):
+            running.land(builds)
+            wait_until(lambda: running.tried.count("other") == count, what="the other table")  # noqa: B023
+            wait_until(lambda: len(running.outcomes) == count, what="it is done")  # noqa: B023
+        assert running.tried.count("latest") == 1
+        slow_may_end.set()
+        wait_until(lambda: running.tried.count("latest") == 2, what="the changes that came meanwhile, in one build")
+        wait_until(lambda: running.tried.count("counted") >= 1, what="what reads it")
 
 
 class Tables:
@@ -186,22 +319,31 @@ def test_without_patience_the_table_has_failed(pipeline: Pipeline, monkeypatch: 
     assert (latest.error, counted.because_of) == (AWAY, TableName("pond", "latest"))
 
 
-def test_a_table_is_published_before_its_round_ends(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = session.pipeline.tables[0]
+def test_a_table_is_published_while_others_are_built(running: Live) -> None:
     published = Event()
 
     class Queue:
         def after(self, built: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
-            return lambda outcome: published.set() if outcome.table is first else None
+            return lambda outcome: published.set() if outcome.table.table.name == "latest" else None
 
         def add(self) -> None: ...
 
-    def build(*arguments: object, done: Callable[[Outcome], None], **named: object) -> tuple[Outcome, ...]:
-        done(Outcome(first))
-        assert published.wait(60), "the round goes on, and the first table is published"
-        return ()
+    def build(name: str, number: int) -> Outcome:
+        assert name == "latest" or published.wait(60), "the builds go on, and the first table is published"
+        return running.built(name)
 
-    monkeypatch.setattr(live, "build", build)
-    queue: Any = Queue()
-    with live.builds(session, built=print, report=print, end=Event(), queue=queue):
+    running.build = build
+    with running.builds(queues=[Queue()]):
         assert published.wait(60)
+        wait_until(lambda: "counted" in running.tried, what="the second table")
+
+
+def test_metadata_is_mirrored_beside_the_builds_and_at_the_end(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirrored: list[list[str]] = []
+    monkeypatch.setattr(
+        mirroring, "mirror", lambda lake, outcomes: mirrored.append([each.table.table.name for each in outcomes])
+    )
+    with running.builds():
+        wait_until(lambda: len(running.outcomes) == 2, what="both tables")
+        assert mirrored == [], "nothing waits for it"
+    assert mirrored == [["latest", "counted"]]

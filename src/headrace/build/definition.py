@@ -20,6 +20,7 @@ from typing import Any
 
 from headrace.build.entities.levels import CHANCE, LEVELS
 from headrace.spec.fuzzy import Fuzzy
+from headrace.spec.lag_argument import without_target_lag
 from headrace.spec.layers import LayerTable, Query, Staged
 from headrace.spec.matching import Match
 from headrace.spec.sql_text import condition_without_comments, without_comments
@@ -140,7 +141,7 @@ def definition_of(table: LayerTable) -> TableDefinition:
     return TableDefinition(
         kind=table.kind,
         query=without_comments(table.source.text) if isinstance(table.source, Query) and not table.staged else None,
-        python=None if is_query else table.path.read_text(encoding="utf-8"),
+        python=None if is_query else without_target_lag(table.path.read_text(encoding="utf-8")),
         stage=None if table.staged is None else _stage(table.staged),
         keys=table.keys,
         sequence_by=table.sequence_by,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from headrace.build.entities.levels import CHANCE, LEVELS
+from headrace.spec.lag_argument import without_target_lag
 from headrace.spec.layers import LayerTable, Query
 from headrace.spec.sql_text import without_comments
 
@@ -16,7 +17,11 @@ def legacy_digest(table: LayerTable) -> str:
     recognised by it. Builds record `TableDefinition.digest` instead.
     """
     written = table.source
-    source = without_comments(written.text) if isinstance(written, Query) else table.path.read_text(encoding="utf-8")
+    source = (
+        without_comments(written.text)
+        if isinstance(written, Query)
+        else without_target_lag(table.path.read_text(encoding="utf-8"))
+    )
     if table.staged:
         source = table.staged.definition  # not its query, which grows with the captured table
     settings = (

@@ -82,7 +82,7 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
     reasons = _refresh_reasons(plan, full_refresh=full_refresh)
     if reasons:
         return replace(plan, action="refresh", why=reasons)
-    moved = tuple(name for name in _followed(table) if not since[name].is_at(until[name]))
+    moved = tuple(name for name in followed_inputs(table) if not since[name].is_at(until[name]))
     if not moved:
         return replace(plan, why=("its inputs have not moved",))
     if table.kind == "full":
@@ -94,7 +94,7 @@ def foresee(plans: Sequence[TablePlan]) -> tuple[TablePlan, ...]:
     """Gives back the plans of tables in their order as one build carries them out: what it builds first has moved then."""
     found: dict[TableName, TablePlan] = {}
     for plan in plans:
-        before = {name: found[name].action for name in _followed(plan.table) if name in found}
+        before = {name: found[name].action for name in followed_inputs(plan.table) if name in found}
         after = tuple(name for name, action in before.items() if action != "nothing")
         found[plan.table.table] = _follow(plan, after, anew="refresh" in before.values()) if after else plan
     return tuple(found.values())
@@ -108,7 +108,7 @@ def _follow(plan: TablePlan, after: tuple[TableName, ...], *, anew: bool) -> Tab
     return replace(plan, action=action, after=after, why=(*known, *(f"{name} is built before it" for name in after)))
 
 
-def _followed(table: LayerTable) -> tuple[TableName, ...]:
+def followed_inputs(table: LayerTable) -> tuple[TableName, ...]:
     """Gives back the inputs whose changes make a build: the drivers, and lookups that are declared to."""
     return table.inputs if table.kind == "full" else (*table.drivers, *table.rebuild_on)
 
@@ -125,7 +125,7 @@ def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
         return (f"its {plan.rows:,} records are enough to train weights",)
     reasons = [f"a person was erased from {name}" for name in plan.erased]
     reasons += [f"rows of {name} were replayed" for name in plan.replayed]
-    for name in _followed(plan.table):
+    for name in followed_inputs(plan.table):
         since, until = plan.since[name], plan.until[name]
         if since.generation != until.generation or until.position < since.position:
             reasons.append(f"{name} was written anew or rolled back")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Annotated, Optional
 
@@ -16,6 +15,7 @@ from headrace.cli.shared import (
     TakeOver,
     err,
     load,
+    load_all,
     out,
     say,
     say_aside,
@@ -179,15 +179,60 @@ def land(
     take_over: TakeOver = False,
 ) -> None:
     """Land a pipeline's topics in its raw tables."""
-    _land(pipeline, once=once, accept_gaps=accept_gaps, replaced_topic=replaced_topic, take_over=take_over)
+    from headrace.runs.board import live_board
+    from headrace.runs.landing import land as land_pipeline
+    from headrace.runs.landing import landing_session, stop_on_signals
+
+    settings, loaded = settings_here(), load(pipeline)
+    with (
+        landing_session(settings, loaded, report=say, take_over=take_over) as session,
+        stop_on_signals() as stop,
+        live_board(out, title=loaded.name if once else f"{loaded.name}, live") as board,
+    ):
+        for label in session.lander.accept_replaced(replaced_topic) if replaced_topic else ():
+            board.report(f"{label}: new topic accepted ({replaced_topic.value if replaced_topic else ''}) and recorded")
+        for label, (partition, start, end) in session.lander.accept_gaps() if accept_gaps else ():
+            board.report(f"{label}: gap accepted and recorded: partition {partition}, offsets {start} to {end - 1}")
+        land_pipeline(
+            session,
+            once=once,
+            stop=stop,
+            landed=board.landed,
+            report=board.report,
+            idle=board.idle,
+            nothing=board.report,
+        )
 
 
-def run(pipeline: PipelineName, take_over: TakeOver = False) -> None:
-    """Land, build and publish a pipeline, live, until Ctrl-C.
+def run(
+    pipelines: Annotated[
+        Optional[list[str]], typer.Argument(metavar="PIPELINE", help="names of pipelines, or the paths of their folders")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="all pipelines of ./pipelines; if there are none, those that come with Headrace")
+    ] = False,
+    take_over: TakeOver = False,
+) -> None:
+    """Land, build and publish pipelines, live, until Ctrl-C.
 
-    What it takes over HTTP is received meanwhile.
+    What they take over HTTP is received meanwhile. Several pipelines share one Spark; one that can't be started is
+    reported, and the others run.
     """
-    _land(pipeline, once=False, accept_gaps=False, take_over=take_over, with_builds=True)
+    from headrace.runs.application import live_pipelines
+    from headrace.runs.board import live_board
+    from headrace.runs.landing import stop_on_signals
+    from headrace.runs.live import run_live
+
+    if bool(pipelines) is everything:
+        raise typer.BadParameter("name the pipelines, such as: headrace run payments   or all of them with --all")
+    settings = settings_here()
+    loaded, broken = load_all(settings) if everything else ([load(name) for name in dict.fromkeys(pipelines or ())], [])
+    with live_pipelines(settings, loaded, report=say, take_over=take_over) as (live, failed):
+        title = f"{', '.join(each.pipeline.name for each in live)}, live"
+        with stop_on_signals() as stop, live_board(out, title=title) as board:
+            run_live(live, stop=stop, board=board)
+    for error in (*broken, *failed):
+        raise error
 
 
 def build(
@@ -285,50 +330,6 @@ def plan(
     meant = [each for each in plans if is_meant(each.table, table)] if explain else []
     explained = {each.plan.table.table: each for each in explain_plans(settings, loaded, meant)}
     show_plan(out, plans, pipeline=loaded, as_json=as_json, explained=explained)
-
-
-def _land(
-    name: str,
-    *,
-    once: bool,
-    accept_gaps: bool,
-    take_over: bool,
-    replaced_topic: ReplacedTopic | None = None,
-    with_builds: bool = False,
-) -> None:
-    from headrace.runs.board import lines, live_board
-    from headrace.runs.landing import land as land_pipeline
-    from headrace.runs.landing import landing_session, stop_on_signals
-    from headrace.runs.live import land_and_build
-    from headrace.runs.publishing import publishing
-    from headrace.runs.receiving import receiving
-
-    settings, pipeline = settings_here(), load(name)
-    with (
-        landing_session(settings, pipeline, report=say, take_over=take_over) as session,
-        receiving(settings, pipeline, report=say) if with_builds else nullcontext(),
-        publishing(settings, pipeline, report=say, published=lines(out).published)
-        if with_builds
-        else nullcontext() as publisher,
-        stop_on_signals() as stop,
-        live_board(out, title=pipeline.name if once else f"{pipeline.name}, live") as board,
-    ):
-        for label in session.lander.accept_replaced(replaced_topic) if replaced_topic else ():
-            board.report(f"{label}: new topic accepted ({replaced_topic.value if replaced_topic else ''}) and recorded")
-        for label, (partition, start, end) in session.lander.accept_gaps() if accept_gaps else ():
-            board.report(f"{label}: gap accepted and recorded: partition {partition}, offsets {start} to {end - 1}")
-        if with_builds:
-            land_and_build(session, stop=stop, board=board, publisher=publisher)
-        else:
-            land_pipeline(
-                session,
-                once=once,
-                stop=stop,
-                landed=board.landed,
-                report=board.report,
-                idle=board.idle,
-                nothing=board.report,
-            )
 
 
 def _build_alone(

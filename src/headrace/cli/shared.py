@@ -9,10 +9,10 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.errors import SettingsError, UnavailableError
+from headrace.errors import HeadraceError, SettingsError, UnavailableError
 from headrace.settings import STACK, Settings, load_settings
 from headrace.settings.private import protect_state
-from headrace.spec import Pipeline, load_pipeline
+from headrace.spec import Pipeline, list_pipelines, load_pipeline
 from headrace.terminal import TerminalConsole
 
 # What is piped is not cut to the width of a terminal that isn't there.
@@ -67,6 +67,25 @@ def home_settings() -> Settings:
 def load(name: str) -> Pipeline:
     """Gives back the pipeline that a name means where the command was typed."""
     return load_pipeline(name, environ=os.environ, folder=Path.cwd())
+
+
+def load_all(settings: Settings) -> tuple[list[Pipeline], list[HeadraceError]]:
+    """Return the pipelines of ./pipelines, or those that come with Headrace where that has none.
+
+    One that has a mistake is reported and left out; its error is returned. If all have one, the first error is raised.
+    """
+    found = list_pipelines(settings.folder)
+    pipelines: list[Pipeline] = []
+    errors: list[HeadraceError] = []
+    for each in [own for own in found if not own.built_in] or found:
+        try:
+            pipelines.append(load(each.name))
+        except HeadraceError as error:
+            errors.append(error)
+            say(f"{each.name} is left out: {error}")
+    if not pipelines:
+        raise errors[0]
+    return pipelines, errors
 
 
 def refuse_both(**chosen: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -29,12 +29,17 @@ class _Row:
     warnings: int = 0
     checkpoint_id: int = 0
     seconds: float = 0.0
+    newest_change: float | None = None
     recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def rate(self, now: float) -> float:
         while self.recent and now - self.recent[0][0] > _RATE_SECONDS:
             self.recent.popleft()
         return sum(rows for _, rows in self.recent) / _RATE_SECONDS
+
+    def freshness(self, now: float) -> str:
+        """Return the age of the newest change that the table has; nothing where none has landed in this run."""
+        return "" if self.newest_change is None else describe_age(now - self.newest_change)
 
 
 @dataclass(frozen=True)
@@ -56,15 +61,17 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
         yield lines(console)
         return
     rows: dict[str, _Row] = {}
-    behind = 0
+    behind: dict[str, int] = {}
 
     def say(sentence: str) -> None:
         console.print(sentence, highlight=False, markup=False)
 
     def built(outcome: Outcome) -> None:
-        now = time.monotonic()
+        now, label = time.monotonic(), str(outcome.table.table)
+        if label in rows and outcome.newest_change is not None:
+            rows[label].newest_change = outcome.newest_change
         if outcome.built:
-            row = rows.setdefault(str(outcome.table.table), _Row())
+            row = rows.setdefault(label, _Row(newest_change=outcome.newest_change))
             row.rows += outcome.built.rows
             row.quarantined += count_failed(outcome.built.entry, "quarantine")
             row.warnings += count_failed(outcome.built.entry, "count")
@@ -83,15 +90,14 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
         live.update(_draw(rows, behind, title))
 
     def landed(batch: Batch) -> None:
-        nonlocal behind
         now = time.monotonic()
-        behind = batch.behind
+        behind.update({part.label.split(".")[0]: batch.behind for part in batch.landed})
         for part in batch.landed:
             row = rows.setdefault(part.label, _Row())
             row.rows += part.rows
             row.quarantined += part.bad
             row.checkpoint_id = part.checkpoint_id
-            row.seconds = batch.seconds
+            row.seconds, row.newest_change = batch.seconds, now
             row.recent.append((now, part.rows + part.bad))
         live.update(_draw(rows, behind, title))
 
@@ -157,10 +163,18 @@ def count_failed(entry: BuildLedger, otherwise: str) -> int:
     return sum(result.failed for result in entry.expectations if result.otherwise == otherwise)
 
 
-def _draw(rows: dict[str, _Row], behind: int, title: str, *, running: bool = True) -> Table:
+def describe_age(seconds: float) -> str:
+    """Return an age in a unit that leaves it short."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{max(0.0, seconds):.1f} s"
+
+
+def _draw(rows: dict[str, _Row], behind: Mapping[str, int], title: str, *, running: bool = True) -> Table:
     table = Table(title=title, title_justify="left", caption="Ctrl-C stops it" if running else None, caption_justify="left")
     table.add_column("stream or table")
-    for column in ("new rows", "rows/s", "quarantined", "warnings", "checkpoint or build", "seconds"):
+    for column in ("new rows", "rows/s", "quarantined", "warnings", "checkpoint or build", "seconds", "freshness"):
         table.add_column(column, justify="right")
     now = time.monotonic()
     for label, row in tuple(rows.items()):
@@ -172,9 +186,11 @@ def _draw(rows: dict[str, _Row], behind: int, title: str, *, running: bool = Tru
             f"{row.warnings:,}",
             str(row.checkpoint_id),
             f"{row.seconds:.2f}",
+            row.freshness(now),
         )
+    messages = sum(behind.values())
     if not rows:
-        table.add_row("nothing landed yet" if running else "nothing to land", *[""] * 6)
-    elif behind and running:
-        table.caption = f"{count_of(behind, 'message')} behind; Ctrl-C stops it"
+        table.add_row("nothing landed yet" if running else "nothing to land", *[""] * 7)
+    elif messages and running:
+        table.caption = f"{count_of(messages, 'message')} behind; Ctrl-C stops it"
     return table

@@ -58,9 +58,10 @@ _FIRST_WAIT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a table in a round: built, failed, left out because of another one, or nothing to do.
+    """What became of a table: built, failed, left out because of another one, or nothing to do.
 
-    `grown` says that an input had got columns which the lake did not know when the round began.
+    `grown` says that an input had got columns which the lake did not know when the build began. `newest_change` is when, by the
+    clock of a live run, the newest change landed that the table has.
     """
 
     table: LayerTable
@@ -69,6 +70,7 @@ class Outcome:
     error: HeadraceError | None = None
     because_of: TableName | None = None
     grown: bool = False
+    newest_change: float | None = None
 
 
 @contextmanager
@@ -157,7 +159,6 @@ def build(
     refresh: Collection[TableName] = (),
     done: Callable[[Outcome], None] = lambda outcome: None,
     stop: Event | None = None,
-    leave_out: Collection[TableName] = (),
     patience: Patience | None = None,
 ) -> tuple[Outcome, ...]:
     """Builds what has to be built, each table when those that it reads are done; gives back what became of each.
@@ -178,7 +179,7 @@ def build(
             and not (each.table in found and found[each.table].built)
         )
         tables = tuple(each for each in choose_tables(lake.pipeline, table) if only is None or each.table in only)
-        outcomes = _round(lake, tables, refresh=anew, done=done, stop=stop, leave_out=leave_out, patience=patience)
+        outcomes = _round(lake, tables, refresh=anew, done=done, stop=stop, patience=patience)
         grown = {each.table.table for each in outcomes if each.grown}
         for each in outcomes:
             before = found.get(each.table.table)
@@ -206,7 +207,6 @@ def _round(
     refresh: Collection[TableName],
     done: Callable[[Outcome], None],
     stop: Event | None,
-    leave_out: Collection[TableName],
     patience: Patience | None,
 ) -> tuple[Outcome, ...]:
     """Builds each table once, side by side where they don't read one another; gives back what became of each.
@@ -221,10 +221,10 @@ def _round(
         while waiting or running:
             for each in _ready(waiting, outcomes, running.values()):
                 del waiting[each.table]
-                blocked = each.table if each.table in leave_out else _blocked_by(each, outcomes)
+                blocked = _blocked_by(each, outcomes)
                 if blocked or away or (stop is not None and stop.is_set()):
                     outcomes[each.table] = Outcome(each, because_of=blocked)
-                    if blocked and not away and blocked != each.table and not outcomes[blocked].grown:
+                    if blocked and not away and not outcomes[blocked].grown:
                         done(outcomes[each.table])
                     continue
                 running[pool.submit(build_one, lake, each, full_refresh=each.table in refresh)] = each.table
@@ -242,7 +242,10 @@ def _round(
 
 
 def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
-    """Brings `metadata.quality_results` and `metadata.incremental_watermarks` up to what the tables themselves say."""
+    """Bring `metadata.quality_results` and `metadata.incremental_watermarks` up to what the tables themselves say.
+
+    A table may have several `outcomes`: the results of each are recorded. Idempotent by table and build.
+    """
     changed = any(each.built or each.error for each in outcomes)
     if outcomes and not changed:
         return
@@ -251,21 +254,31 @@ def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
         CheckedBuild(name, entry.build_id, True, entry.expectations, entry.built_at_us) for name, entry in entries.items()
     ]
     for outcome in outcomes:
-        if isinstance(outcome.error, QualityError):
+        name, plan = outcome.table.table, outcome.plan
+        if outcome.built:
+            entry = outcome.built.entry
+            builds.append(CheckedBuild(name, entry.build_id, True, entry.expectations, entry.built_at_us))
+        elif isinstance(outcome.error, QualityError):
             results = tuple(each for each in outcome.error.results if isinstance(each, CheckedExpectation))
-            number = entries[outcome.table.table].build_id + 1
-            builds.append(CheckedBuild(outcome.table.table, number, False, results, time.time_ns() // 1_000))
-    record_results(lake.catalog, lake.settings, lake.pipeline.name, builds)
+            number = (plan.entry if plan else entries[name]).build_id + 1
+            builds.append(CheckedBuild(name, number, False, results, time.time_ns() // 1_000))
+    each_once = {(build.table, build.build_id, build.published): build for build in builds}
+    in_order = sorted(each_once.values(), key=lambda build: build.build_id)
+    record_results(lake.catalog, lake.settings, lake.pipeline.name, in_order)
     mirror_watermarks(lake.catalog, lake.settings, lake.pipeline, entries)
 
 
-def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
+def build_one(
+    lake: Lake, table: LayerTable, *, full_refresh: bool, begin: Callable[[TablePlan], None] = lambda plan: None
+) -> Outcome:
     """Gives back what became of one table, after as many tries as are worth it; whatever goes wrong is in it.
 
-    A table that is compacted while it is built is planned again at once. For a server that is away it does not wait.
+    `begin` is called with each plan before it is carried out. A table that is compacted while it is built is planned again at
+    once. For a server that is away it does not wait.
     """
     lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "layers")
     last: HeadraceError | None = None
+    planned: TablePlan | None = None
     attempt = compacted = 0
     while attempt < _TRIES and compacted < _TRIES_BESIDE_MAINTENANCE:
         try:
@@ -275,9 +288,10 @@ def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
                     return Outcome(table, planned)
                 if has_grown(lake.catalog, lake.pipeline, planned, known=lake.columns):
                     return Outcome(table, planned, grown=True)
+                begin(planned)
                 return Outcome(table, planned, build_table(lake, planned))
         except (SpecError, QualityError, UnavailableError) as error:
-            return Outcome(table, error=error)
+            return Outcome(table, planned, error=error)
         except CompactedError as error:
             last, compacted = error, compacted + 1
             continue
@@ -287,7 +301,7 @@ def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
             if not isinstance(error, RetryableError | BuildError | TakenOverError):
                 break
         except (Py4JNetworkError, ConnectionError):
-            return Outcome(table, error=explain_end(lake.settings.logs))
+            return Outcome(table, planned, error=explain_end(lake.settings.logs))
         except Exception as error:  # whatever a table does to Spark, the others go on
             last = BuildError(
                 f"the build ended with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
@@ -296,7 +310,7 @@ def build_one(lake: Lake, table: LayerTable, *, full_refresh: bool) -> Outcome:
             )
         time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
         attempt += 1
-    return Outcome(table, error=last)
+    return Outcome(table, planned, error=last)
 
 
 def _ready(

@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
 
 from headrace.errors import LockedError, UnavailableError
-from headrace.runs.landing import Session
 from headrace.runs.maintaining import Keeper, Maintained, list_work, maintain_table, maintaining
 from headrace.services.embedded import Report
+from headrace.settings import Settings
+from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.away import away_if_broken
 from headrace.tables.catalog import open_catalog
 from headrace.tables.spark_catalog import open_spark_catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOOK_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0
 _MB = 1024 * 1024
 
 
-class Idleness:
-    """Whether landing keeps up, and whose turn it is: a round of builds, or a step of maintenance."""
+class MaintenanceGate:
+    """Whether landing keeps up, and whose turn a table is: its build's, or a step of its maintenance."""
 
     def __init__(self) -> None:
-        self._turn = Lock()
-        self.behind = 0
+        self._lock = Lock()
+        self._turns: defaultdict[TableName, Lock] = defaultdict(Lock)
+        self._behind: dict[str, int] = {}
 
-    def turn(self) -> AbstractContextManager[object]:
-        return self._turn
+    def turn(self, table: TableName) -> AbstractContextManager[object]:
+        """Return a lock that a build of the table and a step of its maintenance hold."""
+        with self._lock:
+            return self._turns[table]
+
+    def note_behind(self, pipeline: str, messages: int) -> None:
+        """Note how many messages a pipeline has still to land."""
+        self._behind[pipeline] = messages
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every pipeline has landed what there is."""
+        return not any(tuple(self._behind.values()))
 
 
 @contextmanager
-def maintained(session: Session, idleness: Idleness, *, report: Report) -> Iterator[None]:
-    """Looks after the pipeline's tables while the block runs; those that others maintain or erase from are left to them."""
-    stop, settings = Event(), session.settings
+def maintained(
+    spark: SparkSession, settings: Settings, pipelines: Sequence[Pipeline], gate: MaintenanceGate, *, report: Report
+) -> Iterator[None]:
+    """Maintain the pipelines' tables while the block runs; those that others maintain or erase from are left to them."""
+    stop = Event()
     # Opened here and not in the thread, where nobody would be told that there is no catalog.
-    keeper = Keeper(settings, open_catalog(settings), idleness.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB)
-    thread = Thread(target=_follow, args=(session, keeper, idleness, report), name="maintenance", daemon=True)
+    keeper = Keeper(settings, open_catalog(settings), gate.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB)
+    thread = Thread(target=_follow, args=(spark, keeper, pipelines, gate, report), name="maintenance", daemon=True)
     thread.start()
     try:
         yield
@@ -45,18 +65,18 @@ def maintained(session: Session, idleness: Idleness, *, report: Report) -> Itera
         thread.join()
 
 
-def _follow(session: Session, keeper: Keeper, idleness: Idleness, report: Report) -> None:
-    settings, pipeline, stop = session.settings, session.pipeline, keeper.stop
-    spark = open_spark_catalog(session.spark, settings)
-    work = list_work(settings, [pipeline])
+def _follow(spark: SparkSession, keeper: Keeper, pipelines: Sequence[Pipeline], gate: MaintenanceGate, report: Report) -> None:
+    settings, stop = keeper.settings, keeper.stop
+    session = open_spark_catalog(spark, settings)
+    work = list_work(settings, pipelines)
     while not stop.wait(settings.maintain_every_minutes * 60):
         for owner, target in work:
-            _wait_until_idle(idleness, stop)
+            _wait_until_open(gate, stop)
             if stop.is_set():
                 return
             try:
                 with maintaining(settings, owner, patience=_PATIENCE_SECONDS), away_if_broken():
-                    done = maintain_table(keeper, spark, owner, target)
+                    done = maintain_table(keeper, session, owner, target)
             except LockedError:
                 continue
             except UnavailableError as error:
@@ -79,6 +99,6 @@ def describe(done: Maintained) -> str:
     return f"{done.name}  maintained: {', '.join(parts) or 'as it was'}  {done.seconds:.2f} s"
 
 
-def _wait_until_idle(idleness: Idleness, stop: Event) -> None:
-    while idleness.behind and not stop.is_set():
+def _wait_until_open(gate: MaintenanceGate, stop: Event) -> None:
+    while not gate.is_open and not stop.is_set():
         stop.wait(_LOOK_SECONDS)

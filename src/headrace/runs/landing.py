@@ -63,27 +63,43 @@ def _kafka_with_topics(settings: Settings, pipeline: Pipeline, *, report: Report
 def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, take_over: bool = False) -> Iterator[Session]:
     """Gives a session with everything started, and stops what it started at its end."""
     with (
+        landing_services(settings, pipeline, report=report, take_over=take_over) as servers,
+        spark_session(settings, report=report) as spark,
+    ):
+        yield open_session(settings, pipeline, servers, spark, report=report)
+
+
+@contextmanager
+def landing_services(settings: Settings, pipeline: Pipeline, *, report: Report, take_over: bool) -> Iterator[KafkaServers]:
+    """Hold a pipeline's lock and run what its landing needs besides Spark; yield the servers of its Kafka."""
+    with (
         pipeline_lock(settings, pipeline.name, take_over=take_over),
         _kafka_with_topics(settings, pipeline, report=report) as servers,
         capturing(settings, pipeline, report=report),
-        spark_session(settings, report=report) as spark,
     ):
+        yield servers
 
-        def open_lander() -> Lander:
-            with away_if_broken():
-                return Lander(
-                    settings,
-                    pipeline,
-                    catalog=open_catalog(settings),
-                    admin=admin_client(servers),
-                    consumer=servers.task_config(),
-                    find_registry=ExpectedRegistry(settings).find,
-                )
 
-        lander = for_a_command("landing", report=report).keep_trying(open_lander, stop=Event())
-        for label in lander.rolled_back:
-            report(f"{label}: its table was rolled back; what it no longer holds is landed again")
-        yield Session(settings, pipeline, servers, lander, spark)
+def open_session(
+    settings: Settings, pipeline: Pipeline, servers: KafkaServers, spark: SparkSession, *, report: Report
+) -> Session:
+    """Return a session that lands a pipeline, whose lock the caller holds."""
+
+    def open_lander() -> Lander:
+        with away_if_broken():
+            return Lander(
+                settings,
+                pipeline,
+                catalog=open_catalog(settings),
+                admin=admin_client(servers),
+                consumer=servers.task_config(),
+                find_registry=ExpectedRegistry(settings).find,
+            )
+
+    lander = for_a_command("landing", report=report).keep_trying(open_lander, stop=Event())
+    for label in lander.rolled_back:
+        report(f"{label}: its table was rolled back; what it no longer holds is landed again")
+    return Session(settings, pipeline, servers, lander, spark)
 
 
 @contextmanager

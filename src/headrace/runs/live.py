@@ -1,105 +1,61 @@
-"""Lands and builds, live: a table is rebuilt when its inputs have moved, and looked after when there is time."""
+"""Land and build live: landing loops, builds of what they move, publication, and maintenance when there is time."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event, Thread
 
 from headrace.build.lake import Lake
-from headrace.errors import HeadraceError, UnavailableError
+from headrace.errors import HeadraceError
 from headrace.landing.landed import Batch
 from headrace.runs.board import Board
-from headrace.runs.building import Outcome, build, follow_inputs, mirror, open_lake
-from headrace.runs.claims import read_claims
-from headrace.runs.idle import Idleness, maintained
+from headrace.runs.building import Outcome, mirror, open_lake
+from headrace.runs.idle import MaintenanceGate, maintained
 from headrace.runs.landing import Session, land
+from headrace.runs.live_builds import BuiltPipeline, LiveBuilds
 from headrace.runs.lock import build_lock
-from headrace.runs.patience import Patience, for_a_command
+from headrace.runs.mirroring import mirroring
+from headrace.runs.patience import for_a_command
 from headrace.runs.publish_queue import PublishQueue, publish_queue
 from headrace.runs.publishing import Publisher
-from headrace.runs.waiting_requests import WaitingRequests
 from headrace.services.embedded import Report
-from headrace.spec.pipeline import TableName
+from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.away import away_if_broken
 
-_FIRST_WAIT_SECONDS = 5.0
-_LONGEST_WAIT_SECONDS = 300.0
-_ROUND_SECONDS = 0.2
+Turn = Callable[[TableName], AbstractContextManager[object]]
 
-Turn = Callable[[], AbstractContextManager[object]]
+
+@dataclass(frozen=True)
+class LivePipeline:
+    """A pipeline that is ready to run: its session, its lake unless it builds nothing, and its publisher if it has one.
+
+    Whoever has one holds the pipeline's lock for building.
+    """
+
+    session: Session
+    lake: Lake | None
+    publisher: Publisher | None = None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.session.pipeline
 
 
 def land_and_build(session: Session, *, stop: Event, board: Board, publisher: Publisher | None = None) -> None:
-    """Lands batch after batch until `stop` is set; beside it, builds what that moves and publishes each table once it is built.
-
-    When landing keeps up, the tables are maintained between the builds. When the catalog or the object store is away, all of
-    them wait. Builds that end with an error that nobody expected end the run with it: nothing is lost, and a run that landed on
-    beside tables that stay as they are would look as if all were well.
-    """
-    idleness = Idleness()
-    if publisher is not None:
-        publisher = replace(publisher, report=board.report, published=board.published)
-    with (
-        publish_queue(publisher, report=board.report, failed=stop.set) as queue,
-        builds(session, built=board.built, report=board.report, end=stop, queue=queue, turn=idleness.turn) as moved,
-        maintained(session, idleness, report=board.report),
-    ):
-
-        def landed(batch: Batch) -> None:
-            idleness.behind = batch.behind
-            board.landed(batch)
-            moved.set()
-
-        land(session, once=False, stop=stop, landed=landed, report=board.report, idle=board.idle)
+    """Run one pipeline until `stop` is set; see `run_live`."""
+    with live_pipeline(session, publisher=publisher, report=board.report) as live:
+        run_live([live], stop=stop, board=board)
 
 
 @contextmanager
-def builds(
-    session: Session,
-    *,
-    built: Callable[[Outcome], None],
-    report: Report,
-    end: Event,
-    queue: PublishQueue | None = None,
-    turn: Turn = nullcontext,
-) -> Iterator[Event]:
-    """Builds the pipeline's tables beside landing while the block runs; gives the flag that says that something landed.
-
-    `turn` is held for each round. An error that nobody expected sets `end`, and is raised when the block has ended.
-    """
-    landed, stop = Event(), Event()
+def live_pipeline(session: Session, *, report: Report, publisher: Publisher | None = None) -> Iterator[LivePipeline]:
+    """Yield the pipeline of a session, its tables analysed and `metadata` brought up to them, while no one else builds it."""
     if not session.pipeline.tables:
-        yield landed
+        yield LivePipeline(session, None, publisher)
         return
-    with build_lock(session.settings, session.pipeline.name):
-        lake = _open(session, report)
-        landed.set()
-        errors: list[BaseException] = []
-
-        def follow() -> None:
-            try:
-                _follow(lake, landed, stop, built, report, queue, turn)
-            except BaseException as error:
-                errors.append(error)
-                end.set()
-
-        thread = Thread(target=follow, name="builds", daemon=True)
-        thread.start()
-        try:
-            yield landed
-        finally:
-            stop.set()
-            landed.set()
-            thread.join()
-        if errors:
-            raise errors[0]
-
-
-def _open(session: Session, report: Report) -> Lake:
-    """Gives back the lake, with `metadata` brought up to what its tables say."""
 
     def attempt() -> Lake:
         with away_if_broken():
@@ -107,66 +63,129 @@ def _open(session: Session, report: Report) -> Lake:
             mirror(lake)
             return lake
 
-    return for_a_command("builds", report=report).keep_trying(attempt, stop=Event())
+    with build_lock(session.settings, session.pipeline.name):
+        lake = for_a_command("builds", report=report).keep_trying(attempt, stop=Event())
+        yield LivePipeline(session, lake, publisher)
 
 
-def _follow(
-    lake: Lake,
-    landed: Event,
-    stop: Event,
+def run_live(pipelines: Sequence[LivePipeline], *, stop: Event, board: Board) -> None:
+    """Land batch after batch until `stop` is set; beside it, build what that moves and publish each table once it is built.
+
+    When landing keeps up, the tables are maintained. When the catalog or the object store is away, all of them wait. Builds
+    that end with an unexpected error end the run with it: nothing is lost, and a run that landed on beside tables that stay as
+    they are would look as if all were well. If landing of one of several pipelines ends with a HeadraceError, the others go on,
+    and the error is raised at the end.
+    """
+    gate = MaintenanceGate()
+    first = pipelines[0].session
+    with ExitStack() as stack:
+        queues = [stack.enter_context(_queue(each, stop=stop, board=board)) for each in pipelines]
+        live = stack.enter_context(
+            builds(pipelines, built=board.built, report=board.report, end=stop, queues=queues, turn=gate.turn)
+        )
+        owners = [each.pipeline for each in pipelines]
+        stack.enter_context(maintained(first.spark, first.settings, owners, gate, report=board.report))
+        loops = [partial(_land, each.session, stop=stop, board=board, gate=gate, builds=live) for each in pipelines]
+        if len(loops) == 1:
+            loops[0]()
+        else:
+            _run_beside_each_other({each.name: loop for each, loop in zip(owners, loops, strict=True)}, stop, board.report)
+
+
+def _queue(live: LivePipeline, *, stop: Event, board: Board) -> AbstractContextManager[PublishQueue]:
+    publisher = live.publisher
+    if publisher is not None:
+        publisher = replace(publisher, report=board.report, published=board.published)
+    return publish_queue(publisher, report=board.report, failed=stop.set)
+
+
+def _land(session: Session, *, stop: Event, board: Board, gate: MaintenanceGate, builds: LiveBuilds) -> None:
+    pipeline = session.pipeline
+    tables = {f"{pipeline.name}.{stream.name}": stream.table for stream in pipeline.streams}
+
+    def landed(batch: Batch) -> None:
+        builds.note_landed(pipeline.name, [tables[part.label] for part in batch.landed])
+        gate.note_behind(pipeline.name, batch.behind)
+        board.landed(batch)
+
+    land(session, once=False, stop=stop, landed=landed, report=board.report, idle=board.idle)
+
+
+def _run_beside_each_other(loops: dict[str, Callable[[], None]], stop: Event, report: Report) -> None:
+    """Run each loop in a thread of its own until all have ended; raise the first error.
+
+    A HeadraceError ends its own loop alone, any other error all of them.
+    """
+    errors: list[BaseException] = []
+
+    def run(name: str, loop: Callable[[], None]) -> None:
+        try:
+            loop()
+        except BaseException as error:
+            errors.append(error)
+            if not isinstance(error, HeadraceError):
+                stop.set()
+            elif not stop.is_set():
+                report(f"{name}: landing has ended: {error}")
+
+    threads = [Thread(target=run, args=each, name=f"landing {each[0]}", daemon=True) for each in loops.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+@contextmanager
+def builds(
+    pipelines: Sequence[LivePipeline],
+    *,
     built: Callable[[Outcome], None],
     report: Report,
-    queue: PublishQueue | None,
-    turn: Turn,
-) -> None:
-    """Builds round after round, and queues what has to be published.
+    end: Event,
+    queues: Sequence[PublishQueue] | None = None,
+    turn: Turn = nullcontext,
+) -> Iterator[LiveBuilds]:
+    """Build the pipelines' tables while the block runs, and queue what has to be published; landing notifies what is yielded.
 
-    A table that fails is left alone for a while, longer each time, and then tried again; one that a replay writes anew is left
-    alone until it has.
+    `turn` is held while a table is built. An unexpected error sets `end`, and is raised when the block has ended.
     """
-    again_at: dict[TableName, float] = {}
-    waits: dict[TableName, float] = {}
-    claimed: frozenset[TableName] = frozenset()
-    requests = WaitingRequests(lake, report)
-    patience = Patience("builds", report=report)
-    finished = built if queue is None else queue.after(built)
-    while True:
-        landed.wait(timeout=1.0 if again_at or claimed else None)
-        if stop.is_set():
-            return
-        landed.clear()
-        started = time.monotonic()
-        claimed = read_claims(lake.settings, lake.pipeline.name)
-        resting = {name for name, moment in again_at.items() if moment > started} | claimed
+    errors: list[BaseException] = []
+
+    def fail(error: BaseException) -> None:
+        errors.append(error)
+        end.set()
+
+    with ExitStack() as stack:
+        parts = []
+        for number, live in enumerate(pipelines):
+            if live.lake is not None:
+                queue = queues[number] if queues else None
+                parts.append(
+                    BuiltPipeline(
+                        live.lake,
+                        stack.enter_context(mirroring(live.lake, report=report, failed=fail)),
+                        finished=queue.after(built) if queue else built,
+                        looked=queue.add if queue else lambda: None,
+                    )
+                )
+        found = LiveBuilds(parts, turn=turn, report=report)
+
+        def work() -> None:
+            try:
+                found.work()
+            except BaseException as error:
+                fail(error)
+
+        thread = Thread(target=work, name="builds", daemon=True)
+        if parts:
+            thread.start()
         try:
-            with turn():
-                outcomes = build(lake, done=finished, stop=stop, leave_out=resting, patience=patience)
-            if any(each.grown for each in outcomes):
-                with away_if_broken():
-                    lake = follow_inputs(lake)
-        except UnavailableError as error:
-            stop.wait(patience.next_pause(error))
-            landed.set()
-            continue
-        except HeadraceError as error:
-            report(f"the tables could not be built: {error}")
-            stop.wait(_FIRST_WAIT_SECONDS)
-            landed.set()
-            continue
-        for outcome in outcomes:
-            name = outcome.table.table
-            if outcome.error:
-                waits[name] = min(_LONGEST_WAIT_SECONDS, waits.get(name, _FIRST_WAIT_SECONDS / 2) * 2)
-                again_at[name] = time.monotonic() + waits[name]
-            elif name not in resting:
-                waits.pop(name, None)
-                again_at.pop(name, None)
-        if queue is not None:
-            queue.add()  # also what others built meanwhile, as a replay does
-        try:
-            with away_if_broken():
-                requests.look()
-        except UnavailableError as error:
-            stop.wait(patience.next_pause(error))
-            landed.set()
-        stop.wait(max(0.0, _ROUND_SECONDS - (time.monotonic() - started)))
+            yield found
+        finally:
+            found.end()
+            if parts:
+                thread.join()
+    if errors:
+        raise errors[0]

@@ -119,12 +119,12 @@ class Foreseen:
 
 @dataclass(frozen=True)
 class Keeper:
-    """What maintenance works with. `turn` is held for each step that others should not have to repeat their work for, and
-    `most_bytes` is how much of a table one of them takes, so that nobody waits for long."""
+    """What maintenance works with. `turn` is held for each step on a table that its builds should not have to repeat their work
+    for, and `most_bytes` is how much of a table one of them takes, so that nobody waits for long."""
 
     settings: Settings
     catalog: Catalog
-    turn: Callable[[], AbstractContextManager[object]] = nullcontext
+    turn: Callable[[TableName], AbstractContextManager[object]] = nullcontext
     stop: Event = field(default_factory=Event)
     most_bytes: int | None = None
 
@@ -258,7 +258,7 @@ def maintain_table(keeper: Keeper, spark: SparkSession, pipeline: Pipeline | Non
         _forget_passed(keeper, pipeline, target.removed_of)
     gave_way = _compact(keeper, spark, target)
     if has_many_manifests(keeper.catalog.load_table(str(target.name))) and not keeper.stop.is_set():
-        with keeper.turn():
+        with keeper.turn(target.removed_of or target.name):
             rewrite_manifests(spark, target.name)
     readers = _readers(keeper, pipeline, target)
     expire_snapshots(keeper.catalog, target.name, readers=readers, before_ms=keeper.expire_before_ms)
@@ -285,7 +285,7 @@ def _compact(keeper: Keeper, spark: SparkSession, target: Target) -> int:
     for group in groups:
         if keeper.stop.is_set():
             break
-        with keeper.turn():
+        with keeper.turn(target.removed_of or target.name):
             how = Compaction(order, keeper.target_bytes, _before_commit(keeper, target, began=time.time()))
             gave_way += not compact_group(spark, target.name, group, planned, at=current, how=how)
     return gave_way
@@ -314,7 +314,7 @@ def _before_commit(keeper: Keeper, target: Target, *, began: float) -> Callable[
 def _forget_passed(keeper: Keeper, pipeline: Pipeline, name: TableName) -> None:
     """Takes out old rows of a table that all its readers have passed; deletions stay, for events that come late."""
     generation = read_build(load_table(keeper.catalog, name)).generation
-    with keeper.turn():
+    with keeper.turn(name):
         forget_removed(keeper.catalog, name, generation=generation)
         passed = position_passed(keeper.catalog, pipeline, name)
         forget_read(keeper.catalog, name, generation=generation, position=passed)

@@ -109,7 +109,7 @@ def _results(outcome: Outcome) -> tuple[CheckedExpectation, ...]:
         return tuple(each for each in outcome.error.results if isinstance(each, CheckedExpectation))
     if outcome.built:
         return outcome.built.entry.expectations
-    return outcome.plan.entry.expectations if outcome.plan else ()
+    return outcome.plan.entry.expectations if outcome.plan and not outcome.error else ()
 
 
 def _describe(result: CheckedExpectation) -> str:

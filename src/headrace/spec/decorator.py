@@ -33,6 +33,7 @@ def table(
     rebuild_on: Mapping[str, Sequence[str] | Mapping[str, str]] = ...,
     window: Mapping[str, str | Sequence[str]] = ...,
     watermark: Mapping[str, str] = ...,
+    target_lag: str = ...,
     expect: Mapping[str, str | Mapping[str, str]] = ...,
 ) -> Callable[[F], F]: ...
 

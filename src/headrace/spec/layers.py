@@ -132,7 +132,8 @@ class TableSettings:
     rows with the same values are built again. `constant` columns never change for a key. `untracked` columns make no new
     version in a history, whose versions begin at `valid_from`. A row for which `apply_as_truncates` holds says that all rows
     before it are gone. `unchanged` is the column that names those whose value an event could not tell. `watermark` says from
-    when on a row counts as late: late rows are counted, and change what they must.
+    when on a row counts as late: late rows are counted, and change what they must. `target_lag` is how many seconds a live run
+    may leave a change unseen, so that more of them share a build; None means that it builds as soon as it can.
     `matches` are the values by which records are of one entity, `oldest_by` says which of its records is the oldest,
     `fuzzy` when records that only look alike are of one, too. A build warns of an entity with more than
     `largest_entity` records.
@@ -154,6 +155,7 @@ class TableSettings:
     rebuild_on: Mapping[TableName, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     window: Window | None = None
     watermark: Watermark | None = None
+    target_lag: float | None = None
     matches: tuple[Match, ...] = ()
     oldest_by: str | None = None
     fuzzy: Fuzzy | None = None

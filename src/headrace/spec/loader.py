@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.errors import SpecError
@@ -27,7 +27,7 @@ from headrace.spec.stage_file import STAGE, StageFile, read_stage_tables
 from headrace.spec.streams import read_stream
 from headrace.spec.table_files import name_tables, read_tables
 
-KEYS = ("name", "about", "trigger", "namespace", "sources", "streams", "serving", "people", "queries")
+KEYS = ("name", "about", "trigger", "target_lag", "namespace", "sources", "streams", "serving", "people", "queries")
 KEYS_OF_PLACES = ("table", "output", "commit_log")
 """The keys of a stream that name what it writes."""
 UNKNOWN_TABLE = ("is no table of this pipeline", "is no layer table of this pipeline", "is no stream of this pipeline")
@@ -87,6 +87,7 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     name = problems.attempt(_read_name, section, path)
     about = problems.attempt(lambda: section.need("about", example="what it does, in one sentence").text())
     trigger = problems.attempt(_read_trigger, section)
+    target_lag = problems.attempt(_read_target_lag, section)
     written = section.find("namespace")
     namespace = None if written is None else problems.attempt(read_namespace, written)
     broken = Broken(unknown=written is not None and namespace is None)
@@ -135,7 +136,7 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
         path,
         streams=streams,
         trigger_seconds=trigger,
-        tables=ordered,
+        tables=tuple(_with_default_lag(table, target_lag) for table in ordered),
         queries=queries,
         http=http,
         serving=serving,
@@ -157,6 +158,15 @@ def _read_name(section: Section, path: Path) -> str:
 def _read_trigger(section: Section) -> float:
     value = section.find("trigger")
     return 0.0 if value is None else read_seconds(value, example="10s")
+
+
+def _read_target_lag(section: Section) -> float | None:
+    value = section.find("target_lag")
+    return None if value is None else read_seconds(value, example="1 minute")
+
+
+def _with_default_lag(table: LayerTable, default: float | None) -> LayerTable:
+    return replace(table, target_lag=default) if table.target_lag is None else table
 
 
 def _read_sources(section: Section, *, problems: Problems) -> Mapping[str, Value]:

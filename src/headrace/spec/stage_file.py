@@ -25,7 +25,7 @@ from headrace.spec.types import Column, ColumnType, Primitive
 STAGE = "stage"
 """The layer of these tables."""
 
-SETTINGS = ("about", "partition_by", "expect")
+SETTINGS = ("about", "partition_by", "target_lag", "expect")
 KEYS = ("source", "event_date", "columns", "other_columns", *SETTINGS)
 OTHERS = ("include", "leave_out")
 UNITS: tuple[Unit, ...] = get_args(Unit)

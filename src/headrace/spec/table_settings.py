@@ -36,6 +36,7 @@ KEYS = (
     "rebuild_on",
     "window",
     "watermark",
+    "target_lag",
     "match",
     "oldest_by",
     "fuzzy",
@@ -72,6 +73,7 @@ def read_settings(value: Value, *, macros: Macros, problems: Problems) -> TableS
         rebuild_on=attempt(reader.rebuild_on) or MappingProxyType({}),
         window=attempt(reader.window),
         watermark=attempt(reader.watermark),
+        target_lag=attempt(reader.target_lag),
         matches=attempt(reader.matches) or (),
         oldest_by=attempt(reader.text, "oldest_by"),
         fuzzy=attempt(reader.fuzzy),
@@ -183,6 +185,10 @@ class _SettingsReader:
         seconds = self.problems.attempt(lambda: read_seconds(inner.need("delay", example="10 minutes"), example="10 minutes"))
         column = self.problems.attempt(lambda: inner.need("column", example="event_time").text())
         return None if seconds is None or column is None else Watermark(column, seconds)
+
+    def target_lag(self) -> float | None:
+        value = self.section.find("target_lag")
+        return None if value is None else read_seconds(value, example="1 minute")
 
     def matches(self) -> tuple[Match, ...]:
         value = self.section.find("match")

@@ -1,0 +1,108 @@
+"""Several pipelines in one application: one that can't be started leaves the others running, and nothing of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.errors import LockedError, SpecError
+from headrace.runs import application
+from headrace.runs.application import live_pipelines
+from headrace.settings import Settings, load_settings
+from headrace.spec.pipeline import Pipeline, Stream, TableName
+
+
+@dataclass
+class World:
+    """What the start of pipelines calls, in order; `broken` are the steps that fail."""
+
+    broken: set[str] = field(default_factory=set)
+    calls: list[str] = field(default_factory=list)
+
+    def step(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.broken:
+            raise LockedError(f"{name} can't be had")
+
+    @contextmanager
+    def around(self, name: str) -> Iterator[Any]:
+        self.step(name)
+        try:
+            yield SimpleNamespace()
+        finally:
+            self.calls.append(f"end of {name}")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    found = World()
+    monkeypatch.setattr(
+        application, "landing_services", lambda settings, pipeline, **named: found.around(f"services {pipeline.name}")
+    )
+    monkeypatch.setattr(application, "spark_session", lambda settings, **named: found.around("spark"))
+    monkeypatch.setattr(
+        application, "open_session", lambda settings, pipeline, *rest, **named: SimpleNamespace(pipeline=pipeline)
+    )
+    monkeypatch.setattr(application, "receiving", lambda settings, pipeline, **named: found.around(f"http {pipeline.name}"))
+    monkeypatch.setattr(application, "publishing", lambda settings, pipeline, **named: found.around(f"sql {pipeline.name}"))
+    monkeypatch.setattr(application, "live_pipeline", lambda session, **named: found.around(f"lake {session.pipeline.name}"))
+    return found
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(flags={}, environ={}, folder=tmp_path)
+
+
+def pipeline(name: str, *, table: str = "events") -> Pipeline:
+    stream = Stream("events", name, 1, "json", (), TableName(name, table))
+    return Pipeline(name, "", Path(), (stream,))
+
+
+def test_all_are_started_on_one_spark_and_stopped_at_the_end(world: World, settings: Settings) -> None:
+    with live_pipelines(settings, [pipeline("one"), pipeline("two")], report=print) as (live, failed):
+        assert (len(live), failed) == (2, ())
+        started = list(world.calls)
+    assert started[:3] == ["services one", "services two", "spark"]
+    assert world.calls[len(started) :][0] == "end of spark"
+    assert {each for each in world.calls if each.startswith("end")} == {f"end of {each}" for each in started}
+
+
+@pytest.mark.parametrize("step", ["services one", "http one", "lake one"])
+def test_one_that_can_t_be_started_is_left_out(world: World, settings: Settings, step: str) -> None:
+    world.broken = {step}
+    said: list[str] = []
+    with live_pipelines(settings, [pipeline("one"), pipeline("two")], report=said.append) as (live, failed):
+        assert len(live) == 1
+        assert [error.what for error in failed] == [f"{step} can't be had"]
+        ran = [each for each in world.calls if each.endswith(" one") and not each.startswith("end") and each != step]
+        assert all(f"end of {each}" in world.calls for each in ran), "nothing of it is left running"
+        assert "end of lake two" not in world.calls
+    assert len(said) == 1
+    assert said[0].startswith("one is left out: ")
+
+
+def test_none_that_can_be_started_is_an_error(world: World, settings: Settings) -> None:
+    world.broken = {"services one", "lake two"}
+    with (
+        pytest.raises(LockedError, match="services one"),
+        live_pipelines(settings, [pipeline("one"), pipeline("two")], report=print),
+    ):
+        raise AssertionError
+    assert "end of spark" in world.calls
+
+
+def test_pipelines_that_write_the_same_table_are_refused(world: World, settings: Settings) -> None:
+    one = pipeline("one")
+    with (
+        pytest.raises(SpecError, match=r"one and two both write one\.events"),
+        live_pipelines(settings, [one, replace(one, name="two")], report=print),
+    ):
+        raise AssertionError
+    assert world.calls == []

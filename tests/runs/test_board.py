@@ -1,0 +1,41 @@
+"""What the board of a live run shows of streams and tables."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from headrace.landing.landed import Batch, Landed
+from headrace.runs import board
+from headrace.runs.building import Outcome
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted"),
+    [(-0.1, "0.0 s"), (1.23, "1.2 s"), (119, "119.0 s"), (150, "2 min"), (7_200, "2 h"), (200_000, "2 d")],
+)
+def test_describe_age_chooses_a_unit(seconds: float, wanted: str) -> None:
+    assert board.describe_age(seconds) == wanted
+
+
+def test_live_board_shows_freshness(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(board, "time", SimpleNamespace(monotonic=lambda: now))
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    entry: Any = SimpleNamespace(build_id=7, expectations=(), largest_entity=None)
+    built: Any = SimpleNamespace(entry=entry, rows=5, seconds=0.4)
+    table: Any = SimpleNamespace(table="marts.daily", largest_entity=100)
+    with board.live_board(console, title="one, live") as live:
+        live.landed(Batch((Landed("one.events", 3, 10, 0),), 0.1, behind=0))
+        live.built(Outcome(table, built=built, newest_change=990.0))
+        live.idle()
+        console.file.truncate(0)
+        now = 1_001.5
+        live.idle()
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "freshness" in shown
+    assert "11.5 s" in shown, "the age of the newest change that the table has"
