@@ -58,6 +58,12 @@ class LocalInputs(PlannedInputs):
         since, until = self.plan.since[name], self.plan.until[name]
         return self._rows(name, self._tables.before(name, since=since, until=until, match=self._match(name, values)))
 
+    def matching(self, name: TableName, values: Rows, *, past: bool = False) -> Rows:
+        since, until, match = self.plan.since[name], self.plan.until[name], self._match(name, values)
+        if past:
+            return self._rows(name, self._tables.past(name, since=since, until=until, match=match))
+        return self._rows(name, self._tables.fetch(name, until, match=match))
+
     def without(self, rows: Rows, values: Rows) -> Rows:
         names = _arrow(values).column_names
         left, right = pl.DataFrame(_arrow(rows).select(names)), pl.DataFrame(_arrow(values))

@@ -97,6 +97,10 @@ class PlannedInputs(ABC):
         """Return the rows that the last build had read already and whose columns have any of these values."""
 
     @abstractmethod
+    def matching(self, name: TableName, values: Rows, *, past: bool = False) -> Rows:
+        """Return the rows whose columns have any of these values: as they are, or in the `past` as the last build read them."""
+
+    @abstractmethod
     def without(self, rows: Rows, values: Rows) -> Rows:
         """Return the rows whose columns have none of these values."""
 

@@ -58,6 +58,10 @@ class ScannedInputs(PlannedInputs):
     def unchanged(self, name: TableName, values: Rows) -> Rows:
         return SparkRows(keep_matching(self._read_before(name), F.broadcast(values.frame.distinct()), values.columns))
 
+    def matching(self, name: TableName, values: Rows, *, past: bool = False) -> Rows:
+        rows = self._past(name) if past else self.whole(name)
+        return SparkRows(keep_matching(rows.frame, F.broadcast(values.frame.distinct()), values.columns))
+
     def without(self, rows: Rows, values: Rows) -> Rows:
         return SparkRows(drop_matching(rows.frame, F.broadcast(values.frame.distinct()), values.columns))
 

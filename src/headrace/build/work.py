@@ -17,6 +17,7 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.pruning import driver_decides, same_key
 from headrace.build.removed import DELETED
 from headrace.build.rows import Rows, union
+from headrace.build.touched_rows import moved_lookups, touched_by_lookups
 from headrace.build.versions import ORDER, history_of_keys, newest_of_keys, one_of_keys
 from headrace.quality.expectations import Measured, measure
 from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
@@ -52,7 +53,7 @@ def plan_increment(inputs: PlannedInputs) -> Work:
         return _features(inputs)
     changes = {name: inputs.changes(name) for name in table.drivers if inputs.moved(name)}
     left = {name: each.left for name, each in changes.items() if each.left is not None}
-    looked_up = _touched_by_lookups(inputs)
+    looked_up = touched_by_lookups(inputs)
     changed: dict[TableName, Rows] = {}
     for name in table.drivers:
         parts = [changes[name].entered] if name in changes else []
@@ -155,7 +156,7 @@ def _recompute(
     is_same = same_key(table, inputs.lake.pipeline)
     if is_same:
         now = inputs.once(now).frame
-    past = _past_lookups(inputs) if looked_up and not driver_decides(table) else ()
+    past = moved_lookups(inputs) if looked_up and not driver_decides(table) else ()
     if past is None or (table.apply_as_truncates and not now.where(truncates(table)).isEmpty()):
         return Work(plan_refresh(inputs), None, lambda rows, *_: reduce_rows(table, rows), whole=True)
 
@@ -191,33 +192,6 @@ def _features(inputs: PlannedInputs) -> Work:
         parts.append(inputs.run({driver: changes.left}))
     touched = inputs.once(_keys_of(table, parts))
     return Work(measure(rows, table.expectations), touched, lambda rows, *_: reduce_rows(table, rows))
-
-
-def _touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[Rows]]:
-    """Return the drivers' older rows that are joined to rows of a declared lookup which changed, each row once."""
-    joined: dict[TableName, list[Rows]] = {}
-    earlier: list[Rows] = []
-    for lookup, pairs in inputs.table.rebuild_on.items():
-        if not inputs.moved(lookup):
-            continue
-        values = inputs.changes(lookup).both({column: theirs for theirs, column in pairs.items()})
-        for driver in inputs.table.drivers:
-            columns = {column.name for column in inputs.lake.columns[driver]}
-            if not columns >= set(values.columns):
-                continue
-            rows = inputs.unchanged(driver, values)
-            for others in earlier:
-                if columns >= set(others.columns):
-                    rows = inputs.without(rows, others)
-            joined.setdefault(driver, []).append(rows)
-        earlier.append(values)
-    return joined
-
-
-def _past_lookups(inputs: PlannedInputs) -> tuple[TableName, ...] | None:
-    """Return the followed lookups that moved, or None where one can no longer be read as the last build read it."""
-    moved = tuple(filter(inputs.moved, inputs.table.rebuild_on))
-    return moved if all(map(inputs.knows_past, moved)) else None
 
 
 def _keys_of(table: LayerTable, parts: Iterable[DataFrame]) -> DataFrame:
