@@ -21,6 +21,7 @@ from headrace.build.local_tables import MOST_ROWS, LocalTables, match_table
 from headrace.build.planned_inputs import NotLocalError, OldRows, PlannedInputs
 from headrace.build.removed import DELETED, TRUNCATES
 from headrace.build.rows import ChangeSet, LocalRows, Rows, collect
+from headrace.build.text_keys import values_for
 from headrace.build.types import spark_schema
 from headrace.spec.layers import Window
 from headrace.spec.pipeline import TableName
@@ -95,7 +96,7 @@ class LocalInputs(PlannedInputs):
             if max(until.rows, since.rows if name in past else 0) > SMALL_LOOKUP:
                 if ways is None:
                     raise NotLocalError(f"{name} is needed whole: {paths.reasons[name]}")
-                sides = [known[way.source].select(dict(zip(way.columns, way.source_columns, strict=True))) for way in ways]
+                sides = [values_for(way, known[way.source], self.lake.columns[name]) for way in ways]
                 match = [table for side in sides for table in self._match(name, side, nulls_match=False)]
             if name in past:
                 rows = self._tables.past(name, since=since, until=until, match=match)

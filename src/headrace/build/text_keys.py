@@ -14,7 +14,7 @@ from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, String
 from headrace.build.planned_inputs import NotLocalError
 from headrace.build.rows import LocalRows, Rows, SparkRows
 from headrace.build.types import spark_schema
-from headrace.spec.join_paths import TEXT, plain_column
+from headrace.spec.join_paths import TEXT, JoinPath, plain_column
 from headrace.spec.types import Column
 from headrace.tables.spark_columns import named
 
@@ -28,6 +28,11 @@ _INTEGERS: Mapping[type, type[pl.DataType]] = {
     LongType: pl.Int64,
 }
 """Numbers that have one way to be written, the same for everybody."""
+
+
+def values_for(path: JoinPath, rows: Rows, columns: tuple[Column, ...]) -> Rows:
+    """Return the values by which the rows of a path's table are found from these rows of its source."""
+    return join_values(rows, dict(zip(path.columns, path.source_columns, strict=True)), columns, nulls_match=path.nulls_match)
 
 
 def join_values(rows: Rows, pairs: Mapping[str, str], columns: tuple[Column, ...], *, nulls_match: bool) -> Rows:
