@@ -89,6 +89,8 @@ def test_a_chain_goes_on_through_declared_columns(tmp_path: Path) -> None:
     assert describe(table) == {"raw.people": [TO_PEOPLE], "raw.places": [f"id = raw.people place, {TO_PEOPLE}"]}
     (error,) = check_table(tmp_path, query, "keys: [id]\nfrozen: [raw.people]").errors
     assert "changes of raw.places can't be followed: it is joined to raw.people, and there" in error.what
+    both = load_table(tmp_path, query, "keys: [id]\nfrozen: [raw.people]\nrebuild_on: {raw.places: {id: code}}")
+    assert describe(both) == {"raw.places": ["id = raw.orders code"]}
 
 
 def test_the_query_is_believed_before_what_is_declared(tmp_path: Path) -> None:

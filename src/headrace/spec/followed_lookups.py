@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -35,16 +34,17 @@ def follow_lookups(
     """
     if table.kind == "full" or not table.lookups:
         return MappingProxyType({})
-    finder = _RouteFinder.of(table, known=known)
-    follows: dict[TableName, tuple[Route, ...] | None] = {}
-    for lookup in table.lookups:
-        if lookup in table.frozen:
-            continue
-        if _rebuilds_all(table, lookup, by_name):
-            follows[lookup] = None
-        elif table.kind not in _ROW_BY_ROW:
-            problems.errors.append(_error(table, lookup, f"a table of kind {table.kind} can't rebuild single rows"))
-        else:
+    wanted = [lookup for lookup in table.lookups if lookup not in table.frozen]
+    follows: dict[TableName, tuple[Route, ...] | None] = {
+        lookup: None for lookup in wanted if _rebuilds_all(table, lookup, by_name)
+    }
+    by_columns = [lookup for lookup in wanted if lookup not in follows]
+    if table.kind not in _ROW_BY_ROW:
+        why = f"a table of kind {table.kind} can't rebuild single rows"
+        problems.errors += [_error(table, lookup, why) for lookup in by_columns]
+    elif by_columns:
+        finder = _RouteFinder.of(table, known=known)
+        for lookup in by_columns:
             routes = finder.routes(lookup)
             if routes is not None:
                 follows[lookup] = routes
@@ -62,37 +62,44 @@ def _rebuilds_all(table: LayerTable, lookup: TableName, by_name: Mapping[TableNa
 
 @dataclass(frozen=True)
 class _RouteFinder:
-    """The paths from each lookup, None where there are none, and why."""
+    """The paths from each lookup that the query reveals, None where it doesn't for a reason, and those that are declared."""
 
     table: LayerTable
     paths: Mapping[TableName, tuple[JoinPath, ...] | None]
     reasons: dict[TableName, str]
+    declared: Mapping[TableName, tuple[JoinPath, ...]]
 
     @classmethod
     def of(cls, table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> _RouteFinder:
-        paths: dict[TableName, tuple[JoinPath, ...] | None] = dict.fromkeys(table.lookups)
+        paths: Mapping[TableName, tuple[JoinPath, ...] | None] = dict.fromkeys(table.lookups)
         reasons = dict.fromkeys(table.lookups, "a Python function may join it in any way")
         if isinstance(table.source, Query):
             parsed = parse_query(table.source.text, place=table.place)
             inputs = {name: known[name] for name in table.inputs if name in known}
             read = access_paths(parsed, known=inputs, casts=True)
-            paths, reasons = dict(read.lookups), dict(read.reasons)
-        for lookup, pairs in table.rebuild_on.items():
-            if paths.get(lookup, ()) is None:
-                paths[lookup] = tuple(_declared(table, lookup, pairs, known)) or None
-        return cls(table, paths, reasons)
+            paths, reasons = read.lookups, dict(read.reasons)
+        declared = {lookup: tuple(_declared(table, lookup, pairs, known)) for lookup, pairs in table.rebuild_on.items()}
+        return cls(table, paths, reasons, declared)
 
     def routes(self, lookup: TableName) -> tuple[Route, ...] | None:
         """Return the routes from a lookup to the drivers, or None where its rows are not tied to theirs by columns."""
+        routes = self._revealed(lookup)
+        if routes is None and self.declared.get(lookup):
+            return tuple((path,) for path in self.declared[lookup])
+        return routes
+
+    def _revealed(self, lookup: TableName) -> tuple[Route, ...] | None:
         paths = self.paths[lookup]
         if paths is None:
             return None
-        routes = [self._continue(path) for path in paths]
-        if None in routes:
-            source = next(path.source for path, found in zip(paths, routes, strict=True) if found is None)
-            self.reasons[lookup] = f"it is joined to {source}, and there {self.reasons[source]}"
-            return None
-        return tuple(dict.fromkeys(chain.from_iterable(found for found in routes if found is not None)))
+        routes: dict[Route, None] = {}
+        for path in paths:
+            further = self._continue(path)
+            if further is None:
+                self.reasons[lookup] = f"it is joined to {path.source}, and there {self.reasons[path.source]}"
+                return None
+            routes |= dict.fromkeys(further)
+        return tuple(routes)
 
     def _continue(self, path: JoinPath) -> tuple[Route, ...] | None:
         if path.source in self.table.drivers:
