@@ -14,8 +14,10 @@ from headrace.build import local_inputs
 from headrace.build.net_changes import net_rows
 from headrace.build.plan import TablePlan, plan_table
 from headrace.build.rows import ChangeSet, LocalRows, Rows, SparkRows
+from headrace.build.text_keys import join_values
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column, Primitive
 from tests.build.paths import counted_paths
 from tests.build.pond import TABLES, Event, Pond, assert_same
 
@@ -102,6 +104,22 @@ SELECT e.id, p.events FROM pond.by_event e LEFT JOIN pond.as_text p ON p.number 
     check_refresh(pond)
 
 
+@pytest.mark.parametrize("kind", ["SEMI", "ANTI"])
+def test_a_row_that_a_lookup_hides_goes(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    table = f"""/*
+keys: [k]
+*/
+SELECT l.k, l.n FROM pond.latest l LEFT {kind} JOIN pond.crowded c ON c.g = l.g"""
+    crowded = "/*\nkeys: [g]\n*/\nSELECT g, keys FROM pond.groups WHERE keys > 1"
+    pond = Pond(tmp_path, spark, {**GROUPS, "b/crowded.sql": crowded, "c/shown.sql": table})
+    pond.land([event(1, "k1", "x"), event(2, "k2", "y"), event(3, "k3", "y")])
+    pond.build()
+    pond.land([event(4, "k4", "x"), event(5, "k2", "z", n=2)])
+    pond.build()
+    assert {row["k"] for row in _rows(pond, "shown")} == ({"k1", "k4"} if kind == "SEMI" else {"k2", "k3"})
+    check_refresh(pond)
+
+
 def test_a_frozen_lookup_is_joined_as_of_the_build(spark: SparkSession, tmp_path: Path) -> None:
     table = """/*
 keys: [k]
@@ -154,6 +172,24 @@ def test_net_rows_are_those_that_differ_in_the_columns(spark: SparkSession, loca
     net = net_rows(ChangeSet(now, then), ["id", "name", "tags"])
     found = Counter((row["id"], row["name"], tuple(row["tags"] or ())) for row in net.frame.collect())
     assert found == Counter([(2, "b", ("t",)), (2, "b", ("u",)), (4, "d", ()), (5, "e", ())])
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_texts_become_the_values_that_are_written_so(spark: SparkSession, local: bool) -> None:
+    texts = ["7", "07", " 7", "-3", "3000000000", "x", "", None]
+    frame = spark.createDataFrame([(text, 5) for text in texts], "text STRING, n INT")
+    rows = LocalRows(spark, frame.toArrow(), frame.schema) if local else SparkRows(frame)
+    columns = (Column("id", Primitive("int")), Column("code", Primitive("string")), Column("long", Primitive("long")))
+
+    def values(column: str, of: str) -> list[object]:
+        found = join_values(rows, {column: of}, columns, nulls_match=False)
+        return [row[0] for row in found.frame.collect()]
+
+    assert values("id::string", "text") == [7, -3]
+    assert values("long::string", "text") == [7, -3, 3_000_000_000]
+    assert values("code::string", "text") == [text for text in texts if text is not None]
+    assert values("code", "n::string") == ["5"] * len(texts)
+    assert values("id::string", "n") == [5] * len(texts)
 
 
 def _table(pond: Pond, name: str) -> LayerTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -42,13 +42,14 @@ def join_values(rows: Rows, pairs: Mapping[str, str], columns: tuple[Column, ...
     value becomes the only value of the joined column's type, of those in `columns`, that is written so, or none. Raise a
     NotLocalError if only Spark writes values of a type as text.
     """
+    compared = list({plain_column(theirs): (theirs, mine) for theirs, mine in pairs.items()}.values())
     types = spark_schema(columns)
-    if not any(name.endswith(TEXT) for pair in pairs.items() for name in pair):
-        chosen = rows.select(pairs)
+    if not any(name.endswith(TEXT) for pair in compared for name in pair):
+        chosen = rows.select(dict(compared))
     elif isinstance(rows, LocalRows):
-        chosen = _convert_locally(rows, pairs, types)
+        chosen = _convert_locally(rows, compared, types)
     else:
-        chosen = SparkRows(rows.frame.select(*(_converted(theirs, mine, types) for theirs, mine in pairs.items())))
+        chosen = SparkRows(rows.frame.select(*(_converted(theirs, mine, types) for theirs, mine in compared)))
     # A value that no row can have became null: it must not match rows without a value.
     return chosen if nulls_match else _without_nulls(chosen)
 
@@ -63,9 +64,9 @@ def _converted(theirs: str, mine: str, types: StructType) -> SparkColumn:
     return value.alias(name)
 
 
-def _convert_locally(rows: LocalRows, pairs: Mapping[str, str], types: StructType) -> LocalRows:
+def _convert_locally(rows: LocalRows, pairs: Sequence[tuple[str, str]], types: StructType) -> LocalRows:
     arrays, fields = [], []
-    for theirs, mine in pairs.items():
+    for theirs, mine in pairs:
         name, column = plain_column(theirs), plain_column(mine)
         array, kind = rows.arrow[column], rows.schema[column].dataType
         if mine.endswith(TEXT):

@@ -15,11 +15,12 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.rows import ChangeSet, LocalRows, Rows
 from headrace.build.text_keys import join_values
 from headrace.spec.followed_lookups import route_columns
-from headrace.spec.join_paths import JoinPath, Route, plain_column
+from headrace.spec.join_paths import TEXT, JoinPath, Route, plain_column
 from headrace.spec.layers import LayerTable, Query
 from headrace.spec.pipeline import TableName
 from headrace.spec.problems import Place
 from headrace.spec.queries import parse_query
+from headrace.spec.types import Column, Decimal, Primitive
 from headrace.spec.used_columns import used_columns
 
 
@@ -54,6 +55,7 @@ def _values_at_driver(inputs: PlannedInputs, route: Route) -> Rows | None:
         known = inputs.lake.columns[path.source]
         if not {column.name for column in known}.issuperset(map(plain_column, path.source_columns)):
             return None
+        _check_texts(inputs.table, path, known)
         pairs = dict(zip(path.source_columns, path.columns, strict=True))
         values = join_values(rows, pairs, known, nulls_match=path.nulls_match)
         if isinstance(values, LocalRows) and not values.arrow.num_rows:
@@ -64,17 +66,32 @@ def _values_at_driver(inputs: PlannedInputs, route: Route) -> Rows | None:
     return None
 
 
+def _check_texts(table: LayerTable, path: JoinPath, columns: tuple[Column, ...]) -> None:
+    """Raise a SpecError if values can't be read back from the text that a join compares."""
+    nested = {column.name for column in columns if not isinstance(column.type, (Primitive, Decimal))}
+    for column in path.source_columns:
+        name = plain_column(column)
+        if column.endswith(TEXT) and name in nested:
+            raise table.error(
+                f"changes of {path.table} can't be followed: {name} of {path.source} is nested, and compared as text",
+                at="",
+                fix=f"Declare what a change rebuilds (rebuild_on: {{{path.table}: all}}), or write frozen: [{path.table}]",
+            )
+
+
 def _changed_rows(inputs: PlannedInputs, path: JoinPath) -> Rows:
     """Return the lookup's rows that changed in a column that the query reads, as they are and as they were.
 
     What left a lookup is compared by reading its past: kept old rows may also name rows that came and went since, or stayed.
     """
     lookup, changes = path.table, inputs.changes(path.table)
+    left = changes.left
     have = [column.name for column in inputs.lake.columns[lookup]]
     read = _read_columns(inputs.lake, inputs.table).get(lookup, tuple(have))
     columns = list(dict.fromkeys((*read, *route_columns(inputs.table.follows, lookup))))
     is_plain = all(column == plain_column(column) for column in path.columns)
-    if changes.left is None or len(columns) == len(have) or not is_plain or not inputs.knows_past(lookup):
+    none_left = left is None or (isinstance(left, LocalRows) and not left.arrow.num_rows)
+    if none_left or len(columns) == len(have) or not is_plain or not inputs.knows_past(lookup):
         return changes.both(columns)
     values = changes.both(list(dict.fromkeys(path.columns)))
     return net_rows(ChangeSet(inputs.matching(lookup, values), inputs.matching(lookup, values, past=True)), columns)

@@ -197,6 +197,11 @@ class LayerTable(TableSettings):
         """The inputs whose changes make a build."""
         return self.inputs if self.kind == "full" else (*self.drivers, *self.follows)
 
+    @property
+    def change_sources(self) -> tuple[TableName, ...]:
+        """The inputs of which a build reads the rows that came and went, rather than all rows."""
+        return (*self.drivers, *(name for name, routes in self.follows.items() if routes))
+
     def error(self, what: str, *, at: str | int, fix: str, column: int | None = None) -> SpecError:
         """Gives back the error for a line, or for the line of the setting that `at` names."""
         line = at if isinstance(at, int) else self.lines.get(at, self.lines.get("", 1))
