@@ -129,12 +129,12 @@ FROM pond.by_event e LEFT JOIN pond.latest l ON l.k = e.k LEFT JOIN pond.groups 
 keys: [id]
 sequence_by: n
 */
-SELECT e.id, e.n, s.newest AS newest_in_group, p.op AS op_as_text
+SELECT e.id, e.n, s.newest AS newest_in_group, p.k AS key_of_number
 FROM pond.events e LEFT JOIN pond.groups s ON s.g = e.g LEFT JOIN pond.as_text p ON p.number = CAST(e.n AS STRING)""",
-    "a/as_text.sql": """/*
+    "b/as_text.sql": """/*
 keys: [number]
 */
-SELECT CAST(n AS STRING) AS number, max(op) AS op, count(*) AS events FROM pond.events GROUP BY CAST(n AS STRING)""",
+SELECT CAST(n AS STRING) AS number, max(k) AS k, count(*) AS events FROM pond.by_event GROUP BY CAST(n AS STRING)""",
     "b/rolling.sql": """/*
 keys: [id]
 window: {partition_by: [k], order_by: at, range: 1 hour}

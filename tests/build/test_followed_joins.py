@@ -94,7 +94,7 @@ def test_a_join_by_text_is_followed(spark: SparkSession, tmp_path: Path, path: s
 keys: [id]
 */
 SELECT e.id, p.events FROM pond.by_event e LEFT JOIN pond.as_text p ON p.number = CAST(e.n AS STRING)"""
-    names = ("a/by_event.sql", "a/as_text.sql")
+    names = ("a/by_event.sql", "b/as_text.sql")
     pond = Pond(tmp_path, spark, {**{name: TABLES[name] for name in names}, "b/joined.sql": table})
     pond.land([event(1, "k1", "x", n=7), event(2, "k2", "x", n=8)])
     pond.build()
