@@ -109,7 +109,7 @@ def show_report(report: TableReport) -> None:
 
 def _reading(plan: TablePlan, name: TableName) -> str:
     since, until = plan.since[name].position, plan.until[name].position
-    if name in plan.table.lookups and name not in plan.table.rebuild_on:
+    if name not in plan.table.followed:
         return f"{name} as it is"
     if plan.action == "refresh":
         return f"{name} whole"

@@ -117,10 +117,24 @@ SELECT l.k, l.g, l.n, s.keys AS keys_in_group, s.amount AS amount_of_group
 FROM pond.latest l LEFT JOIN pond.groups s ON s.g = l.g""",
     "b/by_size.sql": """/*
 keys: [size]
-rebuild_on: {pond.groups: [g]}
 */
 SELECT s.keys AS size, count(*) AS members, sum(l.amount) AS amount
 FROM pond.latest l JOIN pond.groups s ON s.g = l.g WHERE s.keys > 1 GROUP BY s.keys""",
+    "b/chained.sql": """/*
+keys: [id]
+*/
+SELECT e.id, l.n AS newest, s.keys AS keys_in_group
+FROM pond.by_event e LEFT JOIN pond.latest l ON l.k = e.k LEFT JOIN pond.groups s ON s.g = l.g""",
+    "b/with_group.sql": """/*
+keys: [id]
+sequence_by: n
+*/
+SELECT e.id, e.n, s.newest AS newest_in_group, p.k AS key_of_number
+FROM pond.events e LEFT JOIN pond.groups s ON s.g = e.g LEFT JOIN pond.as_text p ON p.number = CAST(e.n AS STRING)""",
+    "b/as_text.sql": """/*
+keys: [number]
+*/
+SELECT CAST(n AS STRING) AS number, max(k) AS k, count(*) AS events FROM pond.by_event GROUP BY CAST(n AS STRING)""",
     "b/rolling.sql": """/*
 keys: [id]
 window: {partition_by: [k], order_by: at, range: 1 hour}

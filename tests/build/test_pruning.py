@@ -59,6 +59,8 @@ def test_keys_that_a_driver_tells(tmp_path: Path, key: str, found: list[KeySourc
             False,
         ),
         ("SELECT e.k, 1 AS w FROM raw.events e WHERE EXISTS (SELECT 1 FROM shape.rows r WHERE r.k = e.k)", False),
+        ("SELECT e.k, 1 AS w FROM raw.events e LEFT ANTI JOIN shape.rows r ON r.k = e.k", False),
+        ("SELECT e.k, 1 AS w FROM raw.events e LEFT SEMI JOIN shape.rows r ON r.k = e.k", False),
         ("SELECT k, 1 AS w FROM (SELECT * FROM raw.events) e LEFT JOIN shape.rows r USING (k)", False),
     ],
 )

@@ -11,6 +11,7 @@ from headrace.build.lake import Lake
 from headrace.runs.building import build, open_lake
 from headrace.serving.query import run_query
 from headrace.settings import load_settings
+from headrace.sources.encode import encoder_of
 from headrace.spec import Pipeline
 from headrace.spec.columns import landed_columns
 from headrace.spec.layers import BUILD_ID
@@ -19,7 +20,7 @@ from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.ledger import Ledger, read_ledger
-from tests.pipelines.plain_build import raw_rows
+from tests.pipelines.plain_build import landed_rows
 from tests.pipelines.test_payments_generators import Row
 
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ class EngineBuild:
                 self._land(stream, events[stream.name])
         self.build()
 
+    def land_messages(self, messages: Mapping[str, Sequence[bytes]]) -> None:
+        """Append each stream's messages as one checkpoint."""
+        for stream in self._pipeline.streams:
+            if messages.get(stream.name):
+                self._append(stream, messages[stream.name])
+
     def build(self, *, full_refresh: bool = False) -> None:
         for outcome in build(self._lake, full_refresh=full_refresh):
             assert (outcome.error, outcome.because_of) == (None, None)
@@ -69,9 +76,13 @@ class EngineBuild:
         return list(run_query(self._catalog, sql).to_pylist())
 
     def _land(self, stream: Stream, events: Sequence[Row]) -> None:
+        encode = encoder_of(stream)
+        self._append(stream, [encode(event) for event in events])
+
+    def _append(self, stream: Stream, events: Sequence[bytes]) -> None:
         table = self._catalog.load_table(str(stream.table))
         planned, first = read_ledger(table), self._sent[stream.name]
-        rows = raw_rows(stream, events, first=first, checkpoint_id=planned.checkpoint_id + 1)
+        rows = landed_rows(stream, events, first=first, checkpoint_id=planned.checkpoint_id + 1)
         files = TableFiles(
             TableFormat(table.schema(), table.spec()), folder=f"{table.location()}/output", name=uuid.uuid4().hex
         )

@@ -85,8 +85,14 @@ def table_files(folder: Path) -> list[TableFile]:
 
 def raw_rows(stream: Stream, events: Sequence[Row], *, first: int = 0, checkpoint_id: int = 1) -> pa.Table:
     """Gives back what lands of events, counted from `first`: number i is in partition i modulo the number of partitions."""
-    encode, numbers = encoder_of(stream), range(first, first + len(events))
-    decoded = decode(stream, [encode(event) for event in events])
+    encode = encoder_of(stream)
+    return landed_rows(stream, [encode(event) for event in events], first=first, checkpoint_id=checkpoint_id)
+
+
+def landed_rows(stream: Stream, events: Sequence[bytes], *, first: int, checkpoint_id: int) -> pa.Table:
+    """Return what lands of messages, none of which is bad."""
+    numbers = range(first, first + len(events))
+    decoded = decode(stream, list(events))
     assert decoded.bad == {}
     landed = schema_to_pyarrow(iceberg_schema(landed_columns(stream)))
     columns = {

@@ -47,7 +47,10 @@ SELECT id, n FROM raw.things""",
 keys: [id]
 */
 SELECT id, count(*) AS things, max(n) AS newest FROM staging.latest GROUP BY id""",
-    "marts/looked_up.sql": "SELECT t.id, c.newest FROM raw.things AS t LEFT JOIN marts.counted AS c ON c.id = t.id",
+    "marts/looked_up.sql": """/*
+frozen: [marts.counted]
+*/
+SELECT t.id, c.newest FROM raw.things AS t LEFT JOIN marts.counted AS c ON c.id = t.id""",
 }
 
 

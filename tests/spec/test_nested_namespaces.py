@@ -37,6 +37,7 @@ sequence_by: total
 SELECT * FROM stage.shop.orders WHERE stage.shop.orders.id > 0""",
     "serve/totals.sql": """/*
 keys: [id]
+frozen: [raw.visits, stage.shop.orders]
 */
 SELECT o.id, sum(o.total) AS total, (SELECT max(v.id) FROM raw.visits v) AS visits,
   (SELECT count(s.id) FROM stage.shop.orders s) AS of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.build.plan import definition_of
+from headrace.build.definition import definition_of
 from headrace.spec import check_pipeline, load_pipeline
 from headrace.spec.lag_argument import without_target_lag
 from headrace.spec.layers import LayerTable

@@ -115,5 +115,5 @@ def _parse_paths(text: str, known: Known, table: LayerTable) -> _Paths:
         parsed = parse_query(text, place=table.place)
         columns = dict(known)
         keys = key_paths(parsed, table.keys, known=columns)
-        _parsed[key] = access_paths(parsed, known=columns), keys
+        _parsed[key] = access_paths(parsed, known=columns, casts=True), keys
     return _parsed[key]

@@ -16,7 +16,7 @@ from headrace.build.local_inputs import SMALL_LOOKUP
 from headrace.build.local_tables import MOST_ROWS, is_comparable
 from headrace.build.plan import TablePlan
 from headrace.build.pruning import KeySource, same_key
-from headrace.spec.access_paths import JoinPath
+from headrace.spec.join_paths import JoinPath
 from headrace.spec.layers import BUILD_ID, CARRIED, Query
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.types import Column
@@ -144,7 +144,7 @@ def _lookups(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, known: Store
     paths = lookup_paths(known, table)
     for name in paths.order:
         rows = plan.until[name].rows
-        followed = table.kind == "full" or name in table.rebuild_on
+        followed = name in table.followed
         changed = _changed(catalog, plan, name) if followed else None
         ways = paths.lookups[name]
         read = Read(name, "lookup", rows, changed, most=SMALL_LOOKUP, built_first=followed and name in plan.after)

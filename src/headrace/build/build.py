@@ -116,6 +116,7 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
         removed_in=build_id if result.removed else 0 if plan.action == "refresh" else plan.entry.removed_in,
         largest_entity=result.largest_entity,
         weights=result.weights,
+        frozen=tuple(map(str, table.frozen)),
     )
     reach(f"{name}:staged")
     check_in_time(lake.settings, began=began, where=str(name))

@@ -39,7 +39,7 @@ def _is_kept(inputs: PlannedInputs, merged: Merged) -> bool:
     Also a reader with the same key needs the old row: its query may leave the new one out.
     """
     name = inputs.table.table
-    is_followed = any(name in (*each.drivers, *each.rebuild_on) for each in inputs.lake.pipeline.tables)
+    is_followed = any(name in each.change_sources for each in inputs.lake.pipeline.tables)
     return bool(merged.deletions or (merged.gone and is_followed))
 
 

@@ -26,6 +26,7 @@ from headrace.build.local_tables import MOST_ROWS, LocalTables, match_table
 from headrace.build.planned_inputs import NotLocalError, OldRows, PlannedInputs
 from headrace.build.removed import DELETED, TRUNCATES
 from headrace.build.rows import ChangeSet, LocalRows, Rows, collect, union
+from headrace.build.text_keys import values_for
 from headrace.build.types import spark_schema
 from headrace.quality.expectations import Measured
 from headrace.spec.layers import Window
@@ -70,6 +71,12 @@ class LocalInputs(PlannedInputs):
         since, until = self.plan.since[name], self.plan.until[name]
         return self._rows(name, self._tables.before(name, since=since, until=until, match=self._match(name, values)))
 
+    def matching(self, name: TableName, values: Rows, *, past: bool = False) -> Rows:
+        since, until, match = self.plan.since[name], self.plan.until[name], self._match(name, values)
+        if past:
+            return self._rows(name, self._tables.past(name, since=since, until=until, match=match))
+        return self._rows(name, self._tables.fetch(name, until, match=match))
+
     def without(self, rows: Rows, values: Rows) -> Rows:
         names = arrow_of(values).column_names
         left, right = pl.DataFrame(arrow_of(rows).select(names)), pl.DataFrame(arrow_of(values))
@@ -104,7 +111,7 @@ class LocalInputs(PlannedInputs):
             if max(until.rows, since.rows) > SMALL_LOOKUP:
                 if ways is None:
                     raise NotLocalError(f"{name} is needed whole: {paths.reasons[name]}")
-                sides = [known[way.source].select(dict(zip(way.columns, way.source_columns, strict=True))) for way in ways]
+                sides = [values_for(way, known[way.source], self.lake.columns[name]) for way in ways]
                 match = [table for side in sides for table in self._match(name, side, nulls_match=False)]
             if name in past:
                 rows = self._tables.past(name, since=since, until=until, match=match)
@@ -148,7 +155,7 @@ class LocalInputs(PlannedInputs):
         truncates = rows.filter(pc.fill_null(rows[TRUNCATES], False))
         return LocalRows(self.lake.spark, truncates, spark_schema(columns)).frame
 
-    def matching(self, rows: DataFrame, touched: Rows) -> DataFrame:
+    def keep_touched(self, rows: DataFrame, touched: Rows) -> DataFrame:
         if all(self._plain_keys(name) for name in self.table.drivers):
             return rows  # their drivers' rows were fetched by these keys
         return keep_matching(rows, touched.frame, self.table.keys)

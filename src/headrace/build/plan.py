@@ -62,7 +62,8 @@ class TablePlan:
     def is_small(self) -> bool:
         """Says whether few rows are read and written, as far as metadata tells."""
         changed, table = self._changed, self.table
-        by_rows = table.kind in ("append", "upsert", "history", "entities") and not table.rebuild_on and not table.untracked
+        looked_up = any(routes and not self.since[name].is_at(self.until[name]) for name, routes in table.follows.items())
+        by_rows = table.kind in ("append", "upsert", "history", "entities") and not looked_up and not table.untracked
         # The rows of entities are read as Arrow.
         read = self.rows if not self.table.constant and self.table.kind != "entities" else 0
         if not by_rows or self.action == "refresh":
@@ -82,7 +83,7 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
     reasons = _refresh_reasons(plan, full_refresh=full_refresh)
     if reasons:
         return replace(plan, action="refresh", why=reasons)
-    moved = tuple(name for name in followed_inputs(table) if not since[name].is_at(until[name]))
+    moved = tuple(name for name in table.followed if not since[name].is_at(until[name]))
     if not moved:
         return replace(plan, why=("its inputs have not moved",))
     if table.kind == "full":
@@ -94,7 +95,7 @@ def foresee(plans: Sequence[TablePlan]) -> tuple[TablePlan, ...]:
     """Gives back the plans of tables in their order as one build carries them out: what it builds first has moved then."""
     found: dict[TableName, TablePlan] = {}
     for plan in plans:
-        before = {name: found[name].action for name in followed_inputs(plan.table) if name in found}
+        before = {name: found[name].action for name in plan.table.followed if name in found}
         after = tuple(name for name, action in before.items() if action != "nothing")
         found[plan.table.table] = _follow(plan, after, anew="refresh" in before.values()) if after else plan
     return tuple(found.values())
@@ -104,13 +105,9 @@ def _follow(plan: TablePlan, after: tuple[TableName, ...], *, anew: bool) -> Tab
     if plan.action == "refresh":
         return replace(plan, after=after)
     known = plan.why if plan.action == "increment" else ()
-    action: Action = "refresh" if anew or plan.table.kind == "full" else "increment"
+    anew = anew or plan.table.kind == "full" or any(plan.table.follows.get(name, ()) is None for name in after)
+    action: Action = "refresh" if anew else "increment"
     return replace(plan, action=action, after=after, why=(*known, *(f"{name} is built before it" for name in after)))
-
-
-def followed_inputs(table: LayerTable) -> tuple[TableName, ...]:
-    """Gives back the inputs whose changes make a build: the drivers, and lookups that are declared to."""
-    return table.inputs if table.kind == "full" else (*table.drivers, *table.rebuild_on)
 
 
 def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
@@ -125,10 +122,13 @@ def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
         return (f"its {plan.rows:,} records are enough to train weights",)
     reasons = [f"a person was erased from {name}" for name in plan.erased]
     reasons += [f"rows of {name} were replayed" for name in plan.replayed]
-    for name in followed_inputs(plan.table):
+    reasons += [f"{name} is no longer frozen" for name in plan.table.follows if str(name) in plan.entry.frozen]
+    for name in plan.table.followed:
         since, until = plan.since[name], plan.until[name]
         if since.generation != until.generation or until.position < since.position:
             reasons.append(f"{name} was written anew or rolled back")
+        elif plan.table.follows.get(name, ()) is None and not since.is_at(until):
+            reasons.append(f"{name} has moved, and all rows follow it")
     return tuple(reasons)
 
 

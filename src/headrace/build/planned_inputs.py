@@ -100,6 +100,10 @@ class PlannedInputs(ABC):
         """Return the rows that the last build had read already and whose columns have any of these values."""
 
     @abstractmethod
+    def matching(self, name: TableName, values: Rows, *, past: bool = False) -> Rows:
+        """Return the rows whose columns have any of these values: as they are, or in the `past` as the last build read them."""
+
+    @abstractmethod
     def without(self, rows: Rows, values: Rows) -> Rows:
         """Return the rows whose columns have none of these values."""
 
@@ -128,7 +132,7 @@ class PlannedInputs(ABC):
         """Return the truncates that were kept, each once or more, or None where there are none."""
 
     @abstractmethod
-    def matching(self, rows: DataFrame, touched: Rows) -> DataFrame:
+    def keep_touched(self, rows: DataFrame, touched: Rows) -> DataFrame:
         """Return the rows of the query that have a touched key, computed from drivers that `near` returned."""
 
     @abstractmethod

@@ -51,7 +51,8 @@ def driver_decides(table: LayerTable) -> bool:
     if tree is None or any(tree.args.get(name) for name in ("laterals", "qualify", "limit", "having")):
         return False
     driver, joins, where = tree.args["from_"].this.alias_or_name, tree.args.get("joins") or [], tree.args.get("where")
-    if not {*table.keys} <= {each.key for each in key_sources(table)} or any(join.side != "LEFT" for join in joins):
+    keeps_all = all(join.side == "LEFT" and join.kind not in ("SEMI", "ANTI") for join in joins)
+    if not keeps_all or not {*table.keys} <= {each.key for each in key_sources(table)}:
         return False
     asked = [] if where is None else [*where.find_all(exp.Column)]
     return not (where and where.find(exp.Query)) and all(column.table == driver or not joins for column in asked)

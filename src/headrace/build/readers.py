@@ -25,7 +25,7 @@ def position_passed(catalog: Catalog, pipeline: Pipeline, name: TableName) -> in
     A reader that was never built, or saw another generation of the table, reads all of it anew and needs nothing of its past.
     """
     own = read_build(load_table(catalog, name))
-    followers = [each.table for each in pipeline.tables if name in (*each.drivers, *each.rebuild_on)]
+    followers = [each.table for each in pipeline.tables if name in each.change_sources]
     tables = [found for each in followers if (found := load_table(catalog, each)) is not None]
     states = [entry.reads[str(name)] for table in tables for entry in _entries(table) if str(name) in entry.reads]
     return min((state.position for state in states if state.generation == own.generation), default=own.changed_in)

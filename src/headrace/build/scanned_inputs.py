@@ -61,6 +61,10 @@ class ScannedInputs(PlannedInputs):
     def unchanged(self, name: TableName, values: Rows) -> Rows:
         return SparkRows(keep_matching(self._read_before(name), F.broadcast(values.frame.distinct()), values.columns))
 
+    def matching(self, name: TableName, values: Rows, *, past: bool = False) -> Rows:
+        rows = self._past(name) if past else self.whole(name)
+        return SparkRows(keep_matching(rows.frame, F.broadcast(values.frame.distinct()), values.columns))
+
     def without(self, rows: Rows, values: Rows) -> Rows:
         return SparkRows(drop_matching(rows.frame, F.broadcast(values.frame.distinct()), values.columns))
 
@@ -94,7 +98,7 @@ class ScannedInputs(PlannedInputs):
         generation = self.plan.entry.generation
         return read_truncates(self.lake.spark, self.lake.catalog, self.table.table, generation=generation, columns=columns)
 
-    def matching(self, rows: DataFrame, touched: Rows) -> DataFrame:
+    def keep_touched(self, rows: DataFrame, touched: Rows) -> DataFrame:
         return keep_matching(rows, touched.frame, self.table.keys)
 
     def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:

@@ -15,6 +15,7 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.pruning import driver_decides, same_key
 from headrace.build.removed import DELETED
 from headrace.build.rows import Rows, union
+from headrace.build.touched_rows import moved_lookups, touched_by_lookups
 from headrace.build.versions import ORDER, history_of_keys, newest_of_keys, one_of_keys
 from headrace.quality.expectations import Measured, measure
 from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
@@ -51,7 +52,7 @@ def plan_increment(inputs: PlannedInputs) -> Work:
         return _features(inputs)
     changes = {name: inputs.changes(name) for name in table.drivers if inputs.moved(name)}
     left = {name: each.left for name, each in changes.items() if each.left is not None}
-    looked_up = _touched_by_lookups(inputs)
+    looked_up = touched_by_lookups(inputs)
     changed: dict[TableName, Rows] = {}
     for name in table.drivers:
         parts = [changes[name].entered] if name in changes else []
@@ -150,7 +151,7 @@ def _recompute(
     as they were: a row may have had another key then, and now none.
     """
     table = inputs.table
-    past = _past_lookups(inputs) if looked_up and not driver_decides(table) else ()
+    past = moved_lookups(inputs) if looked_up and not driver_decides(table) else ()
     if past is None or (table.apply_as_truncates and not inputs.run(changed).where(truncates(table)).isEmpty()):
         return Work(plan_refresh(inputs), None, lambda rows, *_: reduce_rows(table, rows), whole=True)
 
@@ -167,7 +168,7 @@ def _recompute(
     touched = inputs.keys(changed)
     touched = touched if gone is None else union([touched, gone], empty=touched).distinct()
     near = {name: inputs.near(name, touched) for name in table.drivers}
-    return Work(measure(inputs.matching(inputs.run(near), touched), expectations_of(table)), touched, decide)
+    return Work(measure(inputs.keep_touched(inputs.run(near), touched), expectations_of(table)), touched, decide)
 
 
 def _features(inputs: PlannedInputs) -> Work:
@@ -180,30 +181,3 @@ def _features(inputs: PlannedInputs) -> Work:
     rows = affected.choose(inputs.run({driver: affected.context}))
     gone = None if changes.left is None else inputs.keys({driver: changes.left})
     return Work(measure(rows, table.expectations), None, lambda rows, *_: reduce_rows(table, rows), left=gone)
-
-
-def _touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[Rows]]:
-    """Return the drivers' older rows that are joined to rows of a declared lookup which changed, each row once."""
-    joined: dict[TableName, list[Rows]] = {}
-    earlier: list[Rows] = []
-    for lookup, pairs in inputs.table.rebuild_on.items():
-        if not inputs.moved(lookup):
-            continue
-        values = inputs.changes(lookup).both({column: theirs for theirs, column in pairs.items()})
-        for driver in inputs.table.drivers:
-            columns = {column.name for column in inputs.lake.columns[driver]}
-            if not columns >= set(values.columns):
-                continue
-            rows = inputs.unchanged(driver, values)
-            for others in earlier:
-                if columns >= set(others.columns):
-                    rows = inputs.without(rows, others)
-            joined.setdefault(driver, []).append(rows)
-        earlier.append(values)
-    return joined
-
-
-def _past_lookups(inputs: PlannedInputs) -> tuple[TableName, ...] | None:
-    """Return the followed lookups that moved, or None where one can no longer be read as the last build read it."""
-    moved = tuple(filter(inputs.moved, inputs.table.rebuild_on))
-    return moved if all(map(inputs.knows_past, moved)) else None

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 
 from headrace.build.lake import Lake
-from headrace.build.plan import TablePlan, followed_inputs, plan_table
+from headrace.build.plan import TablePlan, plan_table
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.runs.building import Outcome, build_one, follow_inputs
 from headrace.runs.claims import read_claims
@@ -249,4 +249,4 @@ class LiveBuilds:
 
 
 def _scheduled(table: LayerTable) -> ScheduledTable:
-    return ScheduledTable(table.table, frozenset(table.inputs), frozenset(followed_inputs(table)), table.target_lag)
+    return ScheduledTable(table.table, frozenset(table.inputs), frozenset(table.followed), table.target_lag)

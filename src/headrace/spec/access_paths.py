@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.spec.join_paths import TEXT, JoinPath, plain_column
 from headrace.spec.pipeline import TableName
 from headrace.spec.queries import ParsedQuery, qualify_query, table_of
 from headrace.spec.query_blocks import BlockColumn, Blocks
@@ -15,16 +16,6 @@ from headrace.spec.value_origins import Origin, OriginFinder
 
 if TYPE_CHECKING:
     from sqlglot import exp
-
-
-@dataclass(frozen=True)
-class JoinPath:
-    """Rows of `table` matter only where `columns` equal `source_columns` of some row of `source` (nulls never match)."""
-
-    table: TableName
-    columns: tuple[str, ...]
-    source: TableName
-    source_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -40,12 +31,13 @@ class AccessPaths:
     order: tuple[TableName, ...]
 
 
-def access_paths(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]]) -> AccessPaths:
+def access_paths(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], casts: bool = False) -> AccessPaths:
     """Return by which columns the lookups of a query are joined.
 
-    `known` are the columns of its inputs; where one is missing, unqualified columns and stars are not followed.
+    `known` are the columns of its inputs; where one is missing, unqualified columns and stars are not followed. With `casts`,
+    a column cast to STRING counts as a column too, whose name ends with `TEXT`.
     """
-    reader = _Reader.of(parsed, known=known, keys=())
+    reader = _Reader.of(parsed, known=known, keys=(), casts=casts)
     if reader is None:
         reasons = dict.fromkeys(parsed.lookups, "only an engine can read the query")
         return AccessPaths(dict.fromkeys(parsed.lookups), reasons, parsed.lookups)
@@ -81,7 +73,9 @@ class _Reader:
     tables: Mapping[str, TableName]
 
     @classmethod
-    def of(cls, parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], keys: Sequence[str]) -> _Reader | None:
+    def of(
+        cls, parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], keys: Sequence[str], casts: bool = False
+    ) -> _Reader | None:
         from sqlglot import exp
         from sqlglot.errors import SqlglotError
         from sqlglot.optimizer.scope import build_scope
@@ -90,6 +84,8 @@ class _Reader:
             return None
         try:
             tree = qualify_query(parsed, known=known, strict=False, aliases=False)
+            if casts:
+                _name_casts(tree)
             root = build_scope(tree)
         except SqlglotError:
             return None
@@ -159,7 +155,19 @@ class _Reader:
         return self.tables.get(str(table_of(node)).lower(), table_of(node))
 
     def _spell(self, table: TableName, column: str) -> str:
-        return self.spelled.get(table, {}).get(column, column)
+        plain = plain_column(column)
+        return self.spelled.get(table, {}).get(plain, plain) + column[len(plain) :]
+
+
+def _name_casts(tree: exp.Query) -> None:
+    """Replace CAST(column AS STRING) in a qualified query by a column of its own."""
+    from sqlglot import exp
+
+    for cast in list(tree.find_all(exp.Cast)):
+        if cast.to.this == exp.DataType.Type.TEXT and isinstance(cast.this, exp.Column) and cast.this.table:
+            column = cast.this.copy()
+            column.this.set("this", f"{column.name}{TEXT}")
+            cast.replace(column)
 
 
 def _has_unclear_columns(tree: exp.Query) -> bool:

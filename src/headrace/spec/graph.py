@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.spec.columns import landed_columns
+from headrace.spec.followed_lookups import follow_lookups
 from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, LayerTable, Query
 from headrace.spec.matching import ENTITY_COLUMNS, entity_columns
 from headrace.spec.pipeline import Stream, TableName
@@ -32,10 +34,19 @@ def order_tables(
     columns: dict[TableName, tuple[str, ...]] = {
         each: tuple(column.name for column in landed_columns(stream)) for each, stream in raw.items()
     }
+    followed: list[LayerTable] = []
+    clear = set(raw)
     for table in ordered:
         problems.errors += _check_reading(table, by_name=by_name)
         problems.attempt(_check_watermark, table, known=columns)
+        before = len(problems.errors)
         found = problems.attempt(_columns, table, known=columns, problems=problems)
+        if len(problems.errors) == before and clear.issuperset(table.inputs):
+            clear.add(table.table)
+            follows = follow_lookups(table, known=columns, by_name=by_name, problems=problems)
+            followed.append(replace(table, follows=follows))
+        else:
+            followed.append(table)  # how it joins can't be told before its mistakes are fixed
         if found is not None:
             problems.errors += _check_settings(table, found)
             columns[table.table] = readable_columns(table, found)
@@ -43,7 +54,7 @@ def order_tables(
             problems.attempt(_check_condition, table, f"expect: {expectation.sentence}", expectation.that, expectation.line)
         for key, condition in event_conditions(table).items():
             problems.attempt(_check_condition, table, key, condition, table.lines.get(key, 1))
-    return ordered
+    return tuple(followed)
 
 
 def readable_columns(table: LayerTable, columns: Sequence[str]) -> tuple[str, ...]:
@@ -84,10 +95,11 @@ def _unknown_inputs(table: LayerTable, *, known: Sequence[TableName]) -> list[Sp
     errors = []
     lines = {each.table: each.line for each in table.source.references} if isinstance(table.source, Query) else {}
     names = {str(name): name for name in known}
-    for name in (*table.inputs, *table.rebuild_on):
+    for name in dict.fromkeys((*table.inputs, *table.rebuild_on, *table.frozen)):
         if name not in known:
             hint = suggest(str(name), names, plural="Tables")
-            line = lines.get(name, table.lines.get("rebuild_on", table.lines.get("", 1)))
+            setting = "rebuild_on" if name in table.rebuild_on else "frozen"
+            line = lines.get(name, table.lines.get(setting, table.lines.get("", 1)))
             errors.append(table.error(f"{name} is no table of this pipeline", at=line, fix=f"{hint} Fix the name"))
     if not table.drivers and table.kind != "full":
         errors.append(
@@ -131,9 +143,13 @@ def _check_reading(table: LayerTable, *, by_name: Mapping[TableName, LayerTable]
                 at="",
                 fix="Add keys, or write kind: full",
             )
+    for setting, names in (("rebuild_on", table.rebuild_on), ("frozen", table.frozen)):
+        for name in names:
+            if name not in table.lookups:
+                yield table.error(f"{setting} names {name}, which is not joined here", at=setting, fix="Take it out")
     for name in table.rebuild_on:
-        if name not in table.lookups:
-            yield table.error(f"rebuild_on names {name}, which is not joined here", at="rebuild_on", fix="Take it out")
+        if name in table.frozen:
+            yield table.error(f"{name} is in rebuild_on and in frozen", at="frozen", fix="Take it out of one of them")
 
 
 def _check_watermark(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> None:

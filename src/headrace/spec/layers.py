@@ -10,6 +10,7 @@ from typing import Literal
 
 from headrace.errors import SpecError
 from headrace.spec.fuzzy import Fuzzy, has_splink
+from headrace.spec.join_paths import Follows
 from headrace.spec.matching import LARGEST_ENTITY, Match
 from headrace.spec.meanings import Unit
 from headrace.spec.pipeline import TableName, Transform
@@ -128,12 +129,14 @@ class Staged:
 class TableSettings:
     """What the top of a table's file says.
 
-    `rebuild_on` says for a lookup which of its columns are which columns of the driver: when its rows change, the driver's
-    rows with the same values are built again. `constant` columns never change for a key. `untracked` columns make no new
-    version in a history, whose versions begin at `valid_from`. A row for which `apply_as_truncates` holds says that all rows
-    before it are gone. `unchanged` is the column that names those whose value an event could not tell. `watermark` says from
-    when on a row counts as late: late rows are counted, and change what they must. `target_lag` is how many seconds a live run
-    may leave a change unseen, so that more of them share a build; None means that it builds as soon as it can.
+    `rebuild_on` says for a lookup which of its columns are which columns of the driver, where the SQL does not: when its rows
+    change, the driver's rows with the same values are built again, and without columns all of them. Changes of `frozen`
+    lookups are not followed: they are joined as they are when a row is built. `constant` columns never change for a key.
+    `untracked` columns make no new version in a history, whose versions begin at `valid_from`. A row for which
+    `apply_as_truncates` holds says that all rows before it are gone. `unchanged` is the column that names those whose value an
+    event could not tell. `watermark` says from when on a row counts as late: late rows are counted, and change what they must.
+    `target_lag` is how many seconds a live run may leave a change unseen, so that more of them share a build; without one it
+    builds as soon as it can.
     `matches` are the values by which records are of one entity, `oldest_by` says which of its records is the oldest,
     `fuzzy` when records that only look alike are of one, too. A build warns of an entity with more than
     `largest_entity` records.
@@ -153,6 +156,7 @@ class TableSettings:
     partition_by: tuple[Transform, ...] = ()
     constant: tuple[str, ...] = ()
     rebuild_on: Mapping[TableName, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    frozen: tuple[TableName, ...] = ()
     window: Window | None = None
     watermark: Watermark | None = None
     target_lag: float | None = None
@@ -168,7 +172,8 @@ class TableSettings:
 class LayerTable(TableSettings):
     """One table that a pipeline builds: `drivers` are the inputs whose rows become its rows, `lookups` are joined to them.
 
-    `staged` is what its query is made from where it is one of stage_tables.yaml.
+    `staged` is what its query is made from where it is one of stage_tables.yaml. `follows` are the lookups whose changes it
+    follows, read from its SQL and its settings.
     """
 
     table: TableName
@@ -179,6 +184,7 @@ class LayerTable(TableSettings):
     drivers: tuple[TableName, ...]
     lookups: tuple[TableName, ...] = ()
     staged: Staged | None = None
+    follows: Follows = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def versioned_by(self) -> str:
@@ -188,6 +194,16 @@ class LayerTable(TableSettings):
     @property
     def inputs(self) -> tuple[TableName, ...]:
         return (*self.drivers, *self.lookups)
+
+    @property
+    def followed(self) -> tuple[TableName, ...]:
+        """The inputs whose changes make a build."""
+        return self.inputs if self.kind == "full" else (*self.drivers, *self.follows)
+
+    @property
+    def change_sources(self) -> tuple[TableName, ...]:
+        """The inputs of which a build reads the rows that came and went, rather than all rows."""
+        return (*self.drivers, *(name for name, routes in self.follows.items() if routes))
 
     def error(self, what: str, *, at: str | int, fix: str, column: int | None = None) -> SpecError:
         """Gives back the error for a line, or for the line of the setting that `at` names."""

@@ -14,7 +14,7 @@ from headrace.spec.fuzzy import Fuzzy, read_fuzzy
 from headrace.spec.layers import Expectation, Kind, Otherwise, TableSettings, Watermark, Window
 from headrace.spec.macro_expansion import Macros
 from headrace.spec.matching import LARGEST_ENTITY, Match, read_matches
-from headrace.spec.names import parse_table_name
+from headrace.spec.names import parse_table_name, read_table_name
 from headrace.spec.partitioning import read_transforms
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.problems import Problems
@@ -34,6 +34,7 @@ KEYS = (
     "partition_by",
     "constant",
     "rebuild_on",
+    "frozen",
     "window",
     "watermark",
     "target_lag",
@@ -46,6 +47,8 @@ KEYS = (
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OTHERWISE: tuple[Otherwise, ...] = get_args(Otherwise)
 _WITH_KEYS = ("upsert", "history", "aggregate", "features", "entities")
+_ALL = "all"
+"""In `rebuild_on`: any change of the lookup rebuilds all rows."""
 _WITH_SEQUENCE = ("upsert", "history", "entities")
 
 
@@ -71,6 +74,7 @@ def read_settings(value: Value, *, macros: Macros, problems: Problems) -> TableS
         partition_by=attempt(reader.partition_by) or (),
         constant=attempt(reader.names, "constant") or (),
         rebuild_on=attempt(reader.rebuild_on) or MappingProxyType({}),
+        frozen=attempt(reader.frozen) or (),
         window=attempt(reader.window),
         watermark=attempt(reader.watermark),
         target_lag=attempt(reader.target_lag),
@@ -160,11 +164,25 @@ class _SettingsReader:
         return MappingProxyType(found)
 
     def _pairs(self, value: Value) -> Mapping[str, str]:
-        """Gives back the lookup's columns and the driver's: `[charge_id]`, or `{id: charge_id}` where names differ."""
+        """Return the lookup's columns and the driver's: `[charge_id]`, `{id: charge_id}` if names differ, none for `all`."""
+        if value.is_text() and value.text().strip() == _ALL:
+            return {}
         if value.is_list():
-            return {item.text(): item.text() for item in value.items()}
-        inner = value.section(None, problems=self.problems).values
-        return {name: each.text() for name, each in inner.items()}
+            pairs = {item.text(): item.text() for item in value.items()}
+        else:
+            inner = value.section(None, problems=self.problems).values
+            pairs = {name: each.text() for name, each in inner.items()}
+        if not pairs:
+            raise value.error("rebuild_on names no column", fix=f"Name the columns of the join, or write {_ALL}")
+        return pairs
+
+    def frozen(self) -> tuple[TableName, ...]:
+        value = self.section.find("frozen")
+        if value is None:
+            return ()
+        items = (value,) if value.is_text() else value.items()
+        tables = [self.problems.attempt(read_table_name, item) for item in items]
+        return tuple(table for table in tables if table is not None)
 
     def window(self) -> Window | None:
         value = self.section.find("window")
@@ -280,11 +298,14 @@ class _SettingsReader:
         for key in ("oldest_by", "fuzzy", "largest_entity"):
             if kind != "entities" and self.section.find(key):
                 self._keep(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
-        if kind in ("append", "full", "features") and settings.rebuild_on:
+        if kind == "full" and (settings.rebuild_on or settings.frozen):
+            key = "rebuild_on" if settings.rebuild_on else "frozen"
+            self._keep(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+        if kind in ("append", "features") and any(settings.rebuild_on.values()):
             self._keep(
                 "rebuild_on",
                 f"a table of kind {kind} can't rebuild single rows",
-                fix="Leave out rebuild_on, or give it keys and no window",
+                fix=f"Leave out rebuild_on, write {_ALL} for the lookup, or give the table keys and no window",
             )
         for column in (*settings.keys, *settings.sequence_by, settings.valid_from, settings.oldest_by):
             if column in settings.except_columns:

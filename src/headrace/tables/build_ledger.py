@@ -89,7 +89,7 @@ class BuildLedger:
     it anew because a person was erased from an input, and `replays` those because rows of one were replayed. `removed_in` is
     the last build that kept old rows for readers; None where that was not noted yet. `largest_entity` is how many records the
     largest entity has; `weights` are those that a table with `fuzzy: {train: true}` compares records with until its
-    next refresh.
+    next refresh. `frozen` are the lookups that were joined as of the build.
     """
 
     build_id: int = 0
@@ -120,6 +120,7 @@ class BuildLedger:
     removed_in: int | None = None
     largest_entity: int | None = None
     weights: TrainedWeights | None = None
+    frozen: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         values = asdict(replace(self, reads={}, definition_fields={}))
@@ -136,6 +137,7 @@ class BuildLedger:
         values["quarantine_files"] = tuple(values["quarantine_files"])
         if values.get("phases"):
             values["phases"] = BuildPhases(**values["phases"])
+        values["frozen"] = tuple(values.get("frozen", ()))
         if values.get("weights"):
             values["weights"] = TrainedWeights.from_values(values["weights"])
         return BuildLedger(**values)

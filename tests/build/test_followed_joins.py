@@ -1,0 +1,200 @@
+"""Changes of lookups reach the rows that they are joined to, on both ways to read, and no others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from headrace.build import local_inputs
+from headrace.build.net_changes import net_rows
+from headrace.build.plan import TablePlan, plan_table
+from headrace.build.rows import ChangeSet, LocalRows, Rows, SparkRows
+from headrace.build.text_keys import join_values
+from headrace.spec.layers import LayerTable
+from headrace.spec.pipeline import TableName
+from headrace.spec.types import Column, Primitive
+from tests.build.paths import counted_paths
+from tests.build.pond import TABLES, Event, Pond, assert_same
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+GROUPS = {name: TABLES[name] for name in ("a/latest.sql", "b/groups.sql")}
+
+
+@pytest.fixture(params=["LocalInputs", "ScannedInputs"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Let increments read in one way, and check that they did."""
+    monkeypatch.setattr(TablePlan, "changes_few", property(lambda plan: request.param == "LocalInputs"))
+    monkeypatch.setattr(local_inputs, "SMALL_LOOKUP", 0)
+    with counted_paths() as taken:
+        yield request.param
+    assert set(taken) == {request.param}
+
+
+def event(number: int, k: str, g: str, n: int = 1, cents: int = 1) -> Event:
+    return Event(f"e{number}", k, g, n, cents, "u", number)
+
+
+def check_refresh(pond: Pond) -> None:
+    found = pond.all_rows()
+    pond.build(full_refresh=True)
+    assert_same(found, pond.all_rows())
+
+
+def processed(pond: Pond, name: str) -> int:
+    """Return how many rows the next build of a table computes."""
+    outcomes = {outcome.table.table.name: outcome.built for outcome in pond.build()}
+    built = outcomes[name]
+    return built.entry.rows_processed if built else 0
+
+
+def test_a_change_is_followed_through_another_lookup(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    names = ("a/latest.sql", "a/by_event.sql", "b/groups.sql", "b/chained.sql")
+    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in names})
+    pond.land([event(1, "k1", "x"), event(2, "k1", "x", n=2), event(3, "k2", "y")])
+    pond.build()
+    pond.land([event(4, "k3", "x")])
+    assert processed(pond, "chained") == 3, "the new row, and both of k1, whose group has grown; not the one of k2"
+    pond.land([event(5, "k1", "y", n=3)])
+    pond.build()
+    assert {row["keys_in_group"] for row in _rows(pond, "chained") if row["id"] in ("e1", "e2", "e3")} == {2}
+    check_refresh(pond)
+
+
+def test_a_change_that_the_query_does_not_read_touches_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    table = """/*
+keys: [k]
+*/
+SELECT l.k, s.keys FROM pond.latest l LEFT JOIN pond.groups s ON s.g = l.g"""
+    pond = Pond(tmp_path, spark, {**GROUPS, "b/counted.sql": table})
+    pond.land([event(number, f"k{number}", "x") for number in range(5)])
+    pond.build()
+    pond.land([event(9, "k1", "x", n=2, cents=500)])
+    assert processed(pond, "counted") == 1, "the group's amount is another one, its keys are not"
+    pond.land([event(10, "k9", "x")])
+    assert processed(pond, "counted") == 6
+    for number in range(3):  # what came and went between two builds of the reader cancels out
+        pond.land([event(20 + number, "k1", "y" if number % 2 == 0 else "x", n=10 + number)])
+        pond.build("pond.latest")
+        pond.build("pond.groups")
+    pond.build()
+    check_refresh(pond)
+
+
+def test_a_join_by_text_is_followed(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    table = """/*
+keys: [id]
+*/
+SELECT e.id, p.events FROM pond.by_event e LEFT JOIN pond.as_text p ON p.number = CAST(e.n AS STRING)"""
+    names = ("a/by_event.sql", "b/as_text.sql")
+    pond = Pond(tmp_path, spark, {**{name: TABLES[name] for name in names}, "b/joined.sql": table})
+    pond.land([event(1, "k1", "x", n=7), event(2, "k2", "x", n=8)])
+    pond.build()
+    pond.land([event(3, "k3", "x", n=7)])
+    assert processed(pond, "joined") == 2
+    assert {row["id"]: row["events"] for row in _rows(pond, "joined")} == {"e1": 2, "e2": 1, "e3": 2}
+    check_refresh(pond)
+
+
+@pytest.mark.parametrize("kind", ["SEMI", "ANTI"])
+def test_a_row_that_a_lookup_hides_goes(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    table = f"""/*
+keys: [k]
+*/
+SELECT l.k, l.n FROM pond.latest l LEFT {kind} JOIN pond.crowded c ON c.g = l.g"""
+    crowded = "/*\nkeys: [g]\n*/\nSELECT g, keys FROM pond.groups WHERE keys > 1"
+    pond = Pond(tmp_path, spark, {**GROUPS, "b/crowded.sql": crowded, "c/shown.sql": table})
+    pond.land([event(1, "k1", "x"), event(2, "k2", "y"), event(3, "k3", "y")])
+    pond.build()
+    pond.land([event(4, "k4", "x"), event(5, "k2", "z", n=2)])
+    pond.build()
+    assert {row["k"] for row in _rows(pond, "shown")} == ({"k1", "k4"} if kind == "SEMI" else {"k2", "k3"})
+    check_refresh(pond)
+
+
+def test_a_frozen_lookup_is_joined_as_of_the_build(spark: SparkSession, tmp_path: Path) -> None:
+    table = """/*
+keys: [k]
+frozen: [pond.groups]
+*/
+SELECT l.k, s.keys FROM pond.latest l LEFT JOIN pond.groups s ON s.g = l.g"""
+    pond = Pond(tmp_path, spark, {**GROUPS, "b/then.sql": table})
+    pond.land([event(1, "k1", "x")])
+    pond.build()
+    pond.land([event(2, "k2", "x")])
+    pond.build()
+    assert {row["k"]: row["keys"] for row in _rows(pond, "then")} == {"k1": 1, "k2": 2}
+    file = pond.folder / "pipelines/pond/b/then.sql"
+    file.write_text(table.replace("frozen: [pond.groups]\n", ""))
+    pond.reload()
+    plan = plan_table(pond.catalog, pond.pipeline, _table(pond, "then"))
+    assert (plan.action, plan.why) == ("refresh", ("pond.groups is no longer frozen",))
+    pond.build()
+    assert {row["k"]: row["keys"] for row in _rows(pond, "then")} == {"k1": 2, "k2": 2}
+    file.write_text(table)
+    pond.reload()
+    assert plan_table(pond.catalog, pond.pipeline, _table(pond, "then")).action == "nothing", "to freeze one rebuilds nothing"
+
+
+def test_a_lookup_that_all_rows_follow_rebuilds_them(spark: SparkSession, tmp_path: Path) -> None:
+    table = """/*
+rebuild_on: {pond.groups: all}
+*/
+SELECT e.id, s.keys FROM pond.events e JOIN pond.groups s ON s.newest >= e.n"""
+    pond = Pond(tmp_path, spark, {**GROUPS, "b/appended.sql": table})
+    pond.land([event(1, "k1", "x")])
+    pond.build()
+    pond.land([event(2, "k2", "x", n=5)])
+    pond.build()
+    assert {row["id"]: row["keys"] for row in _rows(pond, "appended")} == {"e1": 2, "e2": 2}
+    plan = plan_table(pond.catalog, pond.pipeline, _table(pond, "appended"))
+    assert plan.action == "nothing"
+    check_refresh(pond)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_net_rows_are_those_that_differ_in_the_columns(spark: SparkSession, local: bool) -> None:
+    def rows(*values: tuple[int, str | None, list[str] | None, str]) -> Rows:
+        frame = spark.createDataFrame(list(values), "id INT, name STRING, tags ARRAY<STRING>, unread STRING")
+        arrow = pa.Table.from_pylist([row.asDict() for row in frame.collect()], schema=frame.toArrow().schema)
+        return LocalRows(spark, arrow, frame.schema) if local else SparkRows(frame)
+
+    now = rows((1, "a", ["t"], "new"), (2, "b", ["t"], "new"), (3, None, None, "new"), (4, "d", [], "x"), (4, "d", [], "y"))
+    then = rows((1, "a", ["t"], "old"), (2, "b", ["u"], "old"), (3, None, None, "old"), (4, "d", [], "x"), (5, "e", None, "x"))
+    net = net_rows(ChangeSet(now, then), ["id", "name", "tags"])
+    found = Counter((row["id"], row["name"], tuple(row["tags"] or ())) for row in net.frame.collect())
+    assert found == Counter([(2, "b", ("t",)), (2, "b", ("u",)), (4, "d", ()), (5, "e", ())])
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_texts_become_the_values_that_are_written_so(spark: SparkSession, local: bool) -> None:
+    texts = ["7", "07", " 7", "-3", "3000000000", "x", "", None]
+    frame = spark.createDataFrame([(text, 5) for text in texts], "text STRING, n INT")
+    rows = LocalRows(spark, frame.toArrow(), frame.schema) if local else SparkRows(frame)
+    columns = (Column("id", Primitive("int")), Column("code", Primitive("string")), Column("long", Primitive("long")))
+
+    def values(column: str, of: str) -> list[object]:
+        found = join_values(rows, {column: of}, columns, nulls_match=False)
+        return [row[0] for row in found.frame.collect()]
+
+    assert values("id::string", "text") == [7, -3]
+    assert values("long::string", "text") == [7, -3, 3_000_000_000]
+    assert values("code::string", "text") == [text for text in texts if text is not None]
+    assert values("code", "n::string") == ["5"] * len(texts)
+    assert values("id::string", "n") == [5] * len(texts)
+
+
+def _table(pond: Pond, name: str) -> LayerTable:
+    return next(table for table in pond.pipeline.tables if table.table == TableName("pond", name))
+
+
+def _rows(pond: Pond, name: str) -> list[dict[str, object]]:
+    return list(pond.catalog.load_table(f"pond.{name}").scan().to_arrow().to_pylist())

@@ -1,0 +1,186 @@
+"""Which lookups a table follows, by which columns, and what check says of those that it can't."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.build.definition import definition_of
+from headrace.spec import Check, TableName, check_pipeline, load_pipeline
+from headrace.spec.layers import LayerTable
+from tests.folders import write_files
+
+PIPELINE = """\
+name: mine
+about: a test
+streams:
+  orders: {topic: orders, format: json, schema: schemas/order.sql, table: raw.orders}
+  people: {topic: people, format: json, schema: schemas/person.sql, table: raw.people}
+  places: {topic: places, format: json, schema: schemas/place.sql, table: raw.places}
+"""
+FILES = {
+    "pipeline.yml": PIPELINE,
+    "schemas/order.sql": "id STRING, Person INT, code STRING, n BIGINT, at TIMESTAMP",
+    "schemas/person.sql": "id INT, name STRING, place STRING, n BIGINT",
+    "schemas/place.sql": "id STRING, city STRING, n BIGINT",
+    "staging/fixed.sql": "/*\nkind: full\n*/\nSELECT 'a' AS code, 1 AS rate",
+}
+ORDERS = TableName("raw", "orders")
+
+
+def check_table(folder: Path, query: str, header: str = "keys: [id]", *, name: str = "marts/sales.sql") -> Check:
+    text = query if name.endswith(".py") else f"/*\n{header}\n*/\n{query}"
+    write_files(folder / "pipelines/mine", {**FILES, name: text})
+    return check_pipeline("mine", environ={}, folder=folder)
+
+
+def load_table(folder: Path, query: str, header: str = "keys: [id]") -> LayerTable:
+    assert check_table(folder, query, header).errors == ()
+    tables = load_pipeline("mine", environ={}, folder=folder).tables
+    return next(table for table in tables if table.table.name == "sales")
+
+
+def describe(table: LayerTable) -> dict[str, list[str] | None]:
+    """Return each followed lookup with its routes, as `columns = source.columns`, one after the other."""
+    return {
+        str(name): routes
+        if routes is None
+        else [", ".join(f"{' '.join(p.columns)} = {p.source} {' '.join(p.source_columns)}" for p in route) for route in routes]
+        for name, routes in table.follows.items()
+    }
+
+
+JOINED = "SELECT o.id, p.name FROM raw.orders o LEFT JOIN raw.people p ON p.id = o.person"
+CHAINED = JOINED.replace("p.name", "p.name, c.city") + " LEFT JOIN raw.places c ON c.id = p.place"
+BY_EXPRESSION = JOINED.replace("p.id = o.person", "p.name = upper(o.code)")
+TO_PEOPLE = "id = raw.orders Person"
+
+
+@pytest.mark.parametrize(
+    ("query", "follows"),
+    [
+        (JOINED, {"raw.people": [TO_PEOPLE]}),
+        (CHAINED, {"raw.people": [TO_PEOPLE], "raw.places": [f"id = raw.people place, {TO_PEOPLE}"]}),
+        (JOINED.replace("p.id = o", "p.name = o.code AND p.id = o"), {"raw.people": ["name id = raw.orders code Person"]}),
+        (JOINED.replace("p.id = o.person", "p.name = CAST(o.n AS STRING)"), {"raw.people": ["name = raw.orders n::string"]}),
+        (JOINED.replace("p.id = o.person", "CAST(p.id AS STRING) = o.code"), {"raw.people": ["id::string = raw.orders code"]}),
+        ("SELECT id FROM raw.orders WHERE person IN (SELECT id FROM raw.people)", {"raw.people": [TO_PEOPLE]}),
+        (
+            "SELECT o.id FROM raw.orders o WHERE NOT EXISTS (SELECT 1 FROM raw.people p WHERE p.id = o.person)",
+            {"raw.people": [TO_PEOPLE]},
+        ),
+        ("SELECT o.id, f.rate FROM raw.orders o JOIN staging.fixed f ON f.code = upper(o.code)", {"staging.fixed": None}),
+    ],
+)
+def test_joins_are_read_from_the_query(tmp_path: Path, query: str, follows: dict[str, list[str] | None]) -> None:
+    assert describe(load_table(tmp_path, query)) == follows
+
+
+def test_a_chain_through_a_frozen_lookup_is_followed(tmp_path: Path) -> None:
+    table = load_table(tmp_path, CHAINED, "keys: [id]\nfrozen: [raw.people]")
+    assert describe(table) == {"raw.places": [f"id = raw.people place, {TO_PEOPLE}"]}
+    assert table.followed == (ORDERS, TableName("raw", "places"))
+
+
+def test_a_chain_goes_on_through_declared_columns(tmp_path: Path) -> None:
+    query = CHAINED.replace("p.id = o.person", "p.id = o.person + 0")
+    table = load_table(tmp_path, query, "keys: [id]\nrebuild_on: {raw.people: {id: Person}}")
+    assert describe(table) == {"raw.people": [TO_PEOPLE], "raw.places": [f"id = raw.people place, {TO_PEOPLE}"]}
+    (error,) = check_table(tmp_path, query, "keys: [id]\nfrozen: [raw.people]").errors
+    assert "changes of raw.places can't be followed: it is joined to raw.people, and there" in error.what
+    both = load_table(tmp_path, query, "keys: [id]\nfrozen: [raw.people]\nrebuild_on: {raw.places: {id: code}}")
+    assert describe(both) == {"raw.places": ["id = raw.orders code"]}
+
+
+def test_the_query_is_believed_before_what_is_declared(tmp_path: Path) -> None:
+    table = load_table(tmp_path, JOINED, "keys: [id]\nrebuild_on: {raw.people: {name: code}}")
+    assert describe(table) == {"raw.people": [TO_PEOPLE]}
+
+
+def test_a_lookup_that_rebuilds_all_rows_is_declared_so(tmp_path: Path) -> None:
+    for header in ("keys: [id]\n", "kind: append\n", "keys: [id]\nwindow: {partition_by: [id], order_by: at, range: 1h}\n"):
+        table = load_table(tmp_path, BY_EXPRESSION.replace("o.id,", "o.id, o.at,"), f"{header}rebuild_on: {{raw.people: all}}")
+        assert describe(table) == {"raw.people": None}
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        (BY_EXPRESSION, "line 4: the join's condition compares expressions, no plain columns"),
+        (JOINED.replace("p.id = o.person", "p.n < o.n"), "line 4: the join's condition has no equality"),
+        (
+            JOINED.replace("LEFT JOIN raw.people p ON p.id = o.person", "CROSS JOIN raw.people p"),
+            "a cross join has no condition",
+        ),
+        ("SELECT id, (SELECT max(n) FROM raw.people) AS n FROM raw.orders", "the subquery is not tied to its rows"),
+    ],
+)
+def test_a_join_that_can_not_be_followed_is_an_error(tmp_path: Path, query: str, why: str) -> None:
+    (error,) = check_table(tmp_path, query).errors
+    assert error.where.endswith("pipelines/mine/marts/sales.sql:4")
+    assert error.what.startswith("changes of raw.people can't be followed: ")
+    assert why in error.what
+    assert "rebuild_on: {raw.people: {its_column: driver_column}}" in error.next_step
+    assert "frozen: [raw.people]" in error.next_step
+    for header in (
+        "frozen: [raw.people]",
+        "frozen: raw.people",
+        "rebuild_on: {raw.people: {n: n}}",
+        "rebuild_on: {raw.people: all}",
+    ):
+        assert check_table(tmp_path, query, f"keys: [id]\n{header}").errors == ()
+
+
+@pytest.mark.parametrize("header", ["kind: append", "keys: [id]\nwindow: {partition_by: [id], order_by: at, range: 1h}"])
+def test_rows_that_are_never_rebuilt_alone_follow_no_lookup(tmp_path: Path, header: str) -> None:
+    query = JOINED.replace("o.id,", "o.id, o.at,")
+    (error,) = check_table(tmp_path, query, header).errors
+    assert "can't rebuild single rows" in error.what
+    assert "rebuild_on: {raw.people: all}" in error.next_step
+    assert check_table(tmp_path, query, f"{header}\nfrozen: [raw.people]").errors == ()
+
+
+def test_a_python_table_says_what_it_joins_by(tmp_path: Path) -> None:
+    function = """from headrace import table
+
+
+@table(keys=["id"]{})
+def sales(orders, people):
+    return orders.join(people, "id")
+"""
+    (error,) = check_table(tmp_path, function.format(""), name="marts/sales.py").errors
+    assert error.where.endswith("marts/sales.py:5")
+    assert "a Python function may join it in any way" in error.what
+    for settings in (', rebuild_on={"raw.people": {"id": "Person"}}', ', frozen=["raw.people"]'):
+        assert check_table(tmp_path, function.format(settings), name="marts/sales.py").errors == ()
+
+
+@pytest.mark.parametrize(
+    ("header", "what"),
+    [
+        ("frozen: [raw.places]", "frozen names raw.places, which is not joined here"),
+        ("frozen: [raw.nothing]", "raw.nothing is no table of this pipeline"),
+        ("frozen: [people]", '"people" is not a table'),
+        ("frozen: [raw.people]\nrebuild_on: {raw.people: [id]}", "raw.people is in rebuild_on and in frozen"),
+        ("rebuild_on: {raw.people: []}", "rebuild_on names no column"),
+        ("rebuild_on: {raw.people: {name: nothing}}", 'rebuild_on: no columns of raw.orders are "nothing"'),
+        ("rebuild_on: {raw.people: {nothing: id}}", 'rebuild_on: "nothing" is not a column of raw.people'),
+    ],
+)
+def test_what_is_wrong_with_a_declaration_is_told(tmp_path: Path, header: str, what: str) -> None:
+    errors = check_table(tmp_path, BY_EXPRESSION, f"keys: [id]\n{header}").errors
+    assert what in [error.what for error in errors]
+    assert all(error.where.split(":")[-1] in ("3", "4", "5", "6") for error in errors)
+
+
+def test_nothing_is_said_of_joins_to_a_table_with_a_mistake(tmp_path: Path) -> None:
+    write_files(tmp_path / "pipelines/mine", {**FILES, "staging/broken.sql": "SELECT nothing AS id FROM raw.people"})
+    errors = check_table(tmp_path, "SELECT id, name FROM raw.orders LEFT JOIN staging.broken ON id = person").errors
+    assert [error.what for error in errors] == ['column "nothing" is in none of the inputs']
+
+
+def test_frozen_lookups_are_no_part_of_the_definition(tmp_path: Path) -> None:
+    assert definition_of(load_table(tmp_path, JOINED)) == definition_of(
+        load_table(tmp_path, JOINED, "keys: [id]\nfrozen: raw.people")
+    )
