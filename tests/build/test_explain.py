@@ -45,6 +45,7 @@ streams:
 ENRICHED = """/*
 keys: [id]
 sequence_by: n
+frozen: [raw.people]
 */
 SELECT o.id, o.n, p.name FROM raw.orders o LEFT JOIN raw.people p ON {condition}"""
 DAILY = """/*

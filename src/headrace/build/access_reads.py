@@ -16,7 +16,7 @@ from headrace.build.local_inputs import SMALL_LOOKUP
 from headrace.build.local_tables import MOST_ROWS, is_comparable
 from headrace.build.plan import TablePlan
 from headrace.build.pruning import KeySource, same_key
-from headrace.spec.join_paths import JoinPath
+from headrace.spec.join_paths import TEXT, JoinPath
 from headrace.spec.layers import BUILD_ID, CARRIED, Query
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.types import Column
@@ -164,6 +164,8 @@ def _different_types(way: JoinPath, known: StoredColumns) -> str:
     wanted = {column.name: column for column in known.columns[way.table]}
     have = {column.name: column for column in known.columns[way.source]}
     for name, source in zip(way.columns, way.source_columns, strict=True):
+        if name.endswith(TEXT) or source.endswith(TEXT):
+            continue
         types = arrow_schema((have[source],)).field(0).type, arrow_schema((wanted[name],)).field(0).type
         if not is_comparable(*types):
             return f"{name} is {wanted[name].type}, and {source} of {way.source} is {have[source].type}"
