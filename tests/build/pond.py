@@ -19,7 +19,7 @@ from headrace.runs.building import Outcome, build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.columns import landed_columns
-from headrace.spec.layers import BUILD_ID
+from headrace.spec.layers import BUILD_ID, STATE
 from headrace.spec.types import Column
 from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
@@ -250,9 +250,9 @@ class Pond:
         return outcomes
 
     def rows(self, table: str) -> Counter[str]:
-        """Gives back a table's rows, without the build that wrote them."""
+        """Gives back a table's rows, without the build that wrote them and without states."""
         found = self.catalog.load_table(f"pond.{table}").scan().to_arrow()
-        found = found.drop_columns([BUILD_ID]) if BUILD_ID in found.column_names else found
+        found = found.drop_columns([name for name in (BUILD_ID, STATE) if name in found.column_names])
         return Counter(repr(sorted(row.items())) for row in found.to_pylist())
 
     def all_rows(self) -> dict[str, Counter[str]]:

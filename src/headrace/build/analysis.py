@@ -23,7 +23,7 @@ from headrace.build.source import run_source
 from headrace.build.types import has_map, spark_schema, spec_columns
 from headrace.spec.fuzzy import Fuzzy
 from headrace.spec.graph import check_names, event_conditions
-from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, LayerTable
+from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, STATE, LayerTable
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, entity_columns
 from headrace.spec.partitioning import transform_problem
 from headrace.spec.pipeline import Pipeline, TableName
@@ -51,10 +51,11 @@ def analyse(
     return columns
 
 
-def stored_columns(table: LayerTable, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Gives back what is stored of a table: its columns, where carried values are from, and which build wrote each row."""
+def stored_columns(table: LayerTable, columns: Sequence[Column], *, has_states: bool) -> tuple[Column, ...]:
+    """Return what is stored of a table: its columns, where carried values are from, states, and which build wrote each row."""
     carried = (Column(CARRIED, _carried_type(table, columns)),) if table.unchanged else ()
-    return (*columns, *carried, Column(BUILD_ID, Primitive("long")))
+    states = (Column(STATE, Primitive("string")),) if has_states else ()
+    return (*columns, *carried, *states, Column(BUILD_ID, Primitive("long")))
 
 
 def _carried_type(table: LayerTable, columns: Sequence[Column]) -> ColumnType:

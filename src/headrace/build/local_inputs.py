@@ -58,6 +58,10 @@ class LocalInputs(PlannedInputs):
         since, until = self.plan.since[name], self.plan.until[name]
         return self._rows(name, self._tables.before(name, since=since, until=until, match=self._match(name, values)))
 
+    def past(self, name: TableName, values: Rows) -> Rows:
+        since, until = self.plan.since[name], self.plan.until[name]
+        return self._rows(name, self._tables.past(name, since=since, until=until, match=self._match(name, values)))
+
     def without(self, rows: Rows, values: Rows) -> Rows:
         names = _arrow(values).column_names
         left, right = pl.DataFrame(_arrow(rows).select(names)), pl.DataFrame(_arrow(values))

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.build.aggregates.algebra import Algebra, find_algebra
 from headrace.build.analysis import stored_columns
 from headrace.build.inputs import is_raw
 from headrace.build.lake import Lake
@@ -62,7 +63,13 @@ class PlannedInputs(ABC):
     @property
     def stored_columns(self) -> tuple[Column, ...]:
         """The columns of the table as it is stored, with the hidden ones of builds."""
-        return stored_columns(self.table, self.lake.columns[self.table.table])
+        return stored_columns(self.table, self.lake.columns[self.table.table], has_states=self.algebra is not None)
+
+    @property
+    def algebra(self) -> Algebra | None:
+        """How the table is maintained by partial states, or None where it has none."""
+        found = find_algebra(self.lake.spark, self.table, self.lake.columns)
+        return found if isinstance(found, Algebra) else None
 
     def moved(self, name: TableName) -> bool:
         return not self.plan.since[name].is_at(self.plan.until[name])
@@ -95,6 +102,10 @@ class PlannedInputs(ABC):
     @abstractmethod
     def unchanged(self, name: TableName, values: Rows) -> Rows:
         """Return the rows that the last build had read already and whose columns have any of these values."""
+
+    @abstractmethod
+    def past(self, name: TableName, values: Rows) -> Rows:
+        """Return the rows that an input had when the last build read it, and whose columns have any of these values."""
 
     @abstractmethod
     def without(self, rows: Rows, values: Rows) -> Rows:

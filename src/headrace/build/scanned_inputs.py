@@ -58,6 +58,9 @@ class ScannedInputs(PlannedInputs):
     def unchanged(self, name: TableName, values: Rows) -> Rows:
         return SparkRows(keep_matching(self._read_before(name), F.broadcast(values.frame.distinct()), values.columns))
 
+    def past(self, name: TableName, values: Rows) -> Rows:
+        return SparkRows(keep_matching(self._past(name).frame, F.broadcast(values.frame.distinct()), values.columns))
+
     def without(self, rows: Rows, values: Rows) -> Rows:
         return SparkRows(drop_matching(rows.frame, F.broadcast(values.frame.distinct()), values.columns))
 

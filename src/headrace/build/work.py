@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.build.aggregates.increment import merge_changes, run_with_states
 from headrace.build.carry import carry_values, events_of_rows, without_carried
 from headrace.build.events import EPOCH, expectations_of, split_truncates, truncate_columns, truncates, with_epochs
 from headrace.build.glance import Glance
@@ -61,12 +62,16 @@ def plan_increment(inputs: PlannedInputs) -> Work:
     if only_new and table.kind in ("upsert", "history", "entities") and not table.untracked:
         rows = measure(inputs.run(changed), expectations_of(table))
         return Work(rows, None, _merger(inputs))
+    if inputs.algebra and not any(map(inputs.moved, table.rebuild_on)):
+        merged = merge_changes(inputs, inputs.algebra, changes)
+        if merged is not None:
+            return Work(measure(merged.rows, expectations_of(table)), merged.touched, lambda rows, *_: rows)
     return _recompute(inputs, changed, left, looked_up)
 
 
 def plan_refresh(inputs: PlannedInputs) -> Measured:
     """Return all rows that the table's file makes of its inputs as they are."""
-    rows = inputs.run({name: inputs.whole(name) for name in inputs.table.drivers})
+    rows = run_with_states(inputs, {name: inputs.whole(name) for name in inputs.table.drivers})
     return measure(rows, expectations_of(inputs.table))
 
 
@@ -151,7 +156,7 @@ def _recompute(
     as they were: a row may have had another key then, and now none.
     """
     table = inputs.table
-    now = inputs.run(changed)
+    now = run_with_states(inputs, changed)
     is_same = same_key(table, inputs.lake.pipeline)
     if is_same:
         now = inputs.once(now).frame
@@ -174,7 +179,7 @@ def _recompute(
         rows = now
     else:
         near = {name: inputs.near(name, touched) for name in table.drivers}
-        rows = keep_matching(inputs.run(near), touched.frame, table.keys)
+        rows = keep_matching(run_with_states(inputs, near), touched.frame, table.keys)
     return Work(measure(rows, expectations_of(table)), touched, decide)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import QualityError
-from headrace.spec.layers import Expectation, LayerTable
+from headrace.spec.layers import STATE, Expectation, LayerTable
 from headrace.tables.build_ledger import CheckedExpectation
 from headrace.tables.quarantine import REASONS
 from headrace.tables.spark_columns import named
@@ -50,7 +50,7 @@ class Measured:
         for name, _ in flags:
             anything = anything | F.col(name)
         return self.rows.where(anything).select(
-            F.to_json(F.struct(*(named(name) for name in self.columns)), {**EXACT_JSON, "ignoreNullFields": "false"}).alias(
+            F.to_json(F.struct(*map(named, self._shown)), {**EXACT_JSON, "ignoreNullFields": "false"}).alias(
                 "row"
             ),
             reasons.alias("reason"),
@@ -61,7 +61,7 @@ class Measured:
         """Gives back the aggregates that `read_metrics` understands, to be computed in a pass that is made anyway."""
         metrics = [F.count(F.lit(1)).alias(_CHECKED)]
         for index, (name, _) in enumerate(self._flags()):
-            row = F.to_json(F.struct(*(named(column) for column in self.columns)), EXACT_JSON)
+            row = F.to_json(F.struct(*map(named, self._shown)), EXACT_JSON)
             metrics.append(F.count(F.when(F.col(name), F.lit(1))).alias(_FAILED.format(index)))
             metrics.append(F.max(F.when(F.col(name), row)).alias(_SAMPLE.format(index)))
         return metrics
@@ -77,6 +77,11 @@ class Measured:
                 CheckedExpectation(each.sentence, each.otherwise, checked, failed, None if sample is None else str(sample))
             )
         return tuple(found)
+
+    @property
+    def _shown(self) -> list[str]:
+        """The columns that people see of a row which fails: all but its partial states."""
+        return [name for name in self.columns if name != STATE]
 
     def _flags(self) -> list[tuple[str, Expectation]]:
         return [(f"__bad_{index}", each) for index, each in enumerate(self.expectations)]
