@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.spec.columns import landed_columns
-from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, LayerTable, Query
+from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, STATE, LayerTable, Query
 from headrace.spec.matching import ENTITY_COLUMNS, entity_columns
 from headrace.spec.pipeline import Stream, TableName
 from headrace.spec.problems import Problems, suggest
@@ -175,6 +175,8 @@ def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> Iterator[Spe
     own: tuple[str, ...] = (BUILD_ID, CARRIED) if table.unchanged else (BUILD_ID,)
     if table.kind == "history":
         own += HISTORY_COLUMNS
+    if table.kind == "aggregate":
+        own += (STATE,)
     if table.kind == "entities":
         own += (*ENTITY_COLUMNS, *(each.column for each in table.matches))
     for name in columns:

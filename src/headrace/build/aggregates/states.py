@@ -106,19 +106,21 @@ def _added_up(field: StateField, kind: DataType) -> Column:
 
 
 def _merged(algebra: Algebra, field: StateField) -> Column:
-    if field.merge == "add":
-        # A sum of no values is null, however they were taken away.
-        value = F.col(field.name)
-        return F.when(F.col(field.counted_by) > 0, value).alias(field.name) if field.counted_by else value
     old, added = F.col(f"{_OLD}_{field.name}"), F.col(f"{_ADDED}_{field.name}")
-    if field.merge == "follow":
-        return F.when(_wins(algebra, field), added).otherwise(old).alias(field.name)
-    return (F.least if field.merge == "least" else F.greatest)(old, added).alias(field.name)
+    if field.merge == "add":
+        value = F.col(field.name)
+    elif field.merge == "follow":
+        value = F.when(_wins(algebra, field), added).otherwise(old)
+    else:
+        value = (F.least if field.merge == "least" else F.greatest)(old, added)
+    counted_by = (_extreme(algebra, field) if field.merge == "follow" else field).counted_by
+    # What is of no rows is null, however they were taken away.
+    return F.when(F.col(counted_by) > 0, value).alias(field.name) if counted_by else value.alias(field.name)
 
 
 def _wins(algebra: Algebra, field: StateField) -> Column:
     """Return whether the added rows have the extreme that a field follows."""
-    extreme = _field(algebra, field.extreme)
+    extreme = _extreme(algebra, field)
     old, added = F.col(f"{_OLD}_{extreme.name}"), F.col(f"{_ADDED}_{extreme.name}")
     return F.coalesce(old.isNull() | _beyond(extreme, added, old), F.lit(False))
 
@@ -141,16 +143,16 @@ def _redo(algebra: Algebra, *, knows_all: bool) -> Column:
 
 
 def _is_gone(field: StateField, *, is_followed: bool) -> Column:
-    """Return whether the extreme was removed, and no added row is as far out; where it is followed, further."""
+    """Return whether the extreme was removed while other rows stay, and no added row is as far out; if it is followed, further."""
     old, added, removed = (F.col(f"{side}_{field.name}") for side in (_OLD, _ADDED, _REMOVED))
     replaced = _beyond(field, added, old) if is_followed else _beyond(field, added, old) | (added == old)
-    at_end = (removed == old) & ~F.coalesce(replaced, F.lit(False))
+    at_end = (removed == old) & ~F.coalesce(replaced, F.lit(False)) & (F.col(str(field.counted_by)) > 0)
     return removed.isNotNull() & (old.isNull() | _beyond(field, removed, old) | at_end)
 
 
 def _is_tied(algebra: Algebra, field: StateField) -> Column:
     """Return whether an added row is as far out as the old one and has another value: which one counts, Spark decides."""
-    extreme = _field(algebra, field.extreme)
+    extreme = _extreme(algebra, field)
     same_place = F.col(f"{_ADDED}_{extreme.name}") == F.col(f"{_OLD}_{extreme.name}")
     return same_place & ~F.col(f"{_ADDED}_{field.name}").eqNullSafe(F.col(f"{_OLD}_{field.name}"))
 
@@ -159,5 +161,5 @@ def _beyond(field: StateField, value: Column, other: Column) -> Column:
     return value < other if field.merge == "least" else value > other
 
 
-def _field(algebra: Algebra, name: str | None) -> StateField:
-    return next(field for field in algebra.fields if field.name == name)
+def _extreme(algebra: Algebra, field: StateField) -> StateField:
+    return next(other for other in algebra.fields if other.name == field.extreme)
