@@ -50,9 +50,7 @@ class Measured:
         for name, _ in flags:
             anything = anything | F.col(name)
         return self.rows.where(anything).select(
-            F.to_json(F.struct(*map(named, self._shown)), {**EXACT_JSON, "ignoreNullFields": "false"}).alias(
-                "row"
-            ),
+            F.to_json(F.struct(*map(named, self._shown)), {**EXACT_JSON, "ignoreNullFields": "false"}).alias("row"),
             reasons.alias("reason"),
             *(F.col(name) for name in self.columns if name.startswith("kafka_")),
         )

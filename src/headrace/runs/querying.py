@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog
 
 from headrace.services.embedded import Report
 from headrace.serving.engines.names import DIALECTS, Engine
 from headrace.serving.query import run_query
-from headrace.serving.question import Question, read_question
+from headrace.serving.question import read_question
 from headrace.settings import Settings
-from headrace.spec.layers import STATE
 from headrace.tables.catalog import find_catalog, list_tables
 
 
@@ -27,16 +25,6 @@ def query(settings: Settings, sql: str, *, engine: Engine = Engine.duckdb, repor
 
         return pyiceberg.ask(catalog, sql)
     question = read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog))
-    return _without_states(_ask(settings, catalog, question, engine=engine, report=report), sql)
-
-
-def _without_states(found: pa.Table, sql: str) -> pa.Table:
-    """Return a result without the partial states of aggregates, which only * can have asked for."""
-    hidden = [name for name in found.column_names if name == STATE and STATE not in sql]
-    return found.drop_columns(hidden) if hidden else found
-
-
-def _ask(settings: Settings, catalog: Catalog, question: Question, *, engine: Engine, report: Report) -> pa.Table:
     if engine == Engine.spark:
         from headrace.runs.landing import spark_session
         from headrace.serving.engines import spark

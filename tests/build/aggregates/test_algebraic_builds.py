@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+import pyarrow as pa
 import pytest
 
 from headrace.build import keeping
@@ -17,6 +18,7 @@ from headrace.spec.layers import STATE
 from headrace.tables.quarantine import QUARANTINE
 from tests.build.paths import counted_paths
 from tests.build.pond import TABLES, Event, Pond, assert_same
+from tests.dying import KilledError, die_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,21 +126,15 @@ def test_rows_that_a_dead_build_meant_to_remove_are_not_subtracted(
     pond.land([event(1, key=1), event(2, key=2)])
     pond.build()
 
-    def die(place: str) -> None:
-        if place == "pond.latest:kept":
-            raise KeyboardInterrupt
-
     pond.land([event(3, key=1, group="y")])
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(keeping, "reach", die)
+    die_in(monkeypatch, keeping)[:] = ["pond.latest:kept"]
+    with pytest.raises(KilledError):
         pond.build()
     kept = pond.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().num_rows
     assert kept == 1
     # The next attempt keeps the row once more. One that is still there stands for rows that the next attempt leaves alone.
     row = pond.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().to_pylist()[0]
     table = pond.catalog.load_table("metadata.removed_pond_latest")
-    import pyarrow as pa
-
     table.append(pa.Table.from_pylist([{**row, "k": "k2", "n": 2}], schema=table.scan().to_arrow().schema))
     pond.build()
     assert sum(pond.rows("latest").values()) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from random import Random
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from pyspark.errors import ArithmeticException, PySparkException
 
 from headrace.build.aggregates.algebra import Algebra, find_algebra
 from headrace.build.aggregates.states import REDO, merge_states, rows_of_states, with_state
@@ -28,9 +29,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FACTS = TableName("mine", "facts")
-SCHEMA = (
-    "id INT, g STRING, day DATE, i INT, l BIGINT, d DECIMAL(12, 2), w DECIMAL(27, 6), f DOUBLE, s STRING, b BOOLEAN, at TIMESTAMP"
-)
+SCHEMA = """id INT, g STRING, day DATE, i INT, l BIGINT, d DECIMAL(12, 2), w DECIMAL(27, 6),
+f DOUBLE, s STRING, b BOOLEAN, at TIMESTAMP"""
 QUERY = """\
 SELECT
     g, day, upper(g) AS shouted,
@@ -38,7 +38,7 @@ SELECT
     sum(i) AS i_sum, sum(l) AS l_sum, sum(d) AS d_sum, sum(w) AS w_sum, sum(IF(b, d, 0)) AS true_sum,
     sum(d) FILTER (WHERE i > 3) AS filtered, coalesce(sum(d) FILTER (WHERE s = 'a -- b'), 0) AS coalesced,
     sum(CASE WHEN b THEN 1 END) AS cased,
-    avg(i) AS i_avg, avg(l) AS l_avg, avg(d) AS d_avg, avg(w) AS w_avg, avg(CAST(d AS DECIMAL(2, 2)) ) AS small_avg,
+    avg(i) AS i_avg, avg(l) AS l_avg, avg(d) AS d_avg, avg(w) AS w_avg, avg(CAST(i AS DECIMAL(12, 8)) / 7) AS small_avg,
     avg(d) FILTER (WHERE b) AS b_avg,
     min(d) AS d_min, max(d) AS d_max, min(f) AS f_min, max(f) AS f_max, min(s) AS s_min, max(at) AS newest,
     max(struct(at, id)) AS last_struct, min(day) FILTER (WHERE b) AS first_day,
@@ -49,7 +49,7 @@ SELECT
 FROM mine.facts -- a comment, with an ' in it
 WHERE coalesce(i, 0) >= 0
 GROUP BY g, day
-""".replace(", avg(CAST(d AS DECIMAL(2, 2)) ) AS small_avg", ", avg(CAST(i AS DECIMAL(12, 8)) / 7) AS small_avg")
+"""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Facts:
 
     def stated(self, rows: list[dict[str, Any]]) -> DataFrame:
         facts = self.spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA).coalesce(1)
-        return run_source(self.spark, _replace_source(self.table, self.algebra), {FACTS: facts})
+        return run_source(self.spark, replace(self.table, source=self.algebra.source), {FACTS: facts})
 
     def whole(self, rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
         facts = self.spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA).coalesce(1)
@@ -71,12 +71,6 @@ class Facts:
     def by_key(self, rows: DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
         found = [row.asDict(recursive=True) for row in rows.collect()]
         return {tuple(row[key] for key in self.table.keys): row for row in found}
-
-
-def _replace_source(table: LayerTable, algebra: Algebra) -> LayerTable:
-    from dataclasses import replace
-
-    return replace(table, source=algebra.source)
 
 
 def open_facts(spark: SparkSession, query: str = QUERY, keys: tuple[str, ...] = ("g", "day")) -> Facts:
@@ -180,7 +174,7 @@ def test_a_state_that_does_not_fit_is_computed_again(spark: SparkSession) -> Non
         other.by_key(with_state(other.algebra, other.stated(rows)))[("x",)][STATE]: True,
         good.replace('"n":3', '"n":null'): True,
         good.replace('"n":3,', ""): True,
-        good.replace(':3.00', ':null'): True,
+        good.replace(":3.00", ":null"): True,
         good: False,
     }
     assert len(states) == 8
@@ -209,13 +203,11 @@ def test_a_key_without_rows_is_gone(spark: SparkSession) -> None:
 
 
 def test_a_sum_that_overflows_fails_as_in_the_whole_query(spark: SparkSession) -> None:
-    from pyspark.errors import ArithmeticException, PySparkException
-
     facts = open_facts(spark, "SELECT g, sum(l) AS total FROM mine.facts GROUP BY g", ("g",))
     rows = [{**row, "l": 2**62} for row in _rows_of_one_key()]
     stored = with_state(facts.algebra, facts.stated(rows[:1]))
     merged = merge_states(facts.algebra, old=stored, added=facts.stated(rows[1:2]), removed=None, knows_all=True)
-    with pytest.raises(PySparkException, match="overflow|OVERFLOW"):
+    with pytest.raises(PySparkException, match=r"(?i)overflow"):
         merged.collect()
     with pytest.raises(ArithmeticException):
         facts.whole(rows)

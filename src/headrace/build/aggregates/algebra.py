@@ -65,7 +65,9 @@ class Algebra:
 
     def fields_in(self, rows: DataFrame) -> list[SparkColumn]:
         """Return the fields out of what `source` has given."""
-        return [F.col(_STATE.format(field.name)).cast(self.types[field.name].dataType).alias(field.name) for field in self.fields]
+        return [
+            F.col(_STATE.format(field.name)).cast(self.types[field.name].dataType).alias(field.name) for field in self.fields
+        ]
 
     def outputs(self) -> list[SparkColumn]:
         """Return the table's columns as expressions over keys and fields."""
@@ -123,7 +125,9 @@ def _with_arguments(found: Decomposition) -> Query:
 
 def _argument_types(found: Decomposition, rows: DataFrame) -> list[list[ColumnType]]:
     kinds = {column.name: column.type for column in spec_columns(rows.schema)}
-    named = [[_ARGUMENT.format(number, index) for index in range(len(call.arguments))] for number, call in enumerate(found.calls)]
+    named = [
+        [_ARGUMENT.format(number, index) for index in range(len(call.arguments))] for number, call in enumerate(found.calls)
+    ]
     return [[kinds[name] for name in names if name in kinds] for names in named]
 
 

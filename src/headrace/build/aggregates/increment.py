@@ -36,9 +36,7 @@ def run_with_states(inputs: PlannedInputs, drivers: Mapping[TableName, Rows]) ->
     return inputs.run(drivers) if algebra is None else with_state(algebra, _run(inputs, algebra, drivers))
 
 
-def merge_changes(
-    inputs: PlannedInputs, algebra: Algebra, changes: Mapping[TableName, ChangeSet]
-) -> MergedKeys | None:
+def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[TableName, ChangeSet]) -> MergedKeys | None:
     """Return the rows of all touched keys, or None where it can't be told which rows left a driver.
 
     Only changed rows of drivers are read, and all rows of keys whose state is missing or lost its minimum or maximum.

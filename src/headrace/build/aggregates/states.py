@@ -126,7 +126,7 @@ def _wins(algebra: Algebra, field: StateField) -> Column:
 
 
 def _redo(algebra: Algebra, *, knows_all: bool) -> Column:
-    """Return whether a key can't be merged: its state is missing, an extreme is gone, or rows were removed that it never had."""
+    """Return whether a key can't be merged: its state is missing, an extreme is gone, or removed rows were never added."""
     is_new = F.col(_OLD) == 0
     reasons = [~F.coalesce(F.col(_FITS), is_new), is_new & ((F.col(_REMOVED) > 0) if knows_all else F.lit(True))]
     for field in algebra.fields:
@@ -143,7 +143,10 @@ def _redo(algebra: Algebra, *, knows_all: bool) -> Column:
 
 
 def _is_gone(field: StateField, *, is_followed: bool) -> Column:
-    """Return whether the extreme was removed while other rows stay, and no added row is as far out; if it is followed, further."""
+    """Return whether the extreme was removed while other rows stay, and no added row is as far out.
+
+    Where another field follows the extreme, an added row has to be further out: Spark decides between rows of the same place.
+    """
     old, added, removed = (F.col(f"{side}_{field.name}") for side in (_OLD, _ADDED, _REMOVED))
     replaced = _beyond(field, added, old) if is_followed else _beyond(field, added, old) | (added == old)
     at_end = (removed == old) & ~F.coalesce(replaced, F.lit(False)) & (F.col(str(field.counted_by)) > 0)

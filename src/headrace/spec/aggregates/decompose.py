@@ -86,7 +86,7 @@ def _take_apart(table: LayerTable, query: Query, tree: exp.Query) -> Decompositi
     check_row_wise(tree, table.drivers)
     sources = _sources(tree)
     items = {select.alias_or_name: _unaliased(item, select) for select, item in zip(tree.selects, clauses.items, strict=True)}
-    if len(items) != len(clauses.items) or "" in items:
+    if len(items) != len(clauses.items) or not all(isinstance(select, (exp.Alias, exp.Column)) for select in tree.selects):
         raise _UnclearError("a column without a name of its own")
     calls = {name: tuple(find_calls(item)) for name, item in items.items()}
     if sum(map(len, calls.values())) != sum(1 for node in own_nodes(tree) if _is_aggregate(node)):
@@ -176,7 +176,7 @@ def _keys(items: Mapping[str, Span], clauses: Clauses, tree: exp.Select, sources
             keys[items[names[number - 1]].words(sources)] = names[number - 1]
         elif shown:
             keys[words] = shown[0]
-        elif named:
+        elif named and (named[0].lower(), False) not in items[named[0]].words():
             keys[items[named[0]].words(sources)] = named[0]
         else:
             raise _UnclearError(f"no column shows what it is grouped by: {' '.join(word for word, _ in words)}")

@@ -1,4 +1,4 @@
-"""Whether each row of a driver makes its rows of a query alone, so that a query over some rows gives their part of the whole."""
+"""Whether each row of a driver makes its rows of a query alone, so that a query over some rows gives their part of all."""
 
 from __future__ import annotations
 
@@ -61,12 +61,10 @@ class _Walk:
         for name, words in _MIXES.items():
             if select.args.get(name) and name not in ignored:
                 raise MixedRows(f"{where_found(select)}{words}")
-        if not ignored:
-            for node in own_nodes(select):
-                if isinstance(node, exp.AggFunc):
-                    raise MixedRows(f"{where_found(node)}an aggregate below another")
         if any(isinstance(node, exp.Window) for node in own_nodes(select)):
             raise MixedRows(f"{where_found(select)}a window function")
+        if not ignored and any(isinstance(node, exp.AggFunc) for node in own_nodes(select)):
+            raise MixedRows(f"{where_found(select)}an aggregate below another")
         for join in select.args.get("joins") or ():
             if join.side.upper() in ("RIGHT", "FULL"):
                 raise MixedRows(f"{where_found(join)}a {join.side.upper()} JOIN keeps rows that match nothing")
