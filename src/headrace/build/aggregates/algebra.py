@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
 from headrace.build.source import run_source
@@ -24,14 +23,16 @@ from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column, ColumnType
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 _VERSION = 1
 """Part of every state's shape. A change of what a field means needs another one: older states are then computed again."""
 
-_ROWS = StateField("n", Call("count", ("*",)).over("count"), "add")
-_ARGUMENT, _STATE = "__argument_{}_{}", "__state_{}"
+PREFIX = "__state_"
+"""How the columns of fields begin, so that none is called as a column of the table is."""
+
+_ROWS = StateField(f"{PREFIX}n", Call("count", ("*",)).over("count"), "add")
+_ARGUMENT = "__argument_{}_{}"
 
 Known = Mapping[TableName, Sequence[Column]]
 
@@ -63,15 +64,10 @@ class Algebra:
         meaning = (_VERSION, [(field, self.types[field.name].dataType.simpleString()) for field in self.fields])
         return hashlib.sha256(repr(meaning).encode()).hexdigest()[:8]
 
-    def fields_in(self, rows: DataFrame) -> list[SparkColumn]:
-        """Return the fields out of what `source` has given."""
-        return [
-            F.col(_STATE.format(field.name)).cast(self.types[field.name].dataType).alias(field.name) for field in self.fields
-        ]
-
-    def outputs(self) -> list[SparkColumn]:
-        """Return the table's columns as expressions over keys and fields."""
-        return [F.expr(self._sql(parts)).alias(name) for name, parts in self.decomposition.outputs]
+    @property
+    def outputs(self) -> dict[str, str]:
+        """The table's columns by name, as SQL over keys and fields."""
+        return {name: self._sql(parts) for name, parts in self.decomposition.outputs}
 
     def _sql(self, parts: Sequence[str | int]) -> str:
         return "".join(part if isinstance(part, str) else f"({self.values[part]})" for part in parts)
@@ -99,11 +95,9 @@ def _find(spark: SparkSession, table: LayerTable, columns: Known) -> Algebra | R
     try:
         types = _argument_types(found, run_source(spark, replace(table, source=_with_arguments(found)), empty))
         fields, values = _fields(found, types)
-        added = {_STATE.format(field.name): field.sql for field in fields}
-        source = found.with_columns(added)
+        source = found.with_columns({field.name: field.sql for field in fields})
         rows = run_source(spark, replace(table, source=source), empty)
-        kinds = {name: rows.schema[name].dataType for name in rows.columns}
-        schema = StructType([StructField(field.name, kinds[_STATE.format(field.name)]) for field in fields])
+        schema = StructType([StructField(field.name, rows.schema[field.name].dataType) for field in fields])
         algebra = Algebra(found, source, fields, schema, values)
         return _check_types(algebra, rows)
     except UnsupportedCall as error:
@@ -135,7 +129,7 @@ def _fields(found: Decomposition, types: Sequence[Sequence[ColumnType]]) -> tupl
     """Return the fields of all calls, each once, and what each call gives."""
     fields, values = {_ROWS.sql: _ROWS}, []
     for number, (call, kinds) in enumerate(zip(found.calls, types, strict=True)):
-        states = choose_states(call, kinds, names=[f"{letter}{number}" for letter in "abc"])
+        states = choose_states(call, kinds, names=[f"{PREFIX}{letter}{number}" for letter in "abc"])
         same = {field.name: fields[field.sql].name for field in states.fields if field.sql in fields}
         value = states.value
         for new, known in same.items():
@@ -149,8 +143,7 @@ def _fields(found: Decomposition, types: Sequence[Sequence[ColumnType]]) -> tupl
 
 def _check_types(algebra: Algebra, rows: DataFrame) -> Algebra | Recomputed:
     """Return the algebra if its outputs have the types of the query's own columns."""
-    merged = rows.select(*(F.col(f"`{key}`") for key in algebra.keys), *algebra.fields_in(rows))
-    given = merged.select(*algebra.outputs()).schema
+    given = rows.selectExpr(*(f"{sql} AS `{name}`" for name, sql in algebra.outputs.items())).schema
     for field in given.fields:
         wanted = rows.schema[field.name].dataType
         if field.dataType.simpleString() != wanted.simpleString():

@@ -61,7 +61,7 @@ def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[Tabl
             knows_all=not any(each.otherwise in ("drop", "quarantine") for each in inputs.table.expectations),
         )
         merged = inputs.once(states.coalesce(1) if inputs.changes_few else states)
-    rows = rows_of_states(algebra, merged.frame.where(~F.col(REDO)))
+    rows = rows_of_states(algebra, merged.frame)
     again = _redone(merged).select(list(inputs.table.keys))
     if not _is_empty(again):
         near = {name: inputs.near(name, again) for name in drivers}
