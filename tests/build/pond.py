@@ -151,6 +151,33 @@ def by_python(latest: DataFrame) -> DataFrame:
 ''',
 }
 
+AGGREGATES = {
+    "d/group_stats.sql": """/*
+keys: [g]
+*/
+SELECT g, count(*) AS keys, count_if(n > 9) AS late_keys, avg(amount) AS average, avg(n) AS average_n, min(amount) AS least,
+    max(n) AS newest, max_by(k, struct(n, k)) FILTER (WHERE amount > 20) AS last_key,
+    bool_and(amount > 1) AS all_paid, coalesce(sum(amount) FILTER (WHERE n < 9), 0) AS early_amount,
+    CAST(CAST(count_if(n > 9) AS DECIMAL(18, 0)) / count(*) AS DECIMAL(7, 6)) AS late_share
+FROM pond.present GROUP BY g""",
+    "d/by_day.sql": """/*
+keys: [day]
+*/
+WITH both AS (
+    SELECT date(at) AS day, amount, id FROM pond.by_event WHERE g IS NOT NULL
+    UNION ALL
+    SELECT date(at) AS day, -amount AS amount, k AS id FROM pond.latest
+)
+SELECT day, count(*) AS rows, sum(amount) AS balance, min(amount) AS least, max(struct(amount, id)).id AS dearest
+FROM both GROUP BY day""",
+    "d/distinct.sql": """/*
+keys: [g]
+*/
+SELECT g, count(DISTINCT k) AS keys, sum(CAST(n AS DOUBLE)) AS n, array_sort(collect_set(n)) AS all_n FROM pond.by_event
+GROUP BY g""",
+}
+"""Aggregates that are maintained by states, of one driver and of two, and one that is not."""
+
 
 @dataclass(frozen=True)
 class Event:

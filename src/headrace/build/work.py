@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.build.aggregates.increment import merge_changes, run_with_states
+from headrace.build.aggregates.increment import finish_rows, merge_changes, run_groups, run_with_states
 from headrace.build.carry import carry_values, events_of_rows, without_carried
 from headrace.build.events import EPOCH, expectations_of, split_truncates, truncate_columns, truncates, with_epochs
 from headrace.build.glance import Glance
@@ -156,7 +156,7 @@ def _recompute(
     as they were: a row may have had another key then, and now none.
     """
     table = inputs.table
-    now = run_with_states(inputs, changed)
+    now = run_groups(inputs, changed)
     is_same = same_key(table, inputs.lake.pipeline)
     if is_same:
         now = inputs.once(now).frame
@@ -173,10 +173,10 @@ def _recompute(
     parts = [now]
     if any(older.values()):
         rows_before = {name: union(each, empty=inputs.none(name)) for name, each in older.items()}
-        parts.append(inputs.run(rows_before, past=past))
+        parts.append(run_groups(inputs, rows_before, past=past))
     touched = inputs.once(_keys_of(table, parts))
     if is_same:
-        rows = now
+        rows = finish_rows(inputs, now)
     else:
         near = {name: inputs.near(name, touched) for name in table.drivers}
         rows = keep_matching(run_with_states(inputs, near), touched.frame, table.keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.spec.aggregates import Recomputed, decompose
 from headrace.spec.columns import landed_columns
 from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, STATE, LayerTable, Query
 from headrace.spec.matching import ENTITY_COLUMNS, entity_columns
@@ -152,9 +153,10 @@ def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]], pro
         return None
     parsed = parse_query(table.source.text, place=table.place, origin=table.source.origin)
     having = parsed.tree.args.get("having")
-    if table.kind == "aggregate" and having is not None:
+    hidden = decompose(table) if table.kind == "aggregate" and having is not None else None
+    if isinstance(hidden, Recomputed):
         error = table.error(
-            "HAVING hides keys from a build, which looks for them in the changed rows alone",
+            f"HAVING hides keys from a build that recomputes them, and they can't be added up: {hidden.reason}",
             at="keys",
             fix="Filter in the table that reads this one, or write kind: full",
         )

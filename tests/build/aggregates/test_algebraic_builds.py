@@ -13,6 +13,7 @@ from headrace.build import keeping
 from headrace.build.aggregates import algebra
 from headrace.build.local_inputs import LocalInputs
 from headrace.build.planned_inputs import PlannedInputs
+from headrace.errors import SpecError
 from headrace.serving.query import run_query
 from headrace.spec.layers import STATE
 from headrace.tables.quarantine import QUARANTINE
@@ -156,6 +157,31 @@ def test_a_row_that_fails_an_expectation_keeps_no_state(spark: SparkSession, tmp
     pond.build()
     assert set(states(pond)) == {"y"}
     assert_as_refreshed(pond)
+
+
+@pytest.mark.parametrize("knows_past", [True, False])
+def test_a_key_that_having_hides_is_shown_when_it_holds(
+    knows_past: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlannedInputs, "knows_past", lambda *_: knows_past)
+    stats = f"{STATS} HAVING count(*) > 1 AND coalesce(g, '') <> 'never'"
+    pond = Pond(tmp_path, spark, {**FILES, "b/stats.sql": stats})
+    pond.land([event(1, key=1), event(2, key=2, group="y"), event(3, key=3, group="y"), event(4, key=9, group="never")])
+    pond.build()
+    assert set(states(pond)) == {"y"}
+    pond.land([event(5, key=4), event(6, key=10, group="never")])
+    pond.build()
+    assert set(states(pond)) == {"x", "y"}
+    pond.land([event(7, key=2, group="x"), event(8, key=10, group=None)])
+    pond.build()
+    assert set(states(pond)) == {"x"}
+    assert_as_refreshed(pond)
+
+
+def test_having_over_a_floating_point_sum_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    stats = STATS.replace("sum(amount)", "sum(CAST(amount AS DOUBLE))") + " HAVING count(*) > 1"
+    with pytest.raises(SpecError, match=r"sum\(…\) of a double"):
+        Pond(tmp_path, spark, {**FILES, "b/stats.sql": stats})
 
 
 def test_a_lookup_that_moved_computes_its_keys_again(spark: SparkSession, tmp_path: Path) -> None:

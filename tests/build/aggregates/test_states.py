@@ -18,9 +18,11 @@ from headrace.build.aggregates.algebra import Algebra, find_algebra
 from headrace.build.aggregates.states import REDO, merge_states, rows_of_states, with_state
 from headrace.build.source import run_source
 from headrace.build.types import spec_columns
+from headrace.settings import load_settings
 from headrace.spec.aggregates import Recomputed
 from headrace.spec.layers import STATE, LayerTable
 from headrace.spec.pipeline import TableName
+from headrace.tables.spark_catalog import open_spark_catalog
 from tests.build.aggregates.group_table import group_table
 
 if TYPE_CHECKING:
@@ -50,6 +52,13 @@ FROM mine.facts -- a comment, with an ' in it
 WHERE coalesce(i, 0) >= 0
 GROUP BY g, day
 """
+
+
+@pytest.fixture(scope="module")
+def small_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """A session as small builds have it: it compiles nothing."""
+    settings = load_settings(flags={}, environ={}, folder=tmp_path_factory.mktemp("states"))
+    return open_spark_catalog(spark, settings, few_rows=True)
 
 
 @dataclass
@@ -107,10 +116,10 @@ def comparable(rows: dict[tuple[Any, ...], dict[str, Any]]) -> dict[tuple[Any, .
 
 
 @given(seed=st.integers(0, 2**32))
-@hypothesis_settings(max_examples=4, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
-def test_merged_states_give_the_rows_of_the_whole_query(seed: int, spark: SparkSession) -> None:
+@hypothesis_settings(max_examples=3, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
+def test_merged_states_give_the_rows_of_the_whole_query(seed: int, small_spark: SparkSession) -> None:
     random = Random(seed)
-    facts = open_facts(spark)
+    facts = open_facts(small_spark)
     rows = random_rows(random, 60)
     stored = with_state(facts.algebra, facts.stated(rows))
     merged_keys = 0
@@ -118,7 +127,7 @@ def test_merged_states_give_the_rows_of_the_whole_query(seed: int, spark: SparkS
         gone = random.sample(rows, random.randint(0, len(rows) // (2 - number)))
         came = random_rows(random, random.randint(0, 12), first_id=1_000 * (number + 1))
         removed = facts.stated(gone) if gone else None
-        stored = spark.createDataFrame(stored.collect(), stored.schema)
+        stored = small_spark.createDataFrame(stored.collect(), stored.schema)
         merged = merge_states(facts.algebra, old=stored, added=facts.stated(came), removed=removed, knows_all=True).cache()
         rows = [row for row in rows if row not in gone] + came
         wanted = facts.whole(rows)
@@ -134,8 +143,8 @@ def test_merged_states_give_the_rows_of_the_whole_query(seed: int, spark: SparkS
     assert merged_keys
 
 
-def test_an_extreme_that_is_removed_is_computed_again(spark: SparkSession) -> None:
-    facts = open_facts(spark, "SELECT g, min(d) AS least, max_by(s, at) AS last FROM mine.facts GROUP BY g", ("g",))
+def test_an_extreme_that_is_removed_is_computed_again(small_spark: SparkSession) -> None:
+    facts = open_facts(small_spark, "SELECT g, min(d) AS least, max_by(s, at) AS last FROM mine.facts GROUP BY g", ("g",))
     first, second, third = sorted(_rows_of_one_key(), key=lambda row: row["d"])
     stored = with_state(facts.algebra, facts.stated([first, second, third]))
 
@@ -161,10 +170,10 @@ def _rows_of_one_key() -> list[dict[str, Any]]:
     return [{**row, "id": n, "d": Decimal(n), "at": start + timedelta(hours=n)} for n in (1, 2, 3)]
 
 
-def test_a_state_that_does_not_fit_is_computed_again(spark: SparkSession) -> None:
+def test_a_state_that_does_not_fit_is_computed_again(small_spark: SparkSession) -> None:
     query = "SELECT g, count(*) AS events, max(d) AS most FROM mine.facts GROUP BY g"
-    facts = open_facts(spark, query, ("g",))
-    other = open_facts(spark, query.replace("max(d)", "max(i)"), ("g",))
+    facts = open_facts(small_spark, query, ("g",))
+    other = open_facts(small_spark, query.replace("max(d)", "max(i)"), ("g",))
     rows = _rows_of_one_key()
     good = facts.by_key(with_state(facts.algebra, facts.stated(rows)))[("x",)][STATE]
     states = {
@@ -179,22 +188,22 @@ def test_a_state_that_does_not_fit_is_computed_again(spark: SparkSession) -> Non
     }
     assert len(states) == 8
     for state, is_redone in states.items():
-        old = spark.createDataFrame([("x", state)], f"g STRING, {STATE} STRING")
+        old = small_spark.createDataFrame([("x", state)], f"g STRING, {STATE} STRING")
         merged = merge_states(facts.algebra, old=old, added=facts.stated(rows[:1]), removed=None, knows_all=True)
         assert [row[REDO] for row in merged.collect()] == [is_redone], state
 
 
-def test_a_key_that_the_table_lacks_is_new_only_where_no_row_is_hidden(spark: SparkSession) -> None:
-    facts = open_facts(spark, "SELECT g, count(*) AS events FROM mine.facts GROUP BY g", ("g",))
+def test_a_key_that_the_table_lacks_is_new_only_where_no_row_is_hidden(small_spark: SparkSession) -> None:
+    facts = open_facts(small_spark, "SELECT g, count(*) AS events FROM mine.facts GROUP BY g", ("g",))
     rows = _rows_of_one_key()
-    old = spark.createDataFrame([], f"g STRING, {STATE} STRING")
+    old = small_spark.createDataFrame([], f"g STRING, {STATE} STRING")
     for removed, knows_all, is_redone in ((None, True, False), (None, False, True), (facts.stated(rows[:1]), True, True)):
         merged = merge_states(facts.algebra, old=old, added=facts.stated(rows), removed=removed, knows_all=knows_all)
         assert [row[REDO] for row in merged.collect()] == [is_redone]
 
 
-def test_a_key_without_rows_is_gone(spark: SparkSession) -> None:
-    facts = open_facts(spark, "SELECT g, sum(d) / count(*) AS share FROM mine.facts GROUP BY g", ("g",))
+def test_a_key_without_rows_is_gone(small_spark: SparkSession) -> None:
+    facts = open_facts(small_spark, "SELECT g, sum(d) / count(*) AS share FROM mine.facts GROUP BY g", ("g",))
     rows = _rows_of_one_key()
     stored = with_state(facts.algebra, facts.stated(rows))
     merged = merge_states(facts.algebra, old=stored, added=facts.stated([]), removed=facts.stated(rows), knows_all=True)
@@ -202,8 +211,8 @@ def test_a_key_without_rows_is_gone(spark: SparkSession) -> None:
     assert [row[REDO] for row in merged.collect()] == [False]
 
 
-def test_a_sum_that_overflows_fails_as_in_the_whole_query(spark: SparkSession) -> None:
-    facts = open_facts(spark, "SELECT g, sum(l) AS total FROM mine.facts GROUP BY g", ("g",))
+def test_a_sum_that_overflows_fails_as_in_the_whole_query(small_spark: SparkSession) -> None:
+    facts = open_facts(small_spark, "SELECT g, sum(l) AS total FROM mine.facts GROUP BY g", ("g",))
     rows = [{**row, "l": 2**62} for row in _rows_of_one_key()]
     stored = with_state(facts.algebra, facts.stated(rows[:1]))
     merged = merge_states(facts.algebra, old=stored, added=facts.stated(rows[1:2]), removed=None, knows_all=True)
@@ -224,7 +233,7 @@ def test_a_sum_that_overflows_fails_as_in_the_whole_query(spark: SparkSession) -
         ("max_by(map(s, i), at)", "max_by(…) of a map<string, int>"),
     ],
 )
-def test_types_whose_states_do_not_merge(aggregate: str, reason: str, spark: SparkSession) -> None:
+def test_types_whose_states_do_not_merge(aggregate: str, reason: str, small_spark: SparkSession) -> None:
     table = group_table(f"SELECT g, {aggregate} AS x FROM mine.facts GROUP BY g", keys=["g"])
-    columns = {FACTS: spec_columns(spark.createDataFrame([], SCHEMA).schema)}
-    assert find_algebra(spark, table, columns) == Recomputed(reason)
+    columns = {FACTS: spec_columns(small_spark.createDataFrame([], SCHEMA).schema)}
+    assert find_algebra(small_spark, table, columns) == Recomputed(reason)

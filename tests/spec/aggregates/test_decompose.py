@@ -71,6 +71,15 @@ FROM mine.facts GROUP BY g""",
     assert text.text[reference.start : reference.end] == "mine.facts"
 
 
+def test_decompose_keeps_having_apart() -> None:
+    found = taken_apart("SELECT g, max(a) AS a FROM mine.facts GROUP BY g HAVING count(*) > 1 AND g <> 'x' -- it", "g")
+    assert found.calls == (Call("max", ("a",)), Call("count", ("*",)))
+    assert found.having == (1, "> 1 AND `g` <> 'x'\n")
+    assert (
+        found.with_columns({"x": "min(a)"}).text == "SELECT g, max(a) AS a ,\nmin(a) AS `x`\nFROM mine.facts GROUP BY g  -- it"
+    )
+
+
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
@@ -120,13 +129,20 @@ FROM mine.facts GROUP BY g""",
         ("SELECT g, count_if(at > now()) AS n FROM mine.facts GROUP BY g", "NOW() has another value in each build"),
         (
             "SELECT g, count(*) AS n, (SELECT max(id) FROM mine.shops) AS m FROM mine.facts GROUP BY g",
-            "line 1: a subquery in the SELECT list",
+            "line 1: a subquery beside aggregates",
         ),
         (
             "SELECT g, count(*) AS n FROM mine.facts GROUP BY g UNION ALL SELECT g, 1 FROM mine.more",
             "several queries, or none with a FROM",
         ),
-        ("SELECT g, count(*) AS n FROM mine.facts GROUP BY g HAVING count(*) > 1", "line 1: HAVING"),
+        (
+            "SELECT g, count(*) AS n FROM mine.facts GROUP BY g HAVING n > 1",
+            '"HAVING" depends on "n", which is no key',
+        ),
+        (
+            "SELECT g, count(*) AS n FROM mine.facts GROUP BY g HAVING count(*) > (SELECT max(id) FROM mine.shops)",
+            "line 1: a subquery beside aggregates",
+        ),
     ],
 )
 def test_decompose_says_why_not(query: str, reason: str) -> None:

@@ -69,6 +69,11 @@ class Algebra:
         """The table's columns by name, as SQL over keys and fields."""
         return {name: self._sql(parts) for name, parts in self.decomposition.outputs}
 
+    @property
+    def having(self) -> str | None:
+        """The condition for keys to be shown, as SQL over keys and fields."""
+        return self._sql(self.decomposition.having) if self.decomposition.having else None
+
     def _sql(self, parts: Sequence[str | int]) -> str:
         return "".join(part if isinstance(part, str) else f"({self.values[part]})" for part in parts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from headrace.build.merge import row_key
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.rows import ChangeSet, LocalRows, Rows, SparkRows, union
 from headrace.build.source import run_source
-from headrace.spec.layers import STATE
+from headrace.spec.layers import STATE, LayerTable
 from headrace.spec.pipeline import TableName
 
 if TYPE_CHECKING:
@@ -32,8 +32,18 @@ class MergedKeys:
 
 def run_with_states(inputs: PlannedInputs, drivers: Mapping[TableName, Rows]) -> DataFrame:
     """Return what the table's file makes of these rows of its drivers; an aggregate's with their states, in the same pass."""
+    return finish_rows(inputs, run_groups(inputs, drivers))
+
+
+def run_groups(inputs: PlannedInputs, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> DataFrame:
+    """Return what the table's file makes of these rows of its drivers, for `finish_rows`; also keys that HAVING hides."""
     algebra = inputs.algebra
-    return inputs.run(drivers) if algebra is None else with_state(algebra, _run(inputs, algebra, drivers))
+    return inputs.run(drivers, past=past) if algebra is None else _run(inputs, algebra, drivers, past=past)
+
+
+def finish_rows(inputs: PlannedInputs, groups: DataFrame) -> DataFrame:
+    """Return the rows that the table has of what `run_groups` gave."""
+    return groups if inputs.algebra is None else with_state(inputs.algebra, groups)
 
 
 def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[TableName, ChangeSet]) -> MergedKeys | None:
@@ -58,7 +68,7 @@ def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[Tabl
             old=old.frame,
             added=added.frame,
             removed=None if removed is None else removed.frame,
-            knows_all=not any(each.otherwise in ("drop", "quarantine") for each in inputs.table.expectations),
+            knows_all=not algebra.having and not _hides_rows(inputs.table),
         )
         merged = inputs.once(states.coalesce(1) if inputs.changes_few else states)
     rows = rows_of_states(algebra, merged.frame)
@@ -86,10 +96,16 @@ def _exact(inputs: PlannedInputs, name: TableName, change: ChangeSet) -> ChangeS
     return ChangeSet(entered, inputs.past(name, keys))
 
 
-def _run(inputs: PlannedInputs, algebra: Algebra, drivers: Mapping[TableName, Rows]) -> DataFrame:
-    rows = {**inputs.lookups(drivers, past=()), **drivers}
+def _run(
+    inputs: PlannedInputs, algebra: Algebra, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()
+) -> DataFrame:
+    rows = {**inputs.lookups(drivers, past=past), **drivers}
     frames = {name: each.frame for name, each in rows.items()}
     return run_source(inputs.lake.spark, replace(inputs.table, source=algebra.source), frames)
+
+
+def _hides_rows(table: LayerTable) -> bool:
+    return any(expectation.otherwise in ("drop", "quarantine") for expectation in table.expectations)
 
 
 def _redone(merged: Rows) -> Rows:

@@ -30,12 +30,14 @@ _OPTIONS = "map({})".format(", ".join(f'"{name}", "{value}"' for name, value in 
 
 def with_state(algebra: Algebra, rows: DataFrame) -> DataFrame:
     """Return the table's rows with their states, out of what the algebra's query has given."""
-    return rows.selectExpr(*(f"`{name}`" for name in algebra.outputs), _packed(algebra))
+    shown = rows.where(algebra.having) if algebra.having else rows
+    return shown.selectExpr(*(f"`{name}`" for name in algebra.outputs), _packed(algebra))
 
 
 def rows_of_states(algebra: Algebra, merged: DataFrame) -> DataFrame:
     """Return the rows that merged states give, with these states; a key that has no rows left has none."""
     shown = merged.where(f"NOT {REDO} AND `{algebra.rows}` > 0")
+    shown = shown.where(algebra.having) if algebra.having else shown
     return shown.selectExpr(*(f"{sql} AS `{name}`" for name, sql in algebra.outputs.items()), _packed(algebra))
 
 

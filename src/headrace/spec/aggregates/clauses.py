@@ -43,10 +43,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Clauses:
-    """The SELECT list, item by item, the expressions of GROUP BY, and where FROM begins."""
+    """The SELECT list, item by item, the expressions of GROUP BY, the word HAVING and its condition, and where FROM begins."""
 
     items: tuple[Span, ...]
     keys: tuple[Span, ...]
+    having: Span | None
     from_at: int
 
 
@@ -55,19 +56,22 @@ def read_clauses(text: str) -> Clauses | None:
     import sqlglot
 
     tokens = tuple(sqlglot.tokenize(text, read=DIALECT))
-    outer = [index for index, _ in outermost(tokens)]
-    selects = [index for index in outer if tokens[index].text.upper() == "SELECT"]
-    starts = [index for index in outer if _is_from(tokens, index) and selects and index > selects[0]]
+    outer = [(index, token.text.upper()) for index, token in outermost(tokens) if token.token_type.name != "IDENTIFIER"]
+    selects = [index for index, word in outer if word == "SELECT"]
+    starts = [index for index, _ in outer if _is_from(tokens, index) and selects and index > selects[0]]
     if len(selects) != 1 or not starts:
         return None
+
+    def clause(name: str, *, skip: int) -> Span | None:
+        """Return what stands from a word, or after it, up to the next clause."""
+        start = next((index for index, word in outer if word == name), len(tokens))
+        end = next((index for index, word in outer if index > start and word in _AFTER_GROUP), len(tokens))
+        return Span(text, tokens).part(start + skip, end)
+
+    grouped = clause("GROUP BY", skip=1)
+    keys = tuple(split_commas(grouped)) if grouped else ()
     listed = Span(text, tokens[selects[0] + 1 : starts[0]])
-    groups = [index for index in outer if tokens[index].text.upper() == "GROUP BY"]
-    keys: tuple[Span, ...] = ()
-    if groups:
-        ends = [index for index in outer if index > groups[0] and tokens[index].text.upper() in _AFTER_GROUP]
-        grouped = tokens[groups[0] + 1 : ends[0] if ends else len(tokens)]
-        keys = tuple(split_commas(Span(text, grouped))) if grouped else ()
-    return Clauses(tuple(split_commas(listed)), keys, tokens[starts[0]].start)
+    return Clauses(tuple(split_commas(listed)), keys, clause("HAVING", skip=0), tokens[starts[0]].start)
 
 
 def outermost(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:

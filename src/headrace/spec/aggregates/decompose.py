@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.spec.aggregates.calls import FUNCTIONS, Call, UnsupportedCall, find_calls
+from headrace.spec.aggregates.calls import FUNCTIONS, Call, Found, UnsupportedCall, find_calls
 from headrace.spec.aggregates.clauses import Clauses, Span, read_clauses
 from headrace.spec.aggregates.row_wise import MixedRows, check_row_wise, own_nodes
 from headrace.spec.layers import LayerTable, Query
@@ -32,7 +32,8 @@ class Decomposition:
     """A query whose keys can be maintained by partial states.
 
     `outputs` are its columns by name: SQL over the columns of the same row that are `keys`, and over the values of `calls`.
-    Columns can be added to the query's text at `insert_at`, each after a comma.
+    `having` is its condition for keys, in the same form, and `having_at` where that stands in the text. Columns can be added to
+    the text at `insert_at`, each after a comma.
     """
 
     query: Query
@@ -40,11 +41,14 @@ class Decomposition:
     calls: tuple[Call, ...]
     outputs: tuple[tuple[str, tuple[Part, ...]], ...]
     insert_at: int
+    having: tuple[Part, ...] | None = None
+    having_at: tuple[int, int] | None = None
 
     def with_columns(self, columns: Mapping[str, str]) -> Query:
-        """Return the query with more columns, by name."""
+        """Return the query with more columns, by name, and without its HAVING."""
         added = "".join(f",\n{sql} AS `{name}`" for name, sql in columns.items()) + "\n"
-        text = self.query.text[: self.insert_at] + added + self.query.text[self.insert_at :]
+        start, end = self.having_at or (len(self.query.text), len(self.query.text))
+        text = self.query.text[: self.insert_at] + added + self.query.text[self.insert_at : start] + self.query.text[end:]
         moved = tuple(
             replace(reference, start=reference.start + len(added), end=reference.end + len(added))
             if reference.start >= self.insert_at
@@ -89,33 +93,42 @@ def _take_apart(table: LayerTable, query: Query, tree: exp.Query) -> Decompositi
     if len(items) != len(clauses.items) or not all(isinstance(select, (exp.Alias, exp.Column)) for select in tree.selects):
         raise _UnclearError("a column without a name of its own")
     calls = {name: tuple(find_calls(item)) for name, item in items.items()}
-    if sum(map(len, calls.values())) != sum(1 for node in own_nodes(tree) if _is_aggregate(node)):
+    having = clauses.having.part(1, len(clauses.having.tokens)) if clauses.having else None
+    conditions = tuple(find_calls(having)) if having else ()
+    if len(conditions) + sum(map(len, calls.values())) != sum(1 for node in own_nodes(tree) if _is_aggregate(node)):
         raise _UnclearError("aggregates that can't be told apart")
     keys = _keys(items, clauses, tree, sources)
     if set(keys.values()) != set(table.keys):
         grouped, declared = ", ".join(keys.values()), ", ".join(table.keys)
         raise _UnclearError(f"it is grouped by {grouped or 'nothing'}, and its keys are {declared}")
-    distinct = tuple(dict.fromkeys(found.call for item in calls.values() for found in item))
-    outputs = []
-    for name, item in items.items():
+    distinct = tuple(dict.fromkeys(found.call for item in (*calls.values(), conditions) for found in item))
+
+    def parts_of(name: str, item: Span, calls: Sequence[Found]) -> tuple[Part, ...]:
         parts: list[Part] = []
         at = 0
-        for found in calls[name]:
+        for found in calls:
             parts += [*_with_keys(item.part(at, found.start), keys, sources), distinct.index(found.call)]
             at = found.end
         parts += _with_keys(item.part(at, len(item.tokens)), keys, sources)
         _check_columns(name, parts, keys)
-        outputs.append((name, tuple(parts)))
-    return Decomposition(query, tuple(keys.values()), distinct, tuple(outputs), clauses.from_at)
+        return tuple(parts)
+
+    outputs = tuple((name, parts_of(name, item, calls[name])) for name, item in items.items())
+    found = Decomposition(query, tuple(keys.values()), distinct, outputs, clauses.from_at)
+    if having is None or clauses.having is None:
+        return found
+    words = clauses.having.tokens
+    return replace(found, having=parts_of("HAVING", having, conditions), having_at=(words[0].start, words[-1].end + 1))
 
 
 def _check_functions(tree: exp.Select) -> None:
     """Raise an _UnclearError for what a SELECT list has besides keys and aggregates that can be merged."""
     from sqlglot import exp
 
-    for select in tree.selects:
+    having = tree.args.get("having")
+    for select in (*tree.selects, *((having,) if having else ())):
         if select.find(exp.Query):
-            raise _UnclearError(f"{where_found(select)}a subquery in the SELECT list")
+            raise _UnclearError(f"{where_found(select)}a subquery beside aggregates")
         for node in select.find_all(exp.AggFunc, exp.Anonymous, exp.Window, exp.UDTF):
             if isinstance(node, exp.Window):
                 raise _UnclearError(f"{where_found(node)}a window function")
