@@ -59,7 +59,8 @@ def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[Tabl
     entered = {name: known[name].entered if name in known else inputs.none(name) for name in drivers}
     left = {name: change.left for name, change in known.items() if change.left is not None}
     added = inputs.once(_run(inputs, algebra, entered))
-    removed = inputs.once(_run(inputs, algebra, {n: left.get(n) or inputs.none(n) for n in drivers})) if left else None
+    gone = {name: left[name] if name in left else inputs.none(name) for name in drivers}
+    removed = inputs.once(_run(inputs, algebra, gone)) if left else None
     names = list(dict.fromkeys((*inputs.table.keys, *inputs.table.constant)))
     touched = union([part.select(names) for part in (added, removed) if part is not None], empty=added.select(names))
     with inputs.old_rows(touched, [*inputs.table.keys, STATE]) as old:
@@ -71,6 +72,8 @@ def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[Tabl
             knows_all=not algebra.having and not _hides_rows(inputs.table),
         )
         merged = inputs.once(states.coalesce(1) if inputs.changes_few else states)
+        if isinstance(merged, SparkRows):
+            merged.frame.count()  # old rows can be read only while the block runs
     rows = rows_of_states(algebra, merged.frame)
     again = _redone(merged).select(list(inputs.table.keys))
     if not _is_empty(again):

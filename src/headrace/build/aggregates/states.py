@@ -52,10 +52,8 @@ def merge_states(
     keys = ", ".join(f"`{key}`" for key in algebra.keys)
     names = ", ".join(f"`{field.name}`" for field in algebra.fields)
     parts = [_old_states(algebra, keys), f"SELECT {keys}, {names}, true, '{_ADDED}' FROM {{added}}"]
-    given = {"old": old, "added": added}
     if removed is not None:
         parts.append(f"SELECT {keys}, {names}, true, '{_REMOVED}' FROM {{removed}}")
-        given["removed"] = removed
     grouped = ",\n".join(part for field in algebra.fields for part in _grouped(algebra, field))
     counts = ", ".join(f"count_if(`__side` = '{side}') AS `{side}`" for side in (_OLD, _ADDED, _REMOVED))
     merged = ",\n".join(f"{_merged(algebra, field)} AS `{field.name}`" for field in algebra.fields)
@@ -66,7 +64,7 @@ def merge_states(
             FROM ({" UNION ALL ".join(parts)}) GROUP BY {keys}
         )
         WHERE `{_ADDED}` > 0 OR `{_REMOVED}` > 0"""
-    return added.sparkSession.sql(text, **given)
+    return added.sparkSession.sql(text, old=old, added=added, removed=removed)
 
 
 def _packed(algebra: Algebra) -> str:

@@ -60,6 +60,8 @@ class Decomposition:
 
 def decompose(table: LayerTable) -> Decomposition | Recomputed:
     """Return the parts of a table's query, or why its keys are recomputed. Types are not known here: see `choose_states`."""
+    from sqlglot.errors import SqlglotError
+
     if not isinstance(table.source, Query):
         return Recomputed("a Python function may read any row")
     unfollowed = [str(name) for name in table.lookups if name not in table.rebuild_on]
@@ -70,6 +72,8 @@ def decompose(table: LayerTable) -> Decomposition | Recomputed:
         return _take_apart(table, table.source, parsed.tree)
     except (MixedRows, UnsupportedCall, _UnclearError) as error:
         return Recomputed(str(error))
+    except (SqlglotError, ValueError) as error:
+        return Recomputed(f"its text can't be taken apart: {str(error).splitlines()[0]}")
 
 
 class _UnclearError(Exception):
