@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 from headrace.build import keeping
 from headrace.build.aggregates import algebra
 from headrace.build.local_inputs import LocalInputs
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.errors import SpecError
+from headrace.runs.building import plan
 from headrace.serving.query import run_query
+from headrace.show import show_plan
 from headrace.spec.layers import STATE
 from headrace.tables.quarantine import QUARANTINE
 from tests.build.paths import counted_paths
-from tests.build.pond import TABLES, Event, Pond, assert_same
+from tests.build.pond import AGGREGATES, TABLES, Event, Pond, assert_same
 from tests.dying import KilledError, die_in
 
 if TYPE_CHECKING:
@@ -194,3 +197,33 @@ def test_a_lookup_that_moved_computes_its_keys_again(spark: SparkSession, tmp_pa
         pond.build()
     assert sum(pond.rows("by_size").values())
     assert_as_refreshed(pond)
+
+
+def test_plan_says_how_keys_are_maintained(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    floats = STATS.replace("sum(amount)", "sum(CAST(amount AS DOUBLE))")
+    pond = Pond(
+        tmp_path,
+        spark,
+        {
+            **FILES,
+            "a/by_event.sql": TABLES["a/by_event.sql"],
+            "b/floats.sql": floats,
+            "b/distinct.sql": AGGREGATES["d/distinct.sql"],
+        },
+    )
+
+    def upkeep() -> dict[str, str]:
+        plans = plan(pond.settings, pond.pipeline, table=None, full_refresh=False)
+        show_plan(Console(), plans, pipeline=pond.pipeline, as_json=True)
+        return {each["table"]: each["upkeep"] for each in json.loads(capsys.readouterr().out) if "upkeep" in each}
+
+    adds = "adds changed rows to stored states"
+    distinct = "recomputes touched keys: line 4: collect_set() needs all values of a key"
+    pond.land([event(1, key=1)])
+    assert upkeep() == {"pond.stats": adds, "pond.floats": adds, "pond.distinct": distinct}
+    pond.build()
+    assert upkeep() == {
+        "pond.stats": adds,
+        "pond.floats": "recomputes touched keys: no states are stored, as for sums and averages of floating point",
+        "pond.distinct": distinct,
+    }
