@@ -33,7 +33,7 @@ from headrace.services.ports import find_free_port
 from headrace.serving.query import run_query
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.layers import BUILD_ID
+from headrace.spec.layers import BUILD_ID, STATE
 from headrace.tables.catalog import open_catalog
 from tests.application import start_headrace
 from tests.build.pond import PIPELINE, SCHEMA, START, TABLES
@@ -187,7 +187,8 @@ def _report(settings: Settings, pipeline: Pipeline, servers: KafkaServers, seen:
 
 
 def _rows(settings: Settings, name: str) -> Counter[str]:
-    found = open_catalog(settings).load_table(name).scan().to_arrow().drop_columns([BUILD_ID])
+    found = open_catalog(settings).load_table(name).scan().to_arrow()
+    found = found.drop_columns([each for each in (BUILD_ID, STATE) if each in found.column_names])
     return Counter(repr(sorted(row.items())) for row in found.to_pylist())
 
 

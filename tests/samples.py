@@ -17,7 +17,7 @@ from headrace.sources.encode import encoder_of
 from headrace.spec import list_pipelines, load_pipeline
 from headrace.spec.columns import landed_columns
 from headrace.spec.folders import BUILT_IN
-from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
+from headrace.spec.layers import HIDDEN, LayerTable
 from headrace.spec.pipeline import Pipeline, Stream
 from tests.changes import change_values
 from tests.lake import Lake
@@ -95,8 +95,6 @@ def raw_lines(lake: Lake, stream: Stream, *, topic: str) -> list[str]:
 
 def layer_lines(lake: Lake, table: LayerTable) -> list[str]:
     """Gives back the rows of a layer table by its keys, without what builds keep in them for themselves."""
-    rows = [
-        {name: value for name, value in row.items() if name not in (BUILD_ID, CARRIED)} for row in lake.rows(str(table.table))
-    ]
+    rows = [{name: value for name, value in row.items() if name not in HIDDEN} for row in lake.rows(str(table.table))]
     by = [*table.keys, *table.sequence_by]
     return lines_of(sorted(rows, key=lambda row: ([(row[name] is not None, row[name]) for name in by], str(row))))

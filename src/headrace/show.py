@@ -73,6 +73,7 @@ def show_plan(
                     "kind": plan.table.kind,
                     "action": plan.action,
                     "why": list(plan.why),
+                    **_upkeep(plan),
                     "reads": {
                         str(name): {
                             "from": plan.since[name].position,
@@ -98,8 +99,26 @@ def show_plan(
     does = {"nothing": "nothing", "increment": "what changed", "refresh": "all rows anew"}
     for plan in plans:
         reads = [_reading(plan, name) for name in plan.table.inputs]
-        table.add_row(str(plan.table.table), plan.table.kind, does[plan.action], "\n".join(reads), "\n".join(plan.why))
+        why = (*plan.why, *_upkeep(plan).values())
+        table.add_row(str(plan.table.table), plan.table.kind, does[plan.action], "\n".join(reads), "\n".join(why))
     console.print(table)
+
+
+def _upkeep(plan: TablePlan) -> dict[str, str]:
+    """Return how the keys of an aggregate are maintained; nothing for other tables.
+
+    Whether sums and averages are of floating point, only a build can tell: it stores states where they are not.
+    """
+    from headrace.spec.aggregates import Recomputed, decompose
+
+    if plan.table.kind != "aggregate":
+        return {}
+    found = decompose(plan.table)
+    if isinstance(found, Recomputed):
+        return {"upkeep": f"recomputes touched keys: {found.reason}"}
+    if plan.has_states or not plan.entry.build_id:
+        return {"upkeep": "adds changed rows to stored states"}
+    return {"upkeep": "recomputes touched keys: no states are stored, as for sums and averages of floating point"}
 
 
 def show_report(report: TableReport) -> None:

@@ -19,7 +19,7 @@ from headrace.runs.building import Outcome, build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.columns import landed_columns
-from headrace.spec.layers import BUILD_ID
+from headrace.spec.layers import BUILD_ID, STATE
 from headrace.spec.types import Column
 from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
@@ -165,6 +165,33 @@ def by_python(latest: DataFrame) -> DataFrame:
 ''',
 }
 
+AGGREGATES = {
+    "d/group_stats.sql": """/*
+keys: [g]
+*/
+SELECT g, count(*) AS keys, count_if(n > 9) AS late_keys, avg(amount) AS average, avg(n) AS average_n, min(amount) AS least,
+    max(n) AS newest, max_by(k, struct(n, k)) FILTER (WHERE amount > 20) AS last_key,
+    bool_and(amount > 1) AS all_paid, coalesce(sum(amount) FILTER (WHERE n < 9), 0) AS early_amount,
+    CAST(CAST(count_if(n > 9) AS DECIMAL(18, 0)) / count(*) AS DECIMAL(7, 6)) AS late_share
+FROM pond.present GROUP BY g""",
+    "d/by_day.sql": """/*
+keys: [day]
+*/
+WITH both AS (
+    SELECT date(at) AS day, amount, id FROM pond.by_event WHERE g IS NOT NULL
+    UNION ALL
+    SELECT date(at) AS day, -amount AS amount, k AS id FROM pond.latest
+)
+SELECT day, count(*) AS rows, sum(amount) AS balance, min(amount) AS least, max(struct(amount, id)).id AS dearest
+FROM both GROUP BY day""",
+    "d/distinct.sql": """/*
+keys: [g]
+*/
+SELECT g, count(DISTINCT k) AS keys, sum(CAST(n AS DOUBLE)) AS n, array_sort(collect_set(n)) AS all_n FROM pond.by_event
+GROUP BY g""",
+}
+"""Aggregates that are maintained by states, of one driver and of two, and one that is not."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -264,9 +291,9 @@ class Pond:
         return outcomes
 
     def rows(self, table: str) -> Counter[str]:
-        """Gives back a table's rows, without the build that wrote them."""
+        """Gives back a table's rows, without the build that wrote them and without states."""
         found = self.catalog.load_table(f"pond.{table}").scan().to_arrow()
-        found = found.drop_columns([BUILD_ID]) if BUILD_ID in found.column_names else found
+        found = found.drop_columns([name for name in (BUILD_ID, STATE) if name in found.column_names])
         return Counter(repr(sorted(row.items())) for row in found.to_pylist())
 
     def all_rows(self) -> dict[str, Counter[str]]:

@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.build.paths import random_paths
-from tests.build.pond import TABLES, Event, Pond, assert_same
+from tests.build.pond import AGGREGATES, TABLES, Event, Pond, assert_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,8 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree(
 ) -> None:
     random = Random(seed)
     events = events_of(random, 30)
-    small = Pond(tmp_path_factory.mktemp("small"), spark)
+    tables = {**TABLES, **AGGREGATES}
+    small = Pond(tmp_path_factory.mktemp("small"), spark, tables)
     with random_paths(random) as taken:
         for part in cut(events, random, parts):
             small.land(part)
@@ -66,7 +67,7 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree(
     small.build(full_refresh=True)
     assert_same(by_parts, small.all_rows())
     random.shuffle(events)
-    big = Pond(tmp_path_factory.mktemp("big"), spark)
+    big = Pond(tmp_path_factory.mktemp("big"), spark, tables)
     big.land(events)
     big.build()
     assert_same(big.all_rows(), by_parts)

@@ -16,7 +16,7 @@ from headrace.services.java import find_java_home
 from headrace.services.spark import start_spark
 from headrace.settings import load_settings
 from tests.build.paths import random_paths
-from tests.build.pond import Event, Pond, assert_same
+from tests.build.pond import AGGREGATES, TABLES, Event, Pond, assert_same
 from tests.build.test_one_truth import events_of
 
 
@@ -32,7 +32,8 @@ def hold(builds: int, *, seed: int) -> None:
             java_home=find_java_home(os.environ, cache=settings.home / "java"),
             jars=resolve_jars("spark", report=print),
         )
-        small, big = Pond(Path(folder) / "small", spark), Pond(Path(folder) / "big", spark)
+        tables = {**TABLES, **AGGREGATES}
+        small, big = (Pond(Path(folder) / name, spark, tables) for name in ("small", "big"))
         started, built, rounds, taken = time.monotonic(), 0, 0, Counter[str]()
         while built < builds:
             part = list(islice(events, random.randint(1, 3)))

@@ -186,7 +186,7 @@ class Club:
     def table(self, name: str) -> Table:
         return self.catalog.load_table(name)
 
-    def rows(self, name: str, *, without: Sequence[str] = ("_build_id",)) -> list[dict[str, Any]]:
+    def rows(self, name: str, *, without: Sequence[str] = ("_build_id", "_state")) -> list[dict[str, Any]]:
         found = self.table(name).scan().to_arrow().to_pylist()
         kept = [{key: value for key, value in row.items() if key not in without} for row in found]
         return sorted(kept, key=lambda row: json.dumps(row, default=str))

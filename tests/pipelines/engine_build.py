@@ -14,7 +14,7 @@ from headrace.settings import load_settings
 from headrace.sources.encode import encoder_of
 from headrace.spec import Pipeline
 from headrace.spec.columns import landed_columns
-from headrace.spec.layers import BUILD_ID
+from headrace.spec.layers import BUILD_ID, STATE
 from headrace.spec.pipeline import Stream
 from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
@@ -69,7 +69,8 @@ class EngineBuild:
     def rows(self, table: str) -> list[Row]:
         """Gives back a table's rows, without the builds that wrote them."""
         name = next(str(each.table) for each in self._pipeline.tables if each.table.name == table)
-        return list(self._catalog.load_table(name).scan().to_arrow().drop_columns([BUILD_ID]).to_pylist())
+        found = self._catalog.load_table(name).scan().to_arrow()
+        return list(found.drop_columns([each for each in (BUILD_ID, STATE) if each in found.column_names]).to_pylist())
 
     def ask(self, sql: str) -> list[Row]:
         """Gives back what the lake answers to a query, as `headrace query` does."""

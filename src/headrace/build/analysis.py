@@ -19,11 +19,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headrace.build.aggregates.algebra import find_algebra
 from headrace.build.source import run_source
 from headrace.build.types import has_map, spark_schema, spec_columns
+from headrace.spec.aggregates import Decomposition, Recomputed, decompose
 from headrace.spec.fuzzy import Fuzzy
 from headrace.spec.graph import check_names, event_conditions
-from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, LayerTable
+from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, STATE, LayerTable, Query
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, entity_columns
 from headrace.spec.partitioning import transform_problem
 from headrace.spec.pipeline import Pipeline, TableName
@@ -33,6 +35,7 @@ from headrace.spec.types import Array, Column, ColumnType, Decimal, Primitive, S
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_HAVING = re.compile(r"\bhaving\b", re.IGNORECASE)
 _SUGGESTION = re.compile(r"\s*SQLSTATE: \w+.*$")
 
 
@@ -48,13 +51,28 @@ def analyse(
     for table in pipeline.tables:
         empty = {name: spark.createDataFrame([], spark_schema(columns[name])) for name in table.inputs}
         columns[table.table] = _analyse_table(table, run_source(spark, follow_columns(table, columns), empty))
+        _check_having(spark, table, columns)
     return columns
 
 
-def stored_columns(table: LayerTable, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Gives back what is stored of a table: its columns, where carried values are from, and which build wrote each row."""
+def _check_having(spark: SparkSession, table: LayerTable, columns: Mapping[TableName, Sequence[Column]]) -> None:
+    """Raise a SpecError for a HAVING over values whose states can't be stored: its keys would have to be recomputed."""
+    if table.kind != "aggregate" or not isinstance(table.source, Query) or not _HAVING.search(table.source.text):
+        return
+    shape, found = decompose(table), find_algebra(spark, table, columns)
+    if isinstance(shape, Decomposition) and shape.having and isinstance(found, Recomputed):
+        raise table.error(
+            f"HAVING hides keys from a build that recomputes them, and they can't be added up: {found.reason}",
+            at="keys",
+            fix="Filter in the table that reads this one, or write kind: full",
+        )
+
+
+def stored_columns(table: LayerTable, columns: Sequence[Column], *, has_states: bool) -> tuple[Column, ...]:
+    """Return what is stored of a table: its columns, where carried values are from, states, and which build wrote each row."""
     carried = (Column(CARRIED, _carried_type(table, columns)),) if table.unchanged else ()
-    return (*columns, *carried, Column(BUILD_ID, Primitive("long")))
+    states = (Column(STATE, Primitive("string")),) if has_states else ()
+    return (*columns, *carried, *states, Column(BUILD_ID, Primitive("long")))
 
 
 def _carried_type(table: LayerTable, columns: Sequence[Column]) -> ColumnType:

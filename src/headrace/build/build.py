@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
+from headrace.build.aggregates.algebra import Algebra, find_algebra
 from headrace.build.analysis import stored_columns
 from headrace.build.append import append
 from headrace.build.build_errors import explain_spark_error
@@ -68,7 +69,8 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
     started, began = time.monotonic(), time.time()
     table = plan.table
     name = table.table
-    columns = stored_columns(table, lake.columns[name])
+    has_states = isinstance(find_algebra(lake.spark, table, lake.columns), Algebra)
+    columns = stored_columns(table, lake.columns[name], has_states=has_states)
     have = load_table(lake.catalog, name)
     rescaled = () if have is None or table.kind == "entities" else rescaled_columns(have, columns)
     if rescaled and plan.action != "refresh":

@@ -12,7 +12,7 @@ from headrace.build.definition import TableDefinition, definition_of
 from headrace.build.entities.weights import can_train_now
 from headrace.build.inputs import input_states, state_of
 from headrace.build.legacy_definition import legacy_digest
-from headrace.spec.layers import LayerTable
+from headrace.spec.layers import STATE, LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.build_ledger import BuildLedger, InputState, read_build
 from headrace.tables.catalog import load_table
@@ -26,7 +26,7 @@ Action = Literal["nothing", "increment", "refresh"]
 class TablePlan:
     """`refresh` writes the whole table anew, `increment` what changed between `since` and `until` of its inputs.
 
-    `after` are the inputs that the same build builds first.
+    `after` are the inputs that the same build builds first. `has_states` says whether the table stores partial states.
     """
 
     table: LayerTable
@@ -38,6 +38,7 @@ class TablePlan:
     definition: TableDefinition
     rows: int = 0
     after: tuple[TableName, ...] = ()
+    has_states: bool = False
 
     @property
     def erased(self) -> tuple[TableName, ...]:
@@ -79,7 +80,8 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
     since = {name: entry.reads.get(str(name), InputState()) for name in table.inputs}
     definition = definition_of(table)
     rows = state_of(found, raw=False).rows
-    plan = TablePlan(table, "nothing", (), since, until, entry, definition, rows)
+    has_states = found is not None and any(field.name == STATE for field in found.schema().fields)
+    plan = TablePlan(table, "nothing", (), since, until, entry, definition, rows, has_states=has_states)
     reasons = _refresh_reasons(plan, full_refresh=full_refresh)
     if reasons:
         return replace(plan, action="refresh", why=reasons)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from headrace.build.aggregates.algebra import Algebra, find_algebra
 from headrace.build.analysis import stored_columns
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.inputs import is_raw
@@ -65,7 +66,13 @@ class PlannedInputs(ABC):
     @property
     def stored_columns(self) -> tuple[Column, ...]:
         """The columns of the table as it is stored, with the hidden ones of builds."""
-        return stored_columns(self.table, self.lake.columns[self.table.table])
+        return stored_columns(self.table, self.lake.columns[self.table.table], has_states=self.algebra is not None)
+
+    @property
+    def algebra(self) -> Algebra | None:
+        """How the table is maintained by partial states, or None where it has none."""
+        found = find_algebra(self.lake.spark, self.table, self.lake.columns)
+        return found if isinstance(found, Algebra) else None
 
     def moved(self, name: TableName) -> bool:
         return not self.plan.since[name].is_at(self.plan.until[name])
@@ -154,10 +161,18 @@ class PlannedInputs(ABC):
     def key_rows(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> DataFrame:
         """Return the keys and constant columns of what the table's file makes of these rows."""
         names = dict.fromkeys((*self.table.keys, *self.table.constant))
-        return self.run(drivers, past=past).select(*map(named, names))
+        return self.run_groups(drivers, past=past).select(*map(named, names))
+
+    def run_groups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> DataFrame:
+        """Return what the table's file makes of these rows, an aggregate's with states and with the keys that HAVING hides."""
+        table = follow_columns(self.table, self.lake.columns)
+        return self._run(replace(table, source=self.algebra.source) if self.algebra else table, drivers, past=past)
 
     def run(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> DataFrame:
         """Return what the table's file makes of these rows of its drivers, and of its lookups."""
+        return self._run(follow_columns(self.table, self.lake.columns), drivers, past=past)
+
+    def _run(self, table: LayerTable, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> DataFrame:
         rows = {**self.lookups(drivers, past=past), **drivers}
         frames = {name: each.frame for name, each in rows.items()}
-        return run_source(self.lake.spark, follow_columns(self.table, self.lake.columns), frames)
+        return run_source(self.lake.spark, table, frames)

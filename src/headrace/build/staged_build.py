@@ -16,7 +16,7 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.target import Merged
 from headrace.quality.expectations import Measured, check_results, rows_in
 from headrace.quality.refused import stage_refused, stage_refused_rows
-from headrace.spec.layers import BUILD_ID, CARRIED
+from headrace.spec.layers import BUILD_ID, CARRIED, STATE
 from headrace.tables.build_commit import FileChanges
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, TrainedWeights
 from headrace.tables.row_delta import RowDelta
@@ -104,9 +104,9 @@ def merged_build(
 
 
 def written_columns(inputs: PlannedInputs) -> list[str]:
-    """Return the columns that a build decides: the table's own, and where carried values are from."""
+    """Return the columns that a build decides: the table's own, where carried values are from, and partial states."""
     names = [column.name for column in inputs.lake.columns[inputs.table.table]]
-    return [*names, CARRIED] if inputs.table.unchanged else names
+    return [*names, *([CARRIED] if inputs.table.unchanged else []), *([STATE] if inputs.algebra else [])]
 
 
 def refuse_rows(

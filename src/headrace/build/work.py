@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.build.aggregates.increment import merge_changes, run_with_states
 from headrace.build.carry import carry_values, events_of_rows, without_carried
 from headrace.build.events import EPOCH, expectations_of, split_truncates, truncate_columns, truncates, with_epochs
 from headrace.build.glance import Glance
@@ -61,12 +62,16 @@ def plan_increment(inputs: PlannedInputs) -> Work:
     if only_new and table.kind in ("upsert", "history", "entities") and not table.untracked:
         rows = measure(inputs.run(changed), expectations_of(table))
         return Work(rows, None, _merger(inputs), meets_old=True)
+    if inputs.algebra and not any(map(inputs.moved, table.follows)):
+        merged = merge_changes(inputs, inputs.algebra, changes)
+        if merged is not None:
+            return Work(measure(merged.rows, expectations_of(table)), merged.touched, lambda rows, *_: rows)
     return _recompute(inputs, changed, left, looked_up)
 
 
 def plan_refresh(inputs: PlannedInputs) -> Measured:
     """Return all rows that the table's file makes of its inputs as they are."""
-    rows = inputs.run({name: inputs.whole(name) for name in inputs.table.drivers})
+    rows = run_with_states(inputs, {name: inputs.whole(name) for name in inputs.table.drivers})
     return measure(rows, expectations_of(inputs.table))
 
 
@@ -163,12 +168,13 @@ def _recompute(
     older = {name: [*([left[name]] if name in left else ()), *(looked_up.get(name, ()) if past else ())] for name in changed}
     rows_before = {name: union(each, empty=inputs.none(name)) for name, each in older.items()} if any(older.values()) else None
     gone = None if rows_before is None else inputs.keys(rows_before, past=past)
-    if same_key(table, inputs.lake.pipeline):
+    if same_key(table, inputs.lake.pipeline) and inputs.algebra is None:  # HAVING may hide keys that are touched
         return Work(measure(inputs.run(changed), expectations_of(table)), None, decide, left=gone)
     touched = inputs.keys(changed)
     touched = touched if gone is None else union([touched, gone], empty=touched).distinct()
     near = {name: inputs.near(name, touched) for name in table.drivers}
-    return Work(measure(inputs.keep_touched(inputs.run(near), touched), expectations_of(table)), touched, decide)
+    rows = inputs.keep_touched(run_with_states(inputs, near), touched)
+    return Work(measure(rows, expectations_of(table)), touched, decide)
 
 
 def _features(inputs: PlannedInputs) -> Work:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _SQLITE = "sqlite:///"
-_OWN = "_build_id"
+_OWN = ("_build_id", "_state")
 
 
 class Plugin(BasePlugin):  # type: ignore[misc]
@@ -38,7 +38,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]
             *namespaces, table = name.split(".")
             namespace = "__".join(namespaces)
             columns = [row[0] for row in conn.execute("DESCRIBE SELECT * FROM iceberg_scan(?)", [location]).fetchall()]
-            shown = ", ".join(_quoted(each) for each in columns if each != _OWN)
+            shown = ", ".join(_quoted(each) for each in columns if each not in _OWN)
             path = location.replace("'", "''")
             conn.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(namespace)}")
             conn.execute(

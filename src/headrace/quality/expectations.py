@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import QualityError
-from headrace.spec.layers import Expectation, LayerTable
+from headrace.spec.layers import STATE, Expectation, LayerTable
 from headrace.tables.build_ledger import CheckedExpectation
 from headrace.tables.quarantine import REASONS
 from headrace.tables.spark_columns import named
@@ -140,11 +140,16 @@ class Measured:
             )
         return tuple(found)
 
+    @property
+    def _shown(self) -> list[str]:
+        """The columns that people see of a row which fails: all but its partial states."""
+        return [name for name in self.columns if name != STATE]
+
     def _flags(self) -> list[tuple[str, Expectation]]:
         return [(f"__bad_{index}", each) for index, each in enumerate(self.expectations)]
 
     def _as_json(self, options: Mapping[str, str]) -> Column:
-        return F.to_json(F.struct(*(named(name) for name in self.columns)), dict(options))
+        return F.to_json(F.struct(*map(named, self._shown)), dict(options))
 
 
 def _any_of(flags: Sequence[tuple[str, Expectation]]) -> Column:

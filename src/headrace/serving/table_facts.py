@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from headrace.serving.answer import Answer, make_answer
 from headrace.serving.room import ShownTable
+from headrace.spec.layers import STATE
 from headrace.spec.lineage import Input, Topic
 from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger, read_build
@@ -105,7 +106,8 @@ def _columns(shown: ShownTable, table: Table | None) -> list[dict[str, object]]:
     names = [each.name for each in shown.traced.columns]
     types: Mapping[str, tuple[str, bool]] = {}
     if table is not None:
-        types = {each.name: (str(each.field_type), each.required) for each in table.schema().fields}
+        shown_fields = [each for each in table.schema().fields if each.name != STATE]
+        types = {each.name: (str(each.field_type), each.required) for each in shown_fields}
         names = list(types)
     found = []
     for name in names:

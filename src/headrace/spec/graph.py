@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.spec.aggregates import Recomputed, decompose
 from headrace.spec.columns import landed_columns
 from headrace.spec.followed_lookups import follow_lookups
-from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, LayerTable, Query
+from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, STATE, LayerTable, Query
 from headrace.spec.matching import ENTITY_COLUMNS, entity_columns
 from headrace.spec.pipeline import Stream, TableName
 from headrace.spec.problems import Problems, suggest
@@ -168,9 +169,10 @@ def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]], pro
         return None
     parsed = parse_query(table.source.text, place=table.place, origin=table.source.origin)
     having = parsed.tree.args.get("having")
-    if table.kind == "aggregate" and having is not None:
+    hidden = decompose(table) if table.kind == "aggregate" and having is not None else None
+    if isinstance(hidden, Recomputed):
         error = table.error(
-            "HAVING hides keys from a build, which looks for them in the changed rows alone",
+            f"HAVING hides keys from a build that recomputes them, and they can't be added up: {hidden.reason}",
             at="keys",
             fix="Filter in the table that reads this one, or write kind: full",
         )
@@ -191,6 +193,8 @@ def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> Iterator[Spe
     own: tuple[str, ...] = (BUILD_ID, CARRIED) if table.unchanged else (BUILD_ID,)
     if table.kind == "history":
         own += HISTORY_COLUMNS
+    if table.kind == "aggregate":
+        own += (STATE,)
     if table.kind == "entities":
         own += (*ENTITY_COLUMNS, *(each.column for each in table.matches))
     for name in columns:

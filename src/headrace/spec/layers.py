@@ -29,6 +29,12 @@ HISTORY_COLUMNS = ("valid_from", "valid_to", "is_current")
 CARRIED = "_carried"
 """The column of a table with `unchanged` that says, for values which the row's own event did not tell, which event did."""
 
+STATE = "_state"
+"""The column of an aggregate that has the partial states of each row, as JSON, so that changed rows can be added to them."""
+
+HIDDEN = (BUILD_ID, CARRIED, STATE)
+"""The columns that Headrace keeps for itself: readers of a table don't see them."""
+
 
 @dataclass(frozen=True)
 class Expectation:

@@ -20,6 +20,7 @@ from pyiceberg.table import Table
 from headrace.errors import QueryError
 from headrace.serving.engines.clickhouse_tables import store_settings, table_engine
 from headrace.serving.engines.failures import failed, unread
+from headrace.serving.hidden_columns import without_states
 from headrace.serving.question import Question
 from headrace.tables.storage import Storage, local_path
 
@@ -50,7 +51,7 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
             said = storage.without_secrets(str(error))
             raise (unread if _AWAY in said else failed)("ClickHouse", _in_words(said)) from error
     with pa.ipc.open_stream(answer) as reader:
-        return _with_text(reader.read_all())
+        return without_states(_with_text(reader.read_all()), question.sql)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 
 from headrace.errors import QueryError
 from headrace.serving.engines.failures import failed, unread
+from headrace.serving.hidden_columns import without_states
 from headrace.serving.question import Mention, Question
 from headrace.tables.duck import quote_name
 from headrace.tables.storage import Storage
@@ -22,7 +23,8 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
     store = dict(Storage.of(catalog.properties).options)
     frames = {name: pl.scan_iceberg(catalog.load_table(name), storage_options=store) for name in question.tables}
     try:
-        return pl.SQLContext(frames).execute(question.rename(_name), eager=True).to_arrow()
+        found = pl.SQLContext(frames).execute(question.rename(_name), eager=True).to_arrow()
+        return without_states(found, question.sql)
     except PolarsError as error:
         raise failed("Polars", str(error)) from error
     except OSError as error:

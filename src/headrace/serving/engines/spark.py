@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.serving.engines.failures import failed
+from headrace.serving.hidden_columns import without_states
 from headrace.serving.question import Question
 from headrace.settings import Settings
 from headrace.tables.catalog_properties import CATALOG_NAME
@@ -27,7 +28,7 @@ def ask(question: Question, *, settings: Settings, spark: SparkSession) -> pa.Ta
     session.conf.set("spark.sql.variable.substitute", "false")  # ${env:NAME} would read the environment
     use_session(session)
     try:
-        return to_arrow(session.sql(question.sql))
+        return without_states(to_arrow(session.sql(question.sql)), question.sql)
     except PySparkException as error:
         raise failed("Spark", _without_condition(str(error))) from error
 

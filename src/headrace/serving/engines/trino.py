@@ -14,6 +14,7 @@ from headrace.services.web import Answer
 from headrace.services.web import ask as ask_server
 from headrace.serving.engines.failures import failed
 from headrace.serving.engines.trino_values import make_column
+from headrace.serving.hidden_columns import without_states
 from headrace.serving.question import Question
 from headrace.tables.duck import quote_name
 
@@ -41,7 +42,7 @@ def ask(question: Question, *, url: str) -> pa.Table:
         rows += page.get("data") or []
     values: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
     arrays = [make_column(column["typeSignature"], each) for column, each in zip(columns, values, strict=True)]
-    return pa.table(arrays, names=[column["name"] for column in columns])
+    return without_states(pa.table(arrays, names=[column["name"] for column in columns]), question.sql)
 
 
 def _pages(url: str, sql: str) -> Iterator[dict[str, Any]]:

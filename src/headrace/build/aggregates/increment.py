@@ -1,0 +1,102 @@
+"""Maintain an aggregate by its states: compute those of the rows that came and went, and merge them with the stored ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.build.aggregates.algebra import Algebra
+from headrace.build.aggregates.states import REDO, merge_states, rows_of_states, with_state
+from headrace.build.joins import keep_matching
+from headrace.build.merge import row_key
+from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.rows import ChangeSet, LocalRows, Rows, SparkRows, union
+from headrace.spec.layers import STATE, LayerTable
+from headrace.spec.pipeline import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class MergedKeys:
+    """The rows that touched keys shall have, with their states, and these keys."""
+
+    rows: DataFrame
+    touched: Rows
+
+
+def run_with_states(inputs: PlannedInputs, drivers: Mapping[TableName, Rows]) -> DataFrame:
+    """Return what the table's file makes of these rows of its drivers; an aggregate's with their states, in the same pass."""
+    groups = inputs.run_groups(drivers)
+    return groups if inputs.algebra is None else with_state(inputs.algebra, groups)
+
+
+def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[TableName, ChangeSet]) -> MergedKeys | None:
+    """Return the rows of all touched keys, or None where it can't be told which rows left a driver.
+
+    Only changed rows of drivers are read, and all rows of keys whose state is missing or lost its minimum or maximum.
+    """
+    exact = {name: _exact(inputs, name, change) for name, change in changes.items()}
+    if any(change is None for change in exact.values()):
+        return None
+    known = {name: change for name, change in exact.items() if change is not None}
+    drivers = inputs.table.drivers
+    entered = {name: known[name].entered if name in known else inputs.none(name) for name in drivers}
+    left = {name: change.left for name, change in known.items() if change.left is not None}
+    added = inputs.once(inputs.run_groups(entered))
+    gone = {name: left[name] if name in left else inputs.none(name) for name in drivers}
+    removed = inputs.once(inputs.run_groups(gone)) if left else None
+    names = list(dict.fromkeys((*inputs.table.keys, *inputs.table.constant)))
+    touched = union([part.select(names) for part in (added, removed) if part is not None], empty=added.select(names))
+    with inputs.old_rows(touched, [*inputs.table.keys, STATE]) as old:
+        states = merge_states(
+            algebra,
+            old=old.rows.frame,
+            added=added.frame,
+            removed=None if removed is None else removed.frame,
+            knows_all=not algebra.having and not _hides_rows(inputs.table),
+        )
+        merged = inputs.once(states.coalesce(1) if inputs.changes_few else states)
+        if isinstance(merged, SparkRows):
+            merged.frame.count()  # old rows can be read only while the block runs
+    rows = rows_of_states(algebra, merged.frame)
+    again = _redone(merged).select(list(inputs.table.keys))
+    if not _is_empty(again):
+        near = {name: inputs.near(name, again) for name in drivers}
+        rows = rows.unionByName(keep_matching(run_with_states(inputs, near), again.frame, inputs.table.keys))
+    return MergedKeys(rows, touched)
+
+
+def _exact(inputs: PlannedInputs, name: TableName, change: ChangeSet) -> ChangeSet | None:
+    """Return the rows that are there now and were not when the last build read the driver, and the other way round.
+
+    What a driver's builds kept of the rows that they removed may name rows that were never read, because they came and went in
+    between, and rows that are still there, because a build died. So it only says which keys of the driver to look at: as they
+    were then, and as they are.
+    """
+    if change.left is None or _is_empty(change.left):
+        return ChangeSet(change.entered)
+    driver = next((table for table in inputs.lake.pipeline.tables if table.table == name), None)
+    if driver is None or not driver.keys or not inputs.knows_past(name):
+        return None
+    keys = change.left.select(row_key(driver))
+    entered = union([change.entered, inputs.unchanged(name, keys)], empty=change.entered)
+    return ChangeSet(entered, inputs.matching(name, keys, past=True))
+
+
+def _hides_rows(table: LayerTable) -> bool:
+    return any(expectation.otherwise in ("drop", "quarantine") for expectation in table.expectations)
+
+
+def _redone(merged: Rows) -> Rows:
+    if isinstance(merged, LocalRows):
+        return replace(merged, arrow=merged.arrow.filter(merged.arrow[REDO]))
+    return SparkRows(merged.frame.where(F.col(REDO)))
+
+
+def _is_empty(rows: Rows) -> bool:
+    return not rows.arrow.num_rows if isinstance(rows, LocalRows) else rows.frame.isEmpty()

@@ -1,0 +1,31 @@
+"""A table over a GROUP BY query, without a pipeline around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from headrace.spec.layers import LayerTable
+from headrace.spec.pipeline import TableName
+from headrace.spec.problems import Place
+from headrace.spec.queries import parse_query
+
+
+def group_table(
+    text: str, *, keys: Sequence[str], rebuild_on: Mapping[TableName, Mapping[str, str]] | None = None
+) -> LayerTable:
+    """Return the table that a file with this query and these keys is."""
+    place = Place("marts/grouped.sql", "mine")
+    parsed = parse_query(text, place=place)
+    return LayerTable(
+        kind="aggregate",
+        keys=tuple(keys),
+        rebuild_on=rebuild_on or {},
+        table=TableName("mine", "grouped"),
+        layer="marts",
+        path=Path("marts/grouped.sql"),
+        place=place,
+        source=parsed.query,
+        drivers=parsed.drivers,
+        lookups=parsed.lookups,
+    )

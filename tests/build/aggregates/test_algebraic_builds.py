@@ -1,0 +1,229 @@
+"""Builds of aggregates that are maintained by their states: what they read, and that their rows stay those of the query."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from headrace.build import keeping
+from headrace.build.aggregates import algebra
+from headrace.build.local_inputs import LocalInputs
+from headrace.build.planned_inputs import PlannedInputs
+from headrace.errors import SpecError
+from headrace.runs.building import plan
+from headrace.serving.query import run_query
+from headrace.show import show_plan
+from headrace.spec.layers import STATE
+from headrace.tables.quarantine import QUARANTINE
+from tests.build.paths import counted_paths
+from tests.build.pond import AGGREGATES, TABLES, Event, Pond, assert_same
+from tests.dying import KilledError, die_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+STATS = """/*
+keys: [g]
+*/
+SELECT g, count(*) AS keys, sum(amount) AS amount, avg(amount) AS average, max(n) AS newest,
+    max_by(k, struct(n, k)) FILTER (WHERE amount > 1) AS last_key, bool_or(amount > 50) AS has_large
+FROM pond.latest GROUP BY g"""
+FILES = {"a/latest.sql": TABLES["a/latest.sql"], "b/stats.sql": STATS}
+
+
+def event(number: int, *, key: int, group: str | None = "x", cents: int = 100, n: int | None = None) -> Event:
+    return Event(f"e{number}", f"k{key}", group, number if n is None else n, cents, "u", number)
+
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    raise AssertionError("all rows of a key were asked for")
+
+
+def assert_as_refreshed(pond: Pond) -> None:
+    found = pond.all_rows()
+    pond.build(full_refresh=True)
+    assert_same(found, pond.all_rows())
+
+
+def states(pond: Pond, table: str = "stats") -> dict[str | None, str | None]:
+    rows = pond.catalog.load_table(f"pond.{table}").scan().to_arrow().to_pylist()
+    return {row["g"]: row[STATE] for row in rows}
+
+
+def test_changed_rows_are_added_and_subtracted_without_reading_others(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pond = Pond(tmp_path, spark, FILES)
+    pond.land([event(number, key=number, group="xy"[number % 2], cents=number * 100) for number in range(1, 9)])
+    pond.build()
+    with monkeypatch.context() as patch, counted_paths() as taken:
+        patch.setattr(LocalInputs, "near", refuse)
+        pond.land([event(20, key=20), event(21, key=1, group="x"), event(22, key=22, group="new")])
+        pond.build()
+        pond.land([event(23, key=3, group=None), event(24, key=22, group="x", cents=7)])
+        pond.build()
+    assert set(taken) == {"LocalInputs"}
+    assert set(states(pond)) == {"x", "y", None}, "no row has the group new any more"
+    shown = run_query(pond.catalog, "SELECT * FROM pond.stats")
+    assert STATE not in shown.column_names
+    assert_as_refreshed(pond)
+
+
+def test_a_table_without_states_gets_them_key_by_key(spark: SparkSession, tmp_path: Path) -> None:
+    pond = Pond(tmp_path, spark, FILES)
+    pond.land([event(number, key=number, group="xy"[number % 2]) for number in range(1, 7)])
+    pond.build()
+    with pond.catalog.load_table("pond.stats").update_schema() as change:
+        change.delete_column(STATE)
+    pond.land([event(20, key=20, group="x")])
+    assert {each.plan.action for each in pond.build() if each.plan} == {"increment"}
+    found = states(pond)
+    assert (found["x"] is None, found["y"]) == (False, None)
+    pond.land([event(21, key=21, group="y"), event(22, key=20, group="y")])
+    pond.build()
+    assert None not in states(pond).values()
+    assert_as_refreshed(pond)
+
+
+def test_a_state_of_another_version_is_computed_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pond = Pond(tmp_path, spark, FILES)
+    pond.land([event(number, key=number, group="xy"[number % 2]) for number in range(1, 7)])
+    pond.build()
+    before = states(pond)
+    monkeypatch.setattr(algebra, "_VERSION", 2)
+    pond.land([event(20, key=20, group="x")])
+    assert {each.plan.action for each in pond.build() if each.plan} == {"increment"}
+    after = states(pond)
+    assert after["y"] == before["y"]
+    assert json.loads(str(after["x"]))["v"] != json.loads(str(before["x"]))["v"]
+    assert_as_refreshed(pond)
+
+
+@pytest.mark.parametrize("knows_past", [True, False])
+def test_rows_that_came_and_went_between_two_builds_count_once(
+    knows_past: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pond = Pond(tmp_path, spark, FILES)
+    pond.land([event(1, key=1), event(2, key=2), event(3, key=3, group="y")])
+    pond.build()
+    for number, (key, group) in enumerate([(1, "y"), (4, "x"), (1, "x"), (4, "y"), (2, None), (1, "z")], start=10):
+        pond.land([event(number, key=key, group=group, cents=number)])
+        pond.build("pond.latest")
+    monkeypatch.setattr(PlannedInputs, "knows_past", lambda *_: knows_past)
+    pond.build()
+    assert_as_refreshed(pond)
+
+
+def test_rows_that_a_dead_build_meant_to_remove_are_not_subtracted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pond = Pond(tmp_path, spark, FILES)
+    pond.land([event(1, key=1), event(2, key=2)])
+    pond.build()
+
+    pond.land([event(3, key=1, group="y")])
+    die_in(monkeypatch, keeping)[:] = ["pond.latest:kept"]
+    with pytest.raises(KilledError):
+        pond.build()
+    kept = pond.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().num_rows
+    assert kept == 1
+    # The next attempt keeps the row once more. One that is still there stands for rows that the next attempt leaves alone.
+    row = pond.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().to_pylist()[0]
+    table = pond.catalog.load_table("metadata.removed_pond_latest")
+    table.append(pa.Table.from_pylist([{**row, "k": "k2", "n": 2}], schema=table.scan().to_arrow().schema))
+    pond.build()
+    assert sum(pond.rows("latest").values()) == 2
+    assert_as_refreshed(pond)
+
+
+def test_a_row_that_fails_an_expectation_keeps_no_state(spark: SparkSession, tmp_path: Path) -> None:
+    stats = STATS.replace("keys: [g]", "keys: [g]\nexpect:\n  there are two: {that: keys > 1, otherwise: quarantine}")
+    pond = Pond(tmp_path, spark, {**FILES, "b/stats.sql": stats})
+    pond.land([event(1, key=1), event(2, key=2, group="y"), event(3, key=3, group="y")])
+    pond.build()
+    assert set(states(pond)) == {"y"}
+    refused = pond.catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
+    assert [STATE in json.loads(row["original_bytes"]) for row in refused] == [False]
+    pond.land([event(4, key=4)])
+    pond.build()
+    assert set(states(pond)) == {"x", "y"}, "the row that was not stored counts, too"
+    pond.land([event(5, key=4, group="y")])
+    pond.build()
+    assert set(states(pond)) == {"y"}
+    assert_as_refreshed(pond)
+
+
+@pytest.mark.parametrize("knows_past", [True, False])
+def test_a_key_that_having_hides_is_shown_when_it_holds(
+    knows_past: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlannedInputs, "knows_past", lambda *_: knows_past)
+    stats = f"{STATS} HAVING count(*) > 1 AND coalesce(g, '') <> 'never'"
+    pond = Pond(tmp_path, spark, {**FILES, "b/stats.sql": stats})
+    pond.land([event(1, key=1), event(2, key=2, group="y"), event(3, key=3, group="y"), event(4, key=9, group="never")])
+    pond.build()
+    assert set(states(pond)) == {"y"}
+    pond.land([event(5, key=4), event(6, key=10, group="never")])
+    pond.build()
+    assert set(states(pond)) == {"x", "y"}
+    pond.land([event(7, key=2, group="x"), event(8, key=10, group=None)])
+    pond.build()
+    assert set(states(pond)) == {"x"}
+    assert_as_refreshed(pond)
+
+
+def test_having_over_a_floating_point_sum_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    stats = STATS.replace("sum(amount)", "sum(CAST(amount AS DOUBLE))") + " HAVING count(*) > 1"
+    with pytest.raises(SpecError, match=r"sum\(…\) of a double"):
+        Pond(tmp_path, spark, {**FILES, "b/stats.sql": stats})
+
+
+def test_a_lookup_that_moved_computes_its_keys_again(spark: SparkSession, tmp_path: Path) -> None:
+    by_size = TABLES["b/by_size.sql"].replace("sum(l.amount) AS amount", "avg(l.amount) AS amount, min(l.n) AS oldest")
+    pond = Pond(tmp_path, spark, {**FILES, "b/groups.sql": TABLES["b/groups.sql"], "b/by_size.sql": by_size})
+    pond.land([event(1, key=1), event(2, key=2), event(3, key=3, group="y"), event(4, key=4, group="y")])
+    pond.build()
+    for number, (key, group) in enumerate([(5, "x"), (1, "y"), (3, "z")], start=10):
+        pond.land([event(number, key=key, group=group, cents=number)])
+        pond.build()
+    assert sum(pond.rows("by_size").values())
+    assert_as_refreshed(pond)
+
+
+def test_plan_says_how_keys_are_maintained(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    floats = STATS.replace("sum(amount)", "sum(CAST(amount AS DOUBLE))")
+    pond = Pond(
+        tmp_path,
+        spark,
+        {
+            **FILES,
+            "a/by_event.sql": TABLES["a/by_event.sql"],
+            "b/floats.sql": floats,
+            "b/distinct.sql": AGGREGATES["d/distinct.sql"],
+        },
+    )
+
+    def upkeep() -> dict[str, str]:
+        plans = plan(pond.settings, pond.pipeline, table=None, full_refresh=False)
+        show_plan(Console(), plans, pipeline=pond.pipeline, as_json=True)
+        return {each["table"]: each["upkeep"] for each in json.loads(capsys.readouterr().out) if "upkeep" in each}
+
+    adds = "adds changed rows to stored states"
+    distinct = "recomputes touched keys: line 4: collect_set() needs all values of a key"
+    pond.land([event(1, key=1)])
+    assert upkeep() == {"pond.stats": adds, "pond.floats": adds, "pond.distinct": distinct}
+    pond.build()
+    assert upkeep() == {
+        "pond.stats": adds,
+        "pond.floats": "recomputes touched keys: no states are stored, as for sums and averages of floating point",
+        "pond.distinct": distinct,
+    }
