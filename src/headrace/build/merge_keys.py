@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.build.aggregates.increment import has_redo
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.copy_on_write import copy_on_write
 from headrace.build.events import mark_events
@@ -35,6 +36,9 @@ def merge_keys(inputs: PlannedInputs, build_id: int) -> StagedBuild:
     table, columns = inputs.table, written_columns(inputs)
     work = plan_increment(inputs)
     checked = inputs.check(work.measured)
+    if work.again is not None and has_redo(checked.computed):
+        work = work.again()
+        checked = inputs.check(work.measured)
     check_results(table, checked.results)
     truncated = work.touched is None and checked.glance.truncates > 0
     with inputs.old_rows(None if work.whole or truncated else _touched(table, work, checked), columns) as old:

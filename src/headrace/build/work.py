@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.aggregates.increment import merge_changes, run_with_states
+from headrace.build.aggregates.states import REDO
 from headrace.build.carry import carry_values, events_of_rows, without_carried
 from headrace.build.events import EPOCH, expectations_of, split_truncates, truncate_columns, truncates, with_epochs
 from headrace.build.glance import Glance
@@ -35,7 +36,8 @@ class Work:
     `touched` has the keys and the constant columns. Without it, the keys of the rows themselves are touched, and those in
     `left`; with `whole`, or where a truncate is among the rows, all keys of the table are. `decide` takes the rows that passed,
     as `mark_events` leaves them, the table's old rows with `_tombstone`, and a glance at the rows, and returns the rows that
-    the touched keys shall have. With `meets_old`, the old rows compete with the new ones; else these replace them.
+    the touched keys shall have. With `meets_old`, the old rows compete with the new ones; else these replace them. `again` is
+    the work to do instead where states of a touched key can't be merged, which the computed rows tell.
     """
 
     measured: Measured
@@ -44,6 +46,7 @@ class Work:
     whole: bool = False
     left: Rows | None = None
     meets_old: bool = False
+    again: Callable[[], Work] | None = None
 
 
 def plan_increment(inputs: PlannedInputs) -> Work:
@@ -65,7 +68,10 @@ def plan_increment(inputs: PlannedInputs) -> Work:
     if inputs.algebra and not any(map(inputs.moved, table.follows)):
         merged = merge_changes(inputs, inputs.algebra, changes)
         if merged is not None:
-            return Work(measure(merged.rows, expectations_of(table)), merged.touched, lambda rows, *_: rows)
+            measured = measure(merged.rows, expectations_of(table), hidden=(REDO,))
+            return Work(
+                measured, merged.touched, lambda rows, *_: rows, again=lambda: _recompute(inputs, changed, left, looked_up)
+            )
     return _recompute(inputs, changed, left, looked_up)
 
 

@@ -161,9 +161,12 @@ def rows_in(values: Mapping[str, object]) -> int:
     return int(str(values[_CHECKED]))
 
 
-def measure(rows: DataFrame, expectations: Sequence[Expectation]) -> Measured:
-    """Gives back the rows with a verdict for each expectation. A condition that is null is not met."""
-    columns = tuple(rows.columns)
+def measure(rows: DataFrame, expectations: Sequence[Expectation], *, hidden: Sequence[str] = ()) -> Measured:
+    """Return the rows with a verdict for each expectation. A condition that is null is not met.
+
+    `hidden` columns are left out of the rows that go on.
+    """
+    columns = tuple(name for name in rows.columns if name not in hidden)
     verdicts = [
         (~F.coalesce(F.expr(each.that).cast("boolean"), F.lit(False))).alias(f"__bad_{index}")
         for index, each in enumerate(expectations)

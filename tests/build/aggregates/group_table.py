@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.spec.layers import LayerTable
@@ -11,16 +11,14 @@ from headrace.spec.problems import Place
 from headrace.spec.queries import parse_query
 
 
-def group_table(
-    text: str, *, keys: Sequence[str], rebuild_on: Mapping[TableName, Mapping[str, str]] | None = None
-) -> LayerTable:
+def group_table(text: str, *, keys: Sequence[str], frozen: Sequence[TableName] = ()) -> LayerTable:
     """Return the table that a file with this query and these keys is."""
     place = Place("marts/grouped.sql", "mine")
     parsed = parse_query(text, place=place)
     return LayerTable(
         kind="aggregate",
         keys=tuple(keys),
-        rebuild_on=rebuild_on or {},
+        frozen=tuple(frozen),
         table=TableName("mine", "grouped"),
         layer="marts",
         path=Path("marts/grouped.sql"),

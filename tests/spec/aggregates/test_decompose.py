@@ -12,11 +12,11 @@ from headrace.spec.aggregates.calls import Call
 from headrace.spec.pipeline import TableName
 from tests.build.aggregates.group_table import group_table
 
-FOLLOWED = {TableName("mine", "shops"): {"id": "shop_id"}}
+FROZEN = (TableName("mine", "others"),)
 
 
 def taken_apart(query: str, *keys: str) -> Decomposition:
-    found = decompose(group_table(query, keys=keys, rebuild_on=FOLLOWED))
+    found = decompose(group_table(query, keys=keys, frozen=FROZEN))
     assert isinstance(found, Decomposition), found
     return found
 
@@ -124,7 +124,7 @@ def test_decompose_keeps_having_apart() -> None:
         ),
         (
             "SELECT f.g, count(*) AS n FROM mine.facts f JOIN mine.others o ON o.id = f.id GROUP BY f.g",
-            "changes of mine.others are not followed (rebuild_on)",
+            "changes of mine.others are not followed (frozen)",
         ),
         ("SELECT g, count_if(at > now()) AS n FROM mine.facts GROUP BY g", "NOW() has another value in each build"),
         (
@@ -146,7 +146,7 @@ def test_decompose_keeps_having_apart() -> None:
     ],
 )
 def test_decompose_says_why_not(query: str, reason: str) -> None:
-    assert decompose(group_table(query, keys=["g"], rebuild_on=FOLLOWED)) == Recomputed(reason)
+    assert decompose(group_table(query, keys=["g"], frozen=FROZEN)) == Recomputed(reason)
 
 
 def test_decompose_of_the_shipped_pipelines(tmp_path: Path) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.aggregates.algebra import Algebra
 from headrace.build.aggregates.states import REDO, merge_states, rows_of_states, with_state
-from headrace.build.joins import keep_matching
 from headrace.build.merge import row_key
 from headrace.build.planned_inputs import PlannedInputs
-from headrace.build.rows import ChangeSet, LocalRows, Rows, SparkRows, union
+from headrace.build.rows import ChangeSet, LocalRows, Rows, union
 from headrace.spec.layers import STATE, LayerTable
 from headrace.spec.pipeline import TableName
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MergedKeys:
-    """The rows that touched keys shall have, with their states, and these keys."""
+    """The rows that touched keys shall have, with their states, and these keys.
+
+    A row with `__redo` stands for a key that has to be computed again from its rows.
+    """
 
     rows: DataFrame
     touched: Rows
@@ -38,7 +41,7 @@ def run_with_states(inputs: PlannedInputs, drivers: Mapping[TableName, Rows]) ->
 def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[TableName, ChangeSet]) -> MergedKeys | None:
     """Return the rows of all touched keys, or None where it can't be told which rows left a driver.
 
-    Only changed rows of drivers are read, and all rows of keys whose state is missing or lost its minimum or maximum.
+    Only changed rows of drivers are read.
     """
     exact = {name: _exact(inputs, name, change) for name, change in changes.items()}
     if any(change is None for change in exact.values()):
@@ -60,15 +63,18 @@ def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[Tabl
             removed=None if removed is None else removed.frame,
             knows_all=not algebra.having and not _hides_rows(inputs.table),
         )
-        merged = inputs.once(states.coalesce(1) if inputs.changes_few else states)
-        if isinstance(merged, SparkRows):
-            merged.frame.count()  # old rows can be read only while the block runs
-    rows = rows_of_states(algebra, merged.frame)
-    again = _redone(merged).select(list(inputs.table.keys))
-    if not _is_empty(again):
-        near = {name: inputs.near(name, again) for name in drivers}
-        rows = rows.unionByName(keep_matching(run_with_states(inputs, near), again.frame, inputs.table.keys))
+        rows = rows_of_states(algebra, states)
+        if not isinstance(old.rows, LocalRows):  # scanned files can be read only while the block runs
+            rows = inputs.once(rows.coalesce(1) if inputs.changes_few else rows).frame
+            rows.count()
     return MergedKeys(rows, touched)
+
+
+def has_redo(computed: Rows) -> bool:
+    """Return whether a key among rows of merged states has to be computed again."""
+    if isinstance(computed, LocalRows):
+        return bool(pc.any(computed.arrow[REDO]).as_py())
+    return not computed.frame.where(F.col(REDO)).isEmpty()
 
 
 def _exact(inputs: PlannedInputs, name: TableName, change: ChangeSet) -> ChangeSet | None:
@@ -90,12 +96,6 @@ def _exact(inputs: PlannedInputs, name: TableName, change: ChangeSet) -> ChangeS
 
 def _hides_rows(table: LayerTable) -> bool:
     return any(expectation.otherwise in ("drop", "quarantine") for expectation in table.expectations)
-
-
-def _redone(merged: Rows) -> Rows:
-    if isinstance(merged, LocalRows):
-        return replace(merged, arrow=merged.arrow.filter(merged.arrow[REDO]))
-    return SparkRows(merged.frame.where(F.col(REDO)))
 
 
 def _is_empty(rows: Rows) -> bool:

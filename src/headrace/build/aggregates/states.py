@@ -35,10 +35,13 @@ def with_state(algebra: Algebra, rows: DataFrame) -> DataFrame:
 
 
 def rows_of_states(algebra: Algebra, merged: DataFrame) -> DataFrame:
-    """Return the rows that merged states give, with these states; a key that has no rows left has none."""
-    shown = merged.where(f"NOT {REDO} AND `{algebra.rows}` > 0")
-    shown = shown.where(algebra.having) if algebra.having else shown
-    return shown.selectExpr(*(f"{sql} AS `{name}`" for name, sql in algebra.outputs.items()), _packed(algebra))
+    """Return the rows that merged states give, with these states; a key that has no rows left has none.
+
+    A key that has to be computed again has a row, too, with `__redo`.
+    """
+    has_rows = f"`{algebra.rows}` > 0 AND ({algebra.having or 'true'})"
+    shown = merged.where(f"`{REDO}` OR ({has_rows})")
+    return shown.selectExpr(*(f"{sql} AS `{name}`" for name, sql in algebra.outputs.items()), _packed(algebra), f"`{REDO}`")
 
 
 def merge_states(
