@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from headrace.build.aggregates.states import REDO
 from headrace.build.carry import carry_values, events_of_rows, without_carried
 from headrace.build.events import EPOCH, expectations_of, split_truncates, truncate_columns, truncates, with_epochs
 from headrace.build.glance import Glance
-from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.planned_inputs import NotLocalError, PlannedInputs
 from headrace.build.pruning import driver_decides, same_key
 from headrace.build.removed import DELETED
 from headrace.build.rows import Rows, union
@@ -25,6 +26,9 @@ from headrace.spec.pipeline import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+FEW_ROWS_OF_KEYS = 5_000
+"""How many rows of drivers a small build of an aggregate reads rather than merge states."""
 
 Decide = Callable[["DataFrame", "DataFrame", Glance], "DataFrame"]
 
@@ -66,6 +70,9 @@ def plan_increment(inputs: PlannedInputs) -> Work:
         rows = measure(inputs.run(changed), expectations_of(table))
         return Work(rows, None, _merger(inputs), meets_old=True)
     if inputs.algebra and not any(map(inputs.moved, table.follows)):
+        if _have_few_rows(inputs):
+            with suppress(NotLocalError):  # keys that have far more rows than the average
+                return _recompute(inputs, changed, left, looked_up)
         merged = merge_changes(inputs, inputs.algebra, changes)
         if merged is not None:
             measured = measure(merged.rows, expectations_of(table), hidden=(REDO,))
@@ -73,6 +80,16 @@ def plan_increment(inputs: PlannedInputs) -> Work:
                 measured, merged.touched, lambda rows, *_: rows, again=lambda: _recompute(inputs, changed, left, looked_up)
             )
     return _recompute(inputs, changed, left, looked_up)
+
+
+def _have_few_rows(inputs: PlannedInputs) -> bool:
+    """Return whether the touched keys of an aggregate have few rows, by the averages that metadata tells.
+
+    Then one query over these rows costs less than those that compute, merge and read states.
+    """
+    plan = inputs.plan
+    rows = sum(plan.until[name].rows for name in plan.table.drivers)
+    return inputs.changes_few and plan.changed_rows * rows <= FEW_ROWS_OF_KEYS * plan.rows
 
 
 def plan_refresh(inputs: PlannedInputs) -> Measured:
