@@ -11,8 +11,9 @@ from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io import load_file_io
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 from sqlalchemy import Select, bindparam, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
@@ -28,6 +29,7 @@ from headrace.tables.metadata_files import IdempotentDeletes
 from headrace.tables.registration import check_unregistered
 from headrace.tables.row_counts import rows_after
 from headrace.tables.schema import iceberg_schema, partition_spec
+from headrace.tables.shared_metadata import share_metadata
 from headrace.tables.widening import widen_table
 
 _TRIES = 2
@@ -75,6 +77,14 @@ class _SqlCatalog(IdempotentDeletes, SqlCatalog):
             raise NoSuchTableError(f"Table does not exist: {'.'.join((*namespace, name))}")
         return self._open((*namespace, name), location)
 
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit updates to a table. What was written is known as it is: nobody in this process parses it again."""
+        committed = super().commit_table(table, requirements, updates)
+        self._parsed.put(table.name(), (committed.metadata_location, share_metadata(committed.metadata)))
+        return committed
+
     @cached_property
     def _find_location(self) -> Select[str | None]:
         """The query for a table's metadata file."""
@@ -90,7 +100,7 @@ class _SqlCatalog(IdempotentDeletes, SqlCatalog):
         known, metadata = self._parsed.get(identifier) or (None, None)
         if metadata is None or known != location:
             io = load_file_io(properties=self.properties, location=location)
-            metadata = FromInputFile.table_metadata(io.new_input(location))
+            metadata = share_metadata(FromInputFile.table_metadata(io.new_input(location)))
             self._parsed.put(identifier, (location, metadata))
         return Table(identifier, metadata, location, self._load_file_io(metadata.properties, location), self)
 
