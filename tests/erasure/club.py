@@ -83,6 +83,7 @@ stored_as_scd_type: 2
 */
 SELECT id, name, n FROM raw.members""",
     "staging/orders.sql": """/*
+frozen: [staging.members]
 expect:
   someone paid: {that: amount > 0, otherwise: quarantine}
   there is a note: note IS NOT NULL

@@ -34,6 +34,10 @@ from headrace.tables.build_attempt import compacted_error
 from headrace.tables.history import snapshots_to_drop
 from headrace.tables.manifests import may_hold
 
+MANY_MANIFESTS = 24
+"""How many manifests are merged into one, unless the table's properties say otherwise. Iceberg's default is 100: a table that
+is built every second would read and write a list of 50 to 100 manifests in each commit, which costs more than merging them."""
+
 
 @dataclass(frozen=True)
 class RowDelta:
@@ -205,7 +209,7 @@ class _DataManifests:
 
     def merge(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         names, properties = TableProperties, self._snapshot._transaction.table_metadata.properties
-        count, size = names.MANIFEST_MIN_MERGE_COUNT_DEFAULT, names.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
+        count, size = MANY_MANIFESTS, names.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
         return _ManifestMergeManager(
             target_size_bytes=property_as_int(properties, names.MANIFEST_TARGET_SIZE_BYTES, size) or size,
             min_count_to_merge=property_as_int(properties, names.MANIFEST_MIN_MERGE_COUNT, count) or count,
