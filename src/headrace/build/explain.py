@@ -13,6 +13,7 @@ from headrace.build.access_reads import Read, StoredColumns, list_reads
 from headrace.build.local_tables import MOST_BYTES, MOST_ROWS
 from headrace.build.plan import TablePlan
 from headrace.errors import BuildError
+from headrace.spec.aggregates import Recomputed, decompose
 from headrace.spec.layers import Kind
 from headrace.spec.pipeline import Pipeline
 from headrace.tables.catalog import load_table
@@ -30,6 +31,8 @@ _STRATEGIES: Mapping[Kind, str] = {
     "entities": "resolves the entities again that a changed record belongs to or shares a value with",
     "full": "writes all rows again whenever an input has moved",
 }
+
+_ADDS = "adds changed rows to the stored states of their keys; keys with few rows are computed again from these"
 
 _ALWAYS_ON_SCANS: Mapping[Kind, str] = {
     "entities": "Spark reads changed records, and this process resolves them",
@@ -81,7 +84,7 @@ class Explainer:
         table = load_table(self.catalog, plan.table.table)
         return Explanation(
             plan=plan,
-            strategy=_STRATEGIES[plan.table.kind],
+            strategy=_strategy(plan),
             small_builds=small,
             next_build=_next_build(plan, small, changed),
             changed=changed,
@@ -123,3 +126,10 @@ def _next_build(plan: TablePlan, small: Where, changed: int) -> Where | None:
     if not plan.changes_few or changed > MOST_ROWS:
         return Where("scans", f"about {changed:,} rows have changed, and at most {MOST_ROWS:,} fit into memory")
     return small
+
+
+def _strategy(plan: TablePlan) -> str:
+    """Return how a table is kept up to date. Only a build knows types, and stores states where these allow it."""
+    table = plan.table
+    may_add = table.kind == "aggregate" and (plan.has_states or not plan.entry.build_id)
+    return _ADDS if may_add and not isinstance(decompose(table), Recomputed) else _STRATEGIES[table.kind]
