@@ -21,7 +21,8 @@ from headrace.tables.spark_catalog import use_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CACHED_BYTES = 16 * 1024 * 1024
+_CACHED_BYTES = 4 * 1024 * 1024
+"""How many bytes of Arrow are cached of each. Spark holds the same rows, several times as large, in a heap of 1 GB."""
 
 
 @dataclass(frozen=True)
