@@ -11,7 +11,6 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, ServiceUnavailableError
 from pyiceberg.table import Table
 
@@ -96,13 +95,14 @@ def test_looking_often_reads_metadata_only_where_it_moved(shop: ShopLake, monkey
     monkeypatch.setattr("headrace.runs.watching._EVERY_SECONDS", 0.0)
     shop.watch.figures()
     loads: list[object] = []
-    original = SqlCatalog.load_table
+    opened = type(shop.catalog)
+    original = opened.load_table
 
-    def load(self: SqlCatalog, identifier: str) -> Table:
+    def load(self: Catalog, identifier: str) -> Table:
         loads.append(identifier)
         return original(self, identifier)
 
-    monkeypatch.setattr(SqlCatalog, "load_table", load)
+    monkeypatch.setattr(opened, "load_table", load)
     for _ in range(5):
         shop.watch.figures()
     assert loads == []

@@ -52,7 +52,7 @@ def cut_lookups(paths: AccessPaths, lake: Lake, chance: random.Random) -> dict[T
     return cut
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(query=queries(), some_lakes=st.lists(lakes(), min_size=LAKES, max_size=LAKES), seed=SEEDS)
 def test_rows_that_no_path_reaches_are_not_needed(database: Database, query: str, some_lakes: list[Lake], seed: int) -> None:
     paths = access_paths(parse_query(query, place=PLACE), known=KNOWN)
@@ -69,7 +69,7 @@ def test_rows_that_no_path_reaches_are_not_needed(database: Database, query: str
         assert database.run(query, cut) == database.run(query, lake), (paths, lake, cut)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(query=queries(), lake=lakes(), keys=st.sets(st.sampled_from(COLUMNS), min_size=1), seed=SEEDS)
 def test_rows_of_other_keys_are_not_needed(database: Database, query: str, lake: Lake, keys: set[str], seed: int) -> None:
     parsed, chance = parse_query(query, place=PLACE), random.Random(seed)
