@@ -53,17 +53,16 @@ class TablePlan:
     @property
     def changes_few(self) -> bool:
         """Say whether a build that follows changes has few of them, as far as metadata tells."""
-        return self.action == "increment" and self.changed_rows <= _FEW_ROWS
+        return self.action == "increment" and self._changed <= _FEW_ROWS
 
     @property
-    def changed_rows(self) -> int:
-        """How many rows more the inputs have than when they were last read."""
+    def _changed(self) -> int:
         return sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
 
     @property
     def is_small(self) -> bool:
         """Says whether few rows are read and written, as far as metadata tells."""
-        changed, table = self.changed_rows, self.table
+        changed, table = self._changed, self.table
         looked_up = any(routes and not self.since[name].is_at(self.until[name]) for name, routes in table.follows.items())
         by_rows = table.kind in ("append", "upsert", "history", "entities") and not looked_up and not table.untracked
         # The rows of entities are read as Arrow.

@@ -17,7 +17,7 @@ from headrace.build.glance import Glance
 from headrace.build.planned_inputs import NotLocalError, PlannedInputs
 from headrace.build.pruning import driver_decides, same_key
 from headrace.build.removed import DELETED
-from headrace.build.rows import Rows, union
+from headrace.build.rows import LocalRows, Rows, union
 from headrace.build.touched_rows import moved_lookups, touched_by_lookups
 from headrace.build.versions import ORDER, history_of_keys, newest_of_keys, one_of_keys
 from headrace.quality.expectations import Measured, measure
@@ -70,7 +70,7 @@ def plan_increment(inputs: PlannedInputs) -> Work:
         rows = measure(inputs.run(changed), expectations_of(table))
         return Work(rows, None, _merger(inputs), meets_old=True)
     if inputs.algebra and not any(map(inputs.moved, table.follows)):
-        if _have_few_rows(inputs):
+        if _have_few_rows(inputs, changed):
             with suppress(NotLocalError):  # keys that have far more rows than the average
                 return _recompute(inputs, changed, left, looked_up)
         merged = merge_changes(inputs, inputs.algebra, changes)
@@ -82,14 +82,15 @@ def plan_increment(inputs: PlannedInputs) -> Work:
     return _recompute(inputs, changed, left, looked_up)
 
 
-def _have_few_rows(inputs: PlannedInputs) -> bool:
-    """Return whether the touched keys of an aggregate have few rows, by the averages that metadata tells.
+def _have_few_rows(inputs: PlannedInputs, changed: Mapping[TableName, Rows]) -> bool:
+    """Return whether the keys that few changed rows touch have few rows, by the averages that metadata tells.
 
     Then one query over these rows costs less than those that compute, merge and read states.
     """
     plan = inputs.plan
+    counts = [rows.arrow.num_rows for rows in changed.values() if isinstance(rows, LocalRows)]
     rows = sum(plan.until[name].rows for name in plan.table.drivers)
-    return inputs.changes_few and plan.changed_rows * rows <= FEW_ROWS_OF_KEYS * plan.rows
+    return len(counts) == len(changed) and sum(counts) * rows <= FEW_ROWS_OF_KEYS * plan.rows
 
 
 def plan_refresh(inputs: PlannedInputs) -> Measured:
