@@ -32,21 +32,29 @@ def counted_paths() -> Iterator[Counter[str]]:
 
 
 @contextmanager
+def scanned_refreshes() -> Iterator[None]:
+    """Run refreshes on Spark's scans while the block runs, however few rows there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TablePlan, "refreshes_few", property(lambda plan: False))
+        yield
+
+
+@contextmanager
 def random_paths(random: Random) -> Iterator[Counter[str]]:
     """Choose how each build reads, while the block runs; give how often each way was taken to its end.
 
     Lookups are never read whole, and files of more than three rows have an index, however few rows a test has.
     """
-    few = vars(TablePlan)["changes_few"].fget
+    few = vars(TablePlan)["reads_few"].fget
 
-    def changes_few(plan: TablePlan) -> bool:
+    def reads_few(plan: TablePlan) -> bool:
         limit = random.choice([2, 50_000, 50_000, 50_000])
         patch.setattr(local_tables, "MOST_ROWS", limit)
         patch.setattr(local_inputs, "MOST_ROWS", limit)
         return bool(few(plan)) and random.random() < 0.8
 
     with pytest.MonkeyPatch.context() as patch, counted_paths() as taken:
-        patch.setattr(TablePlan, "changes_few", property(changes_few))
+        patch.setattr(TablePlan, "reads_few", property(reads_few))
         patch.setattr(local_inputs, "SMALL_LOOKUP", 0)
         patch.setattr(row_store, "SMALL_ROWS", 3)
         yield taken

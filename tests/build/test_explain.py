@@ -13,8 +13,9 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from rich.console import Console
 
+from headrace.build import plan as plan_module
 from headrace.build.definition import definition_of
-from headrace.build.explain import Explanation
+from headrace.build.explain import Explanation, Where
 from headrace.build.inputs import input_states
 from headrace.runs.building import plan
 from headrace.runs.explaining import explain_plans
@@ -52,6 +53,7 @@ DAILY = """/*
 keys: [shop, day]
 */
 SELECT shop, CAST(at AS DATE) AS day, count(*) AS orders FROM raw.orders GROUP BY shop, CAST(at AS DATE)"""
+FEW_AGAIN = "all rows are written again, and its inputs have at most 10,000"
 LENGTHS = """/*
 keys: [length]
 */
@@ -178,19 +180,18 @@ def test_explain_finds_the_rows_of_a_window(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ("kind: full", "all rows are written again"),
-        (
-            "keys: [id]\nsequence_by: n\noldest_by: n\nmatch: {person_exact: {from: person, as: exact}}",
-            "Spark reads changed records, and this process resolves them",
-        ),
-    ],
-)
-def test_explain_knows_the_kinds_that_always_run_on_scans(settings: str, why: str, tmp_path: Path) -> None:
-    explained = Metadata(tmp_path, f"/*\n{settings}\n*/\nSELECT id, n, person FROM raw.orders").explain()
-    assert (explained.small_builds.engine, explained.small_builds.why) == ("scans", why)
+def test_explain_knows_that_entities_run_on_scans(tmp_path: Path) -> None:
+    settings = "keys: [id]\nsequence_by: n\noldest_by: n\nmatch: {person_exact: {from: person, as: exact}}"
+    explained = Metadata(tmp_path, f"/*\n{settings}\n*/\nSELECT id, n, person FROM raw.orders").explain(full_refresh=True)
+    assert explained.small_builds == Where("scans", "Spark reads changed records, and this process resolves them")
+    assert explained.next_build == Where("scans", "all rows are written again")
+
+
+def test_explain_knows_where_a_full_table_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = Metadata(tmp_path, "/*\nkind: full\n*/\nSELECT id, n, person FROM raw.orders")
+    assert metadata.explain().small_builds == Where("memory", FEW_AGAIN)
+    monkeypatch.setattr(plan_module, "FEW_REFRESHED", 0)
+    assert metadata.explain().small_builds == Where("scans", "all rows are written again")
 
 
 def test_explain_counts_the_rows_that_changed(tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ def test_explain_counts_the_rows_that_changed(tmp_path: Path) -> None:
     assert explained.next_build == explained.small_builds
     refreshed = metadata.explain(full_refresh=True)
     assert refreshed.next_build
-    assert (refreshed.next_build.engine, refreshed.next_build.why) == ("scans", "all rows are written again")
+    assert refreshed.next_build == Where("memory", FEW_AGAIN)
 
 
 def test_explain_says_that_a_file_exceeds_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,8 +221,7 @@ def test_explain_knows_little_of_a_table_that_was_never_built(tmp_path: Path) ->
     pipeline = load_pipeline("mine", environ={}, folder=tmp_path)
     plans = plan(settings, pipeline, table=None, full_refresh=False)
     (explained,) = explain_plans(settings, pipeline, plans)
-    assert explained.next_build
-    assert explained.next_build.why == "all rows are written again"
+    assert explained.next_build == Where("memory", FEW_AGAIN)
     assert (explained.changed, explained.stored.total) == (0, 0)
     assert not settings.home.exists(), "looking creates nothing"
 

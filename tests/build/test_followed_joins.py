@@ -32,7 +32,7 @@ GROUPS = {name: TABLES[name] for name in ("a/latest.sql", "b/groups.sql")}
 @pytest.fixture(params=["LocalInputs", "ScannedInputs"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Let increments read in one way, and check that they did."""
-    monkeypatch.setattr(TablePlan, "changes_few", property(lambda plan: request.param == "LocalInputs"))
+    monkeypatch.setattr(TablePlan, "reads_few", property(lambda plan: request.param == "LocalInputs"))
     monkeypatch.setattr(local_inputs, "SMALL_LOOKUP", 0)
     with counted_paths() as taken:
         yield request.param

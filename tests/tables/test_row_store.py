@@ -32,7 +32,7 @@ from headrace.tables import row_store as row_store_module
 from headrace.tables.catalog import ensure_table, open_catalog
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.live_files import LiveFile, LiveFiles
-from headrace.tables.row_files import row_schema
+from headrace.tables.row_files import RowFormat
 from headrace.tables.row_store import FILE, POSITION, RowStore, TooLargeError
 from headrace.tables.row_store_size import stored_sizes
 from headrace.tables.schema import iceberg_schema
@@ -128,7 +128,7 @@ def matches(draw: st.DrawFn) -> pa.Table:
 
 
 def row_schema_of(columns: tuple[Column, ...]) -> pa.Schema:
-    return row_schema(iceberg_schema(columns))
+    return RowFormat.of(iceberg_schema(columns)).schema
 
 
 def make_table(catalog: Catalog, folder: Path, columns: tuple[Column, ...]) -> Table:
@@ -175,11 +175,20 @@ def brute_force(steps: Sequence[Step], match: pa.Table | None) -> pa.Table:
 
 
 @settings(max_examples=25)
-@given(old=steps(OLD), new=steps(NEW), match=st.none() | matches(), small=st.sampled_from([0, 3, 1_000]))
-def test_rows_are_those_that_were_written(old: list[Step], new: list[Step], match: pa.Table | None, small: int) -> None:
+@given(
+    old=steps(OLD),
+    new=steps(NEW),
+    match=st.none() | matches(),
+    small=st.sampled_from([0, 3, 1_000]),
+    kept=st.sampled_from([0, 3]),
+)
+def test_rows_are_those_that_were_written(
+    old: list[Step], new: list[Step], match: pa.Table | None, small: int, kept: int
+) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
         patch.setattr(row_store_module, "SMALL_ROWS", small)
+        patch.setattr(row_store_module, "_FILE_IN_MEMORY_ROWS", kept)
         catalog = open_catalog(load_settings(flags={}, environ={}, folder=folder))
         table = fill(catalog, make_table(catalog, folder, OLD), old)
         table = fill(catalog, make_table(catalog, folder, NEW), new)
@@ -221,8 +230,9 @@ def add(catalog: Catalog, table: Table, numbers: Sequence[int]) -> Table:
 
 
 @pytest.fixture
-def ids(catalog: Catalog, tmp_path: Path) -> Table:
-    """A table of two files of 5,000 rows and three of ten."""
+def ids(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """A table of two files of 5,000 rows and three of ten. None of them stays in memory."""
+    monkeypatch.setattr(row_store_module, "_FILE_IN_MEMORY_ROWS", 0)
     table = make_table(catalog, tmp_path, IDS)
     for first, count in ((0, 5_000), (5_000, 5_000), (10_000, 10), (10_010, 10), (10_020, 10)):
         table = add(catalog, table, range(first, first + count))
@@ -343,6 +353,24 @@ def test_rows_that_the_writer_stored_are_not_read(ids: Table, tmp_path: Path, mo
         other.put(ids, file.file, pa.table({"n": pa.array(numbers), "id": [f"id-{number}" for number in numbers]}))
     monkeypatch.setattr(row_store_module, "read_rows", None)
     assert fetch(RowStore(tmp_path / "other", most_bytes=LARGE), ids, 4, 10_001) == [4, 10_001]
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_small_files_stay_in_memory(ids: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stored: bool) -> None:
+    monkeypatch.setattr(row_store_module, "_FILE_IN_MEMORY_ROWS", 10)
+    store, small = RowStore(tmp_path / "cache", most_bytes=LARGE), LiveFiles().of(ids, None)[2:]
+    for number, file in enumerate(small):
+        rows = range(10_000 + 10 * number, 10_010 + 10 * number)
+        if is_stored:
+            store.put(ids, file.file, pa.table({"n": pa.array(rows), "id": [f"id-{row}" for row in rows]}))
+        else:
+            store.rows(ids, file)
+    monkeypatch.setattr(row_store_module, "read_rows", None)
+    assert sorted(store.fetch(ids, small, match=wanted(10_001, 10_029))["n"].to_pylist()) == [10_001, 10_029]
+    assert cached(tmp_path / "cache") == []
+    store.clear()
+    with pytest.raises(TypeError):  # nothing is left: they would be read again
+        store.rows(ids, small[0])
 
 
 @pytest.mark.parametrize("damage", ["empty", "half", "text", "other rows"])

@@ -40,7 +40,7 @@ def _append_few(inputs: LocalInputs, measured: Measured, build_id: int) -> Stage
     checked = inputs.check(measured)
     check_results(inputs.table, checked.results)
     rows = arrow_of(checked.good).select(written_columns(inputs))
-    change = stage_new_rows(inputs.lake.catalog.load_table(str(inputs.table.table)), rows, build_id=build_id)
+    change = stage_new_rows(inputs.lake, inputs.own_table, rows, build_id=build_id)
     return StagedBuild(
         change,
         rows=rows.num_rows,

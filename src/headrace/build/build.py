@@ -18,6 +18,7 @@ from headrace.build.entities.resolve_build import resolve
 from headrace.build.lake import Lake
 from headrace.build.lateness import Lateness, measure_lateness
 from headrace.build.local_inputs import LocalInputs
+from headrace.build.local_refresh import refresh_few
 from headrace.build.merge_keys import merge_keys
 from headrace.build.plan import TablePlan
 from headrace.build.planned_inputs import NotLocalError, PlannedInputs
@@ -149,10 +150,11 @@ def _last_commit(lake: Lake, plan: TablePlan) -> float | None:
 
 def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column, ...]) -> tuple[StagedBuild, Lateness]:
     """Stage what a build changes: in this process if its rows are few and can be fetched, else with Spark's scans."""
-    if plan.changes_few and plan.table.kind != "entities":
+    if plan.reads_few and plan.table.kind != "entities" and not rescaled:
         local = LocalInputs(lake.with_session(small=True), plan)
         try:
-            return _increment(local, build_id), measure_lateness(local)
+            result = refresh_few(local, build_id) if plan.action == "refresh" else _increment(local, build_id)
+            return result, measure_lateness(local)
         except NotLocalError as error:
             _LOG.info("%s: build %d is run on scans: %s", plan.table.table, build_id, error)
         except pa.ArrowException:  # rows that Arrow can't convert, Spark may: the table must not stay as it is

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from headrace.build.access_reads import Read, StoredColumns, list_reads
 from headrace.build.local_tables import MOST_BYTES, MOST_ROWS
-from headrace.build.plan import TablePlan
+from headrace.build.plan import FEW_REFRESHED, TablePlan
 from headrace.errors import BuildError
 from headrace.spec.aggregates import Recomputed, decompose
 from headrace.spec.layers import Kind
@@ -34,10 +34,9 @@ _STRATEGIES: Mapping[Kind, str] = {
 
 _ADDS = "adds changed rows to the stored states of their keys; keys with few rows are computed again from these"
 
-_ALWAYS_ON_SCANS: Mapping[Kind, str] = {
-    "entities": "Spark reads changed records, and this process resolves them",
-    "full": "all rows are written again",
-}
+_ENTITIES = "Spark reads changed records, and this process resolves them"
+_ALL_AGAIN = "all rows are written again"
+_FEW_AGAIN = f"{_ALL_AGAIN}, and its inputs have at most {FEW_REFRESHED:,}"
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,10 @@ class Explainer:
         )
 
     def _small_builds(self, plan: TablePlan, reads: tuple[Read, ...]) -> Where:
-        if plan.table.kind in _ALWAYS_ON_SCANS:
-            return Where("scans", _ALWAYS_ON_SCANS[plan.table.kind])
+        if plan.table.kind == "entities":
+            return Where("scans", _ENTITIES)
+        if plan.table.kind == "full":
+            return _refresh(plan)
         for read in reads:
             if read.is_too_large:
                 return Where("scans", f"all {read.rows:,} rows of {read.table} are needed: {read.whole}")
@@ -122,10 +123,15 @@ def _next_build(plan: TablePlan, small: Where, changed: int) -> Where | None:
     if plan.action == "nothing":
         return None
     if plan.action == "refresh":
-        return Where("scans", "all rows are written again")
-    if not plan.changes_few or changed > MOST_ROWS:
+        return _refresh(plan)
+    if not plan.reads_few or changed > MOST_ROWS:
         return Where("scans", f"about {changed:,} rows have changed, and at most {MOST_ROWS:,} fit into memory")
     return small
+
+
+def _refresh(plan: TablePlan) -> Where:
+    is_small = plan.refreshes_few and plan.table.kind != "entities"
+    return Where("memory", _FEW_AGAIN) if is_small else Where("scans", _ALL_AGAIN)
 
 
 def _strategy(plan: TablePlan) -> str:

@@ -32,10 +32,14 @@ from headrace.quality.expectations import Measured
 from headrace.spec.layers import Window
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
+from headrace.tables.build_ledger import BuildLedger
+from headrace.tables.files import format_of
+from headrace.tables.live_files import LiveFile
 from headrace.tables.row_store import FILE, POSITION
 from headrace.tables.schema import arrow_schema
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
 SMALL_LOOKUP = 2_000
@@ -124,15 +128,24 @@ class LocalInputs(PlannedInputs):
         key = (name, self.lake.columns[name], self.plan.until[name].snapshot_id)
         return self.lake.lookups.get_or_build(key, lambda: self.whole(name), weigh=lambda rows: rows.arrow.nbytes)
 
+    @property
+    def own_table(self) -> Table:
+        """The table that is built."""
+        return self.lake.catalog.load_table(str(self.table.table))
+
+    def own_files(self) -> tuple[LiveFile, ...]:
+        """Return the files of the table that is built; raise a NotLocalError where another engine's deletes are among them."""
+        return self._tables.files(self.own_table)
+
     @contextmanager
     def old_rows(self, touched: Rows | None, columns: Sequence[str]) -> Iterator[OldRows]:
-        table = self.lake.catalog.load_table(str(self.table.table))
+        table = self.own_table
         snapshot = table.current_snapshot()
         snapshot_id = snapshot.snapshot_id if snapshot else None
         match = None
         if touched is not None:
             keys = arrow_of(touched.select(list(self.table.keys)))
-            match = match_table(keys, table.schema().as_arrow())
+            match = match_table(keys, format_of(table).arrow_schema)
         rows = self._tables.placed(table, snapshot_id, columns, match=match)
         known = {column.name: column for column in self.stored_columns}
         schema = spark_schema([known[name] for name in columns]).add(FILE, "string").add(POSITION, "long")
@@ -180,7 +193,8 @@ class LocalInputs(PlannedInputs):
         computed = self.once(reported)
         report = measured.read_report(computed.arrow, also=also)
         good = computed.select([*measured.columns, *also])
-        metrics = glance_metrics(table, computed.frame, self.plan.entry) if has_glance(table) else []
+        before = BuildLedger() if self.plan.action == "refresh" else self.plan.entry
+        metrics = glance_metrics(table, computed.frame, before) if has_glance(table) else []
         values = computed.frame.agg(*metrics).first() if metrics else None
         return CheckedRows(
             computed,

@@ -78,6 +78,15 @@ def decide_rows(rule: MergeRule, rows: pa.Table, old: pa.Table, *, columns: Sequ
     )
 
 
+def newest_rows(rows: pa.Table, *, keys: Sequence[str], sequence_by: Sequence[str]) -> pa.Table | None:
+    """Return the row of each key that counts, or None where Spark has to decide. `rows` has `_tombstone`."""
+    if any(pa.types.is_nested(rows.schema.field(name).type) for name in (*keys, *sequence_by)):
+        return None
+    rule = MergeRule(tuple(keys), tuple(sequence_by), meets_old=False)
+    winners = _newest(rule, pl.DataFrame(rows).with_row_index(_WINNER))
+    return None if winners is None else rows.take(winners[_WINNER].to_arrow())
+
+
 def _newest(rule: MergeRule, events: pl.DataFrame) -> pl.DataFrame | None:
     """Return the keys, the number and `_tombstone` of the row that counts of each key, or None where only Spark can tell."""
     keys, found = list(rule.keys), [*rule.keys, _WINNER, DELETED]

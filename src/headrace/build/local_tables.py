@@ -21,6 +21,7 @@ from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
 from headrace.tables.build_ledger import InputState
 from headrace.tables.catalog import load_table
+from headrace.tables.live_files import LiveFile
 from headrace.tables.row_store import FILE, POSITION, Ranges, TooLargeError
 from headrace.tables.schema import arrow_schema
 
@@ -106,6 +107,11 @@ class LocalTables:
         also = (DELETED, TRUNCATES)
         rows = self._read(table, snapshot.snapshot_id, columns, match=match, between=ranges, also=also)
         return self._fit(rows, columns, also)
+
+    def files(self, table: Table) -> tuple[LiveFile, ...]:
+        """Return the files of a table's current snapshot."""
+        with _local_only():
+            return self.lake.files.of(table, None)
 
     def placed(self, table: Table, snapshot_id: int | None, columns: Sequence[str], *, match: pa.Table | None) -> pa.Table:
         """Return rows of a table with the file and the number of each."""

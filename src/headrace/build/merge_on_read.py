@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.build.arrow import copy_maps
+from headrace.build.lake import Lake
 from headrace.build.local_merge import Decided
 from headrace.build.merge import PLACE
 from headrace.build.removed import DELETED
@@ -18,7 +19,7 @@ from headrace.build.target import Merged, Target
 from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
 from headrace.tables.arrow_files import with_constants
 from headrace.tables.deleted_rows import MOST_DELETED
-from headrace.tables.files import MANY_SMALL
+from headrace.tables.files import MANY_SMALL, format_of
 from headrace.tables.live_files import LiveFile
 from headrace.tables.position_deletes import own_deletes, stage_position_deletes
 from headrace.tables.row_delta import RowDelta
@@ -27,6 +28,7 @@ from headrace.tables.spark_arrow import to_arrow
 from headrace.tables.staged_rows import fit_columns, stage_rows
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
@@ -38,7 +40,7 @@ def merge_on_read(target: Target, decided: Decided) -> tuple[Merged, pa.Table]:
     """Stage what a merge has decided, and return it with the old rows that changed, which have `_tombstone`."""
     new, old, deleted = copy_maps(decided.new), copy_maps(decided.old), copy_maps(decided.deletions)
     change = _stage(target, new, decided.places) if new.num_rows or old.num_rows else RowDelta()
-    told, was = _carried_rows(new, target.table), _carried_rows(old, target.table)
+    told, was = count_carried(new, target.table), count_carried(old, target.table)
     merged = Merged(
         change,
         written=new.num_rows,
@@ -64,9 +66,14 @@ def collect_verdicts(verdicts: DataFrame) -> Decided:
     return Decided(rows_in("new"), rows_in("old"), rows_in("deletion"), places)
 
 
-def stage_new_rows(target_table: Table, rows: pa.Table, *, build_id: int) -> RowDelta:
-    """Stage rows that are added to a table."""
-    return RowDelta(added=stage_rows(target_table, [with_constants(rows, {BUILD_ID: build_id})] if rows.num_rows else []))
+def stage_new_rows(lake: Lake, table: Table, rows: pa.Table, *, build_id: int, replaced: Sequence[LiveFile] = ()) -> RowDelta:
+    """Stage rows that are added to a table, in place of the files in `replaced`, which its current snapshot has."""
+    return RowDelta(
+        added=_stage_files(lake, table, [with_constants(rows, {BUILD_ID: build_id})]),
+        removed=[file.file for file in replaced],
+        outdated=list({delete.file_path: delete for file in replaced for delete in file.deletes}.values()),
+        snapshot_id=table.metadata.current_snapshot_id if replaced else None,
+    )
 
 
 def files_to_rewrite(files: Mapping[str, LiveFile], lost: Mapping[str, pl.Series]) -> list[LiveFile]:
@@ -99,15 +106,20 @@ def _stage(target: Target, new: pa.Table, places: pl.DataFrame) -> RowDelta:
     deletes = stage_position_deletes(
         table, [(files[path].task, positions.to_arrow()) for path, positions in lost.items() if path not in rewritten]
     )
-    schema = schema_to_pyarrow(table.schema())
+    schema = format_of(table).arrow_schema
     together = [pa.concat_tables([fit_columns(part, schema) for part in rows])] if rows else []
     return RowDelta(
-        added=stage_rows(table, together),
+        added=_stage_files(lake, table, together),
         removed=[file.file for file in again],
         deletes=[delete for _, delete in deletes.files],
         outdated=[*deletes.outdated, *own_deletes([file.task for file in again])],
         snapshot_id=target.old.snapshot_id,
     )
+
+
+def _stage_files(lake: Lake, table: Table, rows: Sequence[pa.Table]) -> list[DataFile]:
+    """Stage rows as files, whose rows the next builds find in memory."""
+    return stage_rows(table, rows, written=partial(lake.store.put, table))
 
 
 def _without(rows: pa.Table, lost: Mapping[str, pl.Series]) -> pa.Table:
@@ -125,7 +137,7 @@ def _marked(rows: pa.Table, *, deleted: bool) -> pa.Table:
     return rows.append_column(DELETED, pa.repeat(pa.scalar(deleted), rows.num_rows))
 
 
-def _carried_rows(rows: pa.Table, table: LayerTable) -> tuple[int, int]:
+def count_carried(rows: pa.Table, table: LayerTable) -> tuple[int, int]:
     """Return how many rows have a value that another event told, and how many one that none told."""
     if not table.unchanged:
         return 0, 0

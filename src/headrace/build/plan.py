@@ -19,6 +19,9 @@ from headrace.tables.catalog import load_table
 
 _FEW_ROWS = 50_000
 _READ_PER_CHANGED = 6
+FEW_REFRESHED = 10_000
+"""How many rows the inputs of a refresh have at most if it runs in this process, where queries are not compiled."""
+
 Action = Literal["nothing", "increment", "refresh"]
 
 
@@ -51,9 +54,14 @@ class TablePlan:
         return tuple(name for name in self.table.inputs if self.since[name].replays != self.until[name].replays)
 
     @property
-    def changes_few(self) -> bool:
-        """Say whether a build that follows changes has few of them, as far as metadata tells."""
-        return self.action == "increment" and self._changed <= _FEW_ROWS
+    def reads_few(self) -> bool:
+        """Say whether a build has few rows to follow, or to write again, as far as metadata tells."""
+        return self.refreshes_few if self.action == "refresh" else self._changed <= _FEW_ROWS
+
+    @property
+    def refreshes_few(self) -> bool:
+        """Say whether few rows are read and replaced where all rows of the table are written again."""
+        return sum(state.rows for state in self.until.values()) <= FEW_REFRESHED and self.rows <= _FEW_ROWS
 
     @property
     def _changed(self) -> int:

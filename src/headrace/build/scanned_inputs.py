@@ -39,7 +39,7 @@ class ScannedInputs(PlannedInputs):
 
     @property
     def changes_few(self) -> bool:
-        return self.plan.changes_few or self.plan.is_small
+        return self.plan.reads_few or self.plan.is_small
 
     def whole(self, name: TableName) -> Rows:
         return SparkRows(read_input(self.lake.spark, name, self.plan.until[name], columns=self.lake.columns[name]))

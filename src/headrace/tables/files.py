@@ -16,10 +16,12 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, Transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType
 
+from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.layout import partition_path
 from headrace.tables.metrics import FileMetrics, columns_with_dictionary, columns_with_statistics
 from headrace.tables.required import fields_to_check, without_absent_nulls
@@ -34,6 +36,9 @@ MANY_SMALL = 32
 
 OpenFile = Callable[[str], AbstractContextManager[pa.NativeFile]]
 """Opens a new file by its URI."""
+
+Written = Callable[[DataFile, pa.Table], None]
+"""Takes a file that was written, and its rows in their order."""
 
 _STORED_AS: dict[type[IcebergType], pa.DataType] = {
     DateType: pa.int32(),
@@ -55,6 +60,7 @@ class _OpenFile:
     pending: list[pa.Table] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
+    is_flushed: bool = False
 
 
 class TableFormat:
@@ -74,6 +80,16 @@ class TableFormat:
         ]
 
 
+_formats: BoundedCache[tuple[str, int, int], TableFormat] = BoundedCache(1_024)
+
+
+def format_of(table: Table) -> TableFormat:
+    """Return how the files of a table are written now."""
+    metadata = table.metadata
+    key = (metadata.table_uuid.hex, metadata.current_schema_id, metadata.default_spec_id)
+    return _formats.get_or_build(key, lambda: TableFormat(table.schema(), table.spec()))
+
+
 def _partitioner(transform: Transform[Any, Any], kind: IcebergType) -> Callable[[pa.Array], pa.Array]:
     """Return how a column becomes its partition's values, as manifests store them: dates and times as numbers."""
     apply = transform.pyarrow_transform(kind)
@@ -87,13 +103,21 @@ class TableFiles:
     """Writes Arrow tables of one format into Parquet files, a file for each partition.
 
     Files are named `<folder>/<partition>/part-<name>-<n>.parquet`. Memory is bounded by open files and row groups, not by
-    how much is written.
+    how much is written. `written` is given every file of one row group with its rows.
     """
 
     def __init__(
-        self, table: TableFormat, *, folder: str, name: str, storage: Storage = DISK, open_file: OpenFile | None = None
+        self,
+        table: TableFormat,
+        *,
+        folder: str,
+        name: str,
+        storage: Storage = DISK,
+        open_file: OpenFile | None = None,
+        written: Written | None = None,
     ) -> None:
         self._table = table
+        self._written = written
         self._open_file: OpenFile = open_file or partial(new_file, storage=storage)
         self._folder = folder
         self._name = name
@@ -178,16 +202,19 @@ class TableFiles:
     def _flush(self, file: _OpenFile) -> None:
         if file.pending:
             file.writer.write_table(pa.concat_tables(file.pending), row_group_size=ROW_GROUP_ROWS)
-            file.pending, file.rows, file.bytes = [], 0, 0
+            file.pending, file.rows, file.bytes, file.is_flushed = [], 0, 0, True
 
     def _finish(self, key: tuple[object, ...]) -> None:
         file = self._open[key]
+        rows = None if file.is_flushed or self._written is None else pa.concat_tables(file.pending)
         self._flush(file)
         file.writer.close()
         size = file.stream.tell()
         file.context.__exit__(None, None, None)
         self._done.append(self._table.metrics.describe(file.metadata[0], uri=file.uri, size=size, partition=file.partition))
         del self._open[key]
+        if rows is not None and self._written is not None:
+            self._written(self._done[-1], rows)
 
 
 def check_writable(table: TableFormat, rows: pa.Table) -> None:

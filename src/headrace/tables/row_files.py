@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 
 BATCH_ROWS = 65_536
 _FIELD_ID = b"PARQUET:field_id"
 
 
-def row_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema of a table's rows: 32-bit offsets, and every field nullable."""
-    return pa.schema([_plain(field) for field in schema_to_pyarrow(schema, include_field_ids=False)])
+@dataclass(frozen=True)
+class RowFormat:
+    """How rows of a table are held in memory: `schema` has 32-bit offsets, and every field is nullable.
+
+    `current` is the table's schema with field ids, by which columns of files are found.
+    """
+
+    schema: pa.Schema
+    current: pa.Schema
+    ids: tuple[tuple[object, ...], ...]
+
+    @classmethod
+    def of(cls, schema: Schema) -> RowFormat:
+        current = schema_to_pyarrow(schema, include_field_ids=True)
+        plain = pa.schema([_plain(field) for field in schema_to_pyarrow(schema, include_field_ids=False)])
+        return cls(plain, current, tuple(map(_ids_of, current)))
 
 
-def read_rows(table: Table, file: DataFile) -> pa.Table:
+def read_rows(io: FileIO, file: DataFile, form: RowFormat) -> pa.Table:
     """Return all rows that are written in a data file, in order, deleted ones too.
 
     Columns are found by field id, nested ones too, so a file of an older schema reads as one of the current schema. PyIceberg's
     own projection is not used: 0.12 makes empty lists of null ones.
     """
-    with table.io.new_input(file.file_path).open() as stream:
+    with io.new_input(file.file_path).open() as stream:
         rows = pq.read_table(stream, use_threads=False)
-    current = schema_to_pyarrow(table.schema(), include_field_ids=True)
     has_ids = all(map(_has_id, rows.schema))  # else its columns go by their names
-    if has_ids and [_ids_of(field) for field in rows.schema] != [_ids_of(field) for field in current]:
+    if has_ids and tuple(map(_ids_of, rows.schema)) != form.ids:
         rows = rows.combine_chunks()
         have = {_id_of(field): rows.column(index) for index, field in enumerate(rows.schema)}
         kinds = {_id_of(field): field for field in rows.schema}
@@ -38,10 +51,10 @@ def read_rows(table: Table, file: DataFile) -> pa.Table:
             _project(_joined(have[_id_of(field)]), kinds[_id_of(field)], field)
             if _id_of(field) in have
             else pa.nulls(rows.num_rows, field.type)
-            for field in current
+            for field in form.current
         ]
-        rows = pa.Table.from_arrays(columns, names=current.names)
-    return as_rows(rows, row_schema(table.schema()))
+        rows = pa.Table.from_arrays(columns, names=form.current.names)
+    return as_rows(rows, form.schema)
 
 
 def as_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -7,7 +7,7 @@ needed, or stored by whoever writes the data file, and evicted when the cache is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.build_phases import phase
 from headrace.tables.live_files import LiveFile
 from headrace.tables.position_deletes import read_positions
-from headrace.tables.row_files import as_rows, batches_of, read_rows, row_schema
+from headrace.tables.row_files import RowFormat, as_rows, batches_of, read_rows
 from headrace.tables.row_index import HASH_VERSION, INDEX_SCHEMA, Match, build_index, hash_rows
 from headrace.tables.row_ranges import Ranges, Within
 
@@ -34,6 +34,11 @@ SMALL_ROWS = 1_024
 """Files of at most so many rows have no index: their hashes are kept in memory and looked through all at once, and their rows
 are taken out of all of them at once. From here on a call for each file is cheaper than copying its columns."""
 
+_FILE_IN_MEMORY_ROWS = 2_048
+_IN_MEMORY_BYTES = 32 * 1024 * 1024
+"""Files of at most so many rows stay in memory, up to so many bytes of them, and never go to the local disk: every live build
+makes some, the next builds read them, and soon they are written together."""
+
 _FEW_WITHIN = 8
 """Ranges that leave at most an eighth of a file's rows are looked through before the file's index is asked."""
 
@@ -41,6 +46,7 @@ _HASHES = 8_000_000
 _POSITIONS = 8_000_000
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
+_Batches = tuple[pa.RecordBatch, ...]
 _NamedFile = tuple[LiveFile, str]
 """A file and the name that its rows have in the cache."""
 
@@ -54,7 +60,8 @@ class RowStore:
     def __init__(self, folder: Path, *, most_bytes: int) -> None:
         self._files = ArrowCache(folder, folder / f"{HASH_VERSION}-{_boot()}", most_bytes=most_bytes)
         self._most_bytes = most_bytes
-        self._schemas: BoundedCache[tuple[str, int], pa.Schema] = BoundedCache(1_024)
+        self._formats: BoundedCache[tuple[str, int], RowFormat] = BoundedCache(1_024)
+        self._in_memory: BoundedCache[str, _Batches] = BoundedCache(_IN_MEMORY_BYTES)
         self._hashes: BoundedCache[str, pl.Series] = BoundedCache(_HASHES)
         self._deleted: BoundedCache[tuple[str, str], pa.Array] = BoundedCache(_POSITIONS)
         self._refused: BoundedCache[str, bool] = BoundedCache(1_024)
@@ -66,20 +73,20 @@ class RowStore:
         """
         if rows.num_rows != file.record_count:
             raise ValueError(f"{file.file_path} has {file.record_count} rows, not {rows.num_rows}")
-        schema = self._schema(table)
+        name, schema = _name(table, file), self._schema(table)
+        batches = batches_of(as_rows(rows, schema))
+        if _stays_in_memory(file):
+            self._keep_in_memory(name, tuple(batches))
+            return
         try:
-            self._files.get(
-                _name(table, file),
-                schema=schema,
-                rows=file.record_count,
-                build=lambda: batches_of(as_rows(rows, schema)),
-            )
+            self._files.get(name, schema=schema, rows=file.record_count, build=lambda: batches)
         except TooLargeError:
             return
 
     def clear(self) -> None:
         """Delete all rows and indexes, so that nothing is left of rows that were erased from their tables. Idempotent."""
         self._hashes.clear()
+        self._in_memory.clear()
         self._files.clear()
 
     def rows(self, table: Table, file: LiveFile) -> pa.Table:
@@ -247,28 +254,41 @@ class RowStore:
         name = f"{named[1]}-{match.index}"
         return self._hashes.get_or_build(name, lambda: hash_rows(self._batches(table, named), match.columns), weigh=len)
 
-    def _batches(self, table: Table, named: _NamedFile) -> tuple[pa.RecordBatch, ...]:
+    def _batches(self, table: Table, named: _NamedFile) -> _Batches:
         file, name = named
         if file.size > self._most_bytes or self._refused.get(name):
             raise TooLargeError(f"the rows of {file.path} take more than {self._most_bytes} bytes")
+        if _stays_in_memory(file.file):
+            batches = self._in_memory.get(name)
+            return batches if batches is not None else self._keep_in_memory(name, tuple(self._read(table, file)))
         try:
-            return self._files.get(
-                name,
-                schema=self._schema(table),
-                rows=file.rows,
-                build=lambda: batches_of(read_rows(table, file.file)),
-            )
+            schema = self._schema(table)
+            return self._files.get(name, schema=schema, rows=file.rows, build=lambda: self._read(table, file))
         except TooLargeError as error:
             self._refused.put(name, True)
             raise TooLargeError(f"the rows of {file.path} take more than {self._most_bytes} bytes") from error
+
+    def _read(self, table: Table, file: LiveFile) -> Iterator[pa.RecordBatch]:
+        return batches_of(read_rows(table.io, file.file, self._format(table)))
+
+    def _keep_in_memory(self, name: str, batches: _Batches) -> _Batches:
+        self._in_memory.put(name, batches, weight=sum(batch.nbytes for batch in batches))
+        return batches
 
     def _positions(self, table: Table, file: LiveFile, delete: str) -> pa.Array:
         key = (delete, file.path)
         return self._deleted.get_or_build(key, lambda: read_positions(table, file.path, [delete]), weigh=len)
 
     def _schema(self, table: Table) -> pa.Schema:
+        return self._format(table).schema
+
+    def _format(self, table: Table) -> RowFormat:
         key = (table.metadata.table_uuid.hex, table.metadata.current_schema_id)
-        return self._schemas.get_or_build(key, lambda: row_schema(table.schema()))
+        return self._formats.get_or_build(key, lambda: RowFormat.of(table.schema()))
+
+
+def _stays_in_memory(file: DataFile) -> bool:
+    return file.record_count <= _FILE_IN_MEMORY_ROWS
 
 
 def _named(table: Table, file: LiveFile) -> _NamedFile:

@@ -11,24 +11,24 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from headrace.tables.build_phases import phase
-from headrace.tables.files import TableFiles, TableFormat
+from headrace.tables.files import TableFiles, Written, format_of
 from headrace.tables.storage import Storage
 
 _AT_ONCE = 2
 
 
 @phase("write")
-def stage_rows(table: Table, rows: Sequence[pa.Table]) -> list[DataFile]:
+def stage_rows(table: Table, rows: Sequence[pa.Table], *, written: Written | None = None) -> list[DataFile]:
     """Return data files that hold the rows, at least one for each part and partition. Nothing refers to them yet.
 
-    A column that the rows lack is null in them.
+    A column that the rows lack is null in them. `written` is given every small file with its rows, by any thread.
     """
-    table_format = TableFormat(table.schema(), table.spec())
+    table_format = format_of(table)
     folder, name, storage = data_folder(table), uuid.uuid4().hex, Storage.of(table.io.properties)
 
     def write(numbered: tuple[int, pa.Table]) -> Sequence[DataFile]:
         number, part = numbered
-        files = TableFiles(table_format, folder=folder, name=f"{name}-{number}", storage=storage)
+        files = TableFiles(table_format, folder=folder, name=f"{name}-{number}", storage=storage, written=written)
         try:
             files.write(fit_columns(part, table_format.arrow_schema))
             return files.close()

@@ -1,0 +1,64 @@
+"""Write all rows of a small table again, computed and committed in this process but for one query."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.build.arrow import copy_maps
+from headrace.build.checked_rows import CheckedRows
+from headrace.build.events import mark_events
+from headrace.build.keeping import keep_removed
+from headrace.build.local_inputs import LocalInputs, arrow_of
+from headrace.build.local_merge import newest_rows
+from headrace.build.merge_on_read import count_carried, stage_new_rows
+from headrace.build.removed import DELETED
+from headrace.build.staged_build import StagedBuild, refuse_rows, written_columns
+from headrace.build.work import plan_refresh, reduce_rows
+from headrace.quality.expectations import check_results
+
+
+def refresh_few(inputs: LocalInputs, build_id: int) -> StagedBuild:
+    """Write all rows again, in place of the old ones. The result is the one of `refresh`, which runs on Spark's scans."""
+    table = inputs.table
+    replaced = inputs.own_files()  # first: it raises where files can't be replaced from here
+    checked = inputs.check(plan_refresh(inputs))
+    check_results(table, checked.results)
+    reduced = _reduce(inputs, checked)
+    rows = copy_maps(reduced.filter(pc.invert(reduced[DELETED])).select(written_columns(inputs)))
+    keeps = bool(table.apply_as_deletes or checked.glance.truncates)
+    if keeps:
+        marked = mark_events(table, checked.good.frame) if checked.glance.truncates else None
+        deletions = copy_maps(reduced.filter(reduced[DELETED]))
+        keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
+    change = stage_new_rows(inputs.lake, inputs.own_table, rows, build_id=build_id, replaced=replaced)
+    carried, unknown = count_carried(rows, table)
+    return StagedBuild(
+        change,
+        rows=rows.num_rows,
+        gone=0,
+        read_bytes=0,
+        written_bytes=sum(file.file_size_in_bytes for file in change.added),
+        processed=checked.processed,
+        results=checked.results,
+        refused=refuse_rows(inputs, checked.refused, checked.results, build_id),
+        glance=checked.glance,
+        carried=carried,
+        unknown=unknown,
+        removed=keeps,
+    )
+
+
+def _reduce(inputs: LocalInputs, checked: CheckedRows) -> pa.Table:
+    """Return what the table holds of all rows that passed, with `_tombstone` for the deletions among them."""
+    table = inputs.table
+    rows = arrow_of(checked.good)
+    if DELETED not in rows.column_names:
+        rows = rows.append_column(DELETED, pa.repeat(pa.scalar(False), rows.num_rows))
+    if not table.keys:
+        return rows
+    if table.kind != "history" and not table.unchanged and not checked.glance.truncates:
+        newest = newest_rows(rows, keys=table.keys, sequence_by=table.sequence_by)
+        if newest is not None:
+            return newest
+    return arrow_of(inputs.once(reduce_rows(table, mark_events(table, checked.good.frame))))
