@@ -1,0 +1,86 @@
+"""A refresh in memory writes what one on Spark's scans does: the same rows, and the same entry in the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.build.removed import removed_name
+from headrace.spec.layers import BUILD_ID
+from headrace.tables.build_ledger import BuildLedger, read_build
+from headrace.tables.catalog import load_table
+from headrace.tables.live_files import LiveFiles
+from tests.build.paths import scanned_refreshes
+from tests.build.pond import AGGREGATES, CHECKED, TABLES, Event, Pond, Sent, assert_same
+from tests.build.test_change_capture import TABLES as CAPTURED
+from tests.build.test_change_capture import changes_of
+from tests.build.test_one_truth import events_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+OF_EVERY_KIND = {**TABLES, **AGGREGATES, "a/checked.sql": CHECKED.format(otherwise="quarantine")}
+OF_ONE_ATTEMPT = {"reads", "writer", "built_at_us", "snapshot_id", "seconds", "phases", "quarantine_files"}
+"""What differs between two builds of the same rows."""
+
+
+def entry_of(pond: Pond, name: str) -> dict[str, Any]:
+    entry = read_build(pond.catalog.load_table(f"pond.{name}"))
+    found = {field.name: getattr(entry, field.name) for field in fields(BuildLedger) if field.name not in OF_ONE_ATTEMPT}
+    return {**found, "has_refused": bool(entry.quarantine_files)}
+
+
+def kept_rows(pond: Pond, name: str) -> Counter[str]:
+    """Return what builds kept of deleted rows and truncates."""
+    table = next(each.table for each in pond.pipeline.tables if each.table.name == name)
+    found = load_table(pond.catalog, removed_name(table))
+    return Counter(repr(row) for row in found.scan().to_arrow().to_pylist()) if found else Counter()
+
+
+@pytest.mark.parametrize(
+    ("tables", "events"),
+    [(OF_EVERY_KIND, events_of(Random(16), 40)), (CAPTURED, changes_of(Random(3), 60))],
+    ids=["every kind", "captured changes"],
+)
+def test_refreshes_in_memory_and_on_scans_agree(
+    tables: Mapping[str, str], events: Sequence[Sent], spark: SparkSession, tmp_path: Path
+) -> None:
+    local, scanned = (Pond(tmp_path / name, spark, tables) for name in ("local", "scanned"))
+    for pond in (local, scanned):
+        pond.land(events)
+    local.build()
+    with scanned_refreshes():
+        scanned.build()
+    assert_same(local.all_rows(), scanned.all_rows())
+    for table in local.pipeline.tables:
+        name = table.table.name
+        assert entry_of(local, name) == entry_of(scanned, name), name
+        assert kept_rows(local, name) == kept_rows(scanned, name), name
+
+
+def test_a_refresh_in_memory_replaces_every_file(spark: SparkSession, tmp_path: Path) -> None:
+    pond = Pond(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"]})
+    pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", number) for number in range(20)])
+    pond.build()
+    pond.land([Event("late", "k3", "x", 99, 100, "u", 50)])
+    pond.build()  # deletes a row of the first file by its position
+    before = pond.rows("latest")
+    assert any(file.deletes for file in LiveFiles().of(pond.catalog.load_table("pond.latest"), None))
+    pond.build(full_refresh=True)
+    table = pond.catalog.load_table("pond.latest")
+    (file,) = LiveFiles().of(table, None)
+    assert not file.deletes
+    assert set(table.scan().to_arrow()[BUILD_ID].to_pylist()) == {3}
+    assert pond.rows("latest") == before
+    snapshot = table.current_snapshot()
+    summary = snapshot.summary if snapshot else None
+    assert summary
+    assert (summary["total-data-files"], summary["total-delete-files"]) == ("1", "0")
