@@ -76,7 +76,7 @@ def change_by_hand(lake: Lake, spark: SparkSession) -> None:
 
 def read_with_spark(lake: Lake, spark: SparkSession) -> dict[str, pa.Table]:
     """Gives back all tables as Spark reads them, which does it with Iceberg's own code, without the states of aggregates."""
-    session = open_spark_catalog(spark, lake.settings(), few_rows=True)
+    session = open_spark_catalog(spark, lake.settings(), rows="few")
     names = list_tables(lake.catalog)
     return {name: to_arrow(session.table(spark_name(TableName.parse(name))).drop(STATE)) for name in names}
 

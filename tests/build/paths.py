@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from headrace.build import build, local_inputs, local_tables
+from headrace.build import build, local_inputs, local_tables, work
 from headrace.build.plan import TablePlan
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.tables import row_store
@@ -43,7 +43,8 @@ def scanned_refreshes() -> Iterator[None]:
 def random_paths(random: Random) -> Iterator[Counter[str]]:
     """Choose how each build reads, while the block runs; give how often each way was taken to its end.
 
-    Lookups are never read whole, and files of more than three rows have an index, however few rows a test has.
+    Lookups are never read whole, and files of more than three rows have an index, however few rows a test has. Queries are
+    interpreted or compiled, and aggregates add states or compute keys again, at random too.
     """
     few = vars(TablePlan)["reads_few"].fget
 
@@ -51,10 +52,13 @@ def random_paths(random: Random) -> Iterator[Counter[str]]:
         limit = random.choice([2, 50_000, 50_000, 50_000])
         patch.setattr(local_tables, "MOST_ROWS", limit)
         patch.setattr(local_inputs, "MOST_ROWS", limit)
+        patch.setattr(work, "FEW_ROWS_OF_KEYS", random.choice([0, 5_000]))
         return bool(few(plan)) and random.random() < 0.8
 
     with pytest.MonkeyPatch.context() as patch, counted_paths() as taken:
         patch.setattr(TablePlan, "reads_few", property(reads_few))
+        patch.setattr(TablePlan, "is_interpreted", property(lambda plan: random.random() < 0.8))
         patch.setattr(local_inputs, "SMALL_LOOKUP", 0)
         patch.setattr(row_store, "SMALL_ROWS", 3)
+        patch.setattr(row_store, "_FILE_IN_MEMORY_ROWS", 10)
         yield taken

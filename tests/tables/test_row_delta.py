@@ -118,7 +118,7 @@ def test_many_commits_stay_readable_and_java_goes_on(
         most = max(most, count_manifests(lake))
     assert 8 < most <= 18, "data and delete manifests are merged apart, and those without live files are dropped"
     assert len(lake.table.snapshots()) < 110, "the history is thinned"
-    session = open_spark_catalog(spark, load_settings(flags={}, environ={}, folder=tmp_path), few_rows=True)
+    session = open_spark_catalog(spark, load_settings(flags={}, environ={}, folder=tmp_path), rows="few")
     use_session(session)
     check_spark(lake, session)
     change_with_java(lake, session)

@@ -151,7 +151,7 @@ def _last_commit(lake: Lake, plan: TablePlan) -> float | None:
 def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column, ...]) -> tuple[StagedBuild, Lateness]:
     """Stage what a build changes: in this process if its rows are few and can be fetched, else with Spark's scans."""
     if plan.reads_few and plan.table.kind != "entities" and not rescaled:
-        local = LocalInputs(lake.with_session(small=True), plan)
+        local = LocalInputs(lake.with_session(lake.small if plan.is_interpreted else lake.compiled), plan)
         try:
             result = refresh_few(local, build_id) if plan.action == "refresh" else _increment(local, build_id)
             return result, measure_lateness(local)
@@ -159,7 +159,7 @@ def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column,
             _LOG.info("%s: build %d is run on scans: %s", plan.table.table, build_id, error)
         except pa.ArrowException:  # rows that Arrow can't convert, Spark may: the table must not stay as it is
             _LOG.warning("%s: build %d is run on scans", plan.table.table, build_id, exc_info=True)
-    inputs = ScannedInputs(lake.with_session(small=plan.is_small), plan)
+    inputs = ScannedInputs(lake.with_session(lake.small if plan.is_small else lake.spark), plan)
     try:
         if plan.table.kind == "entities":
             result = resolve(inputs, build_id)

@@ -59,16 +59,7 @@ def keep_removed(
     else:
         kept = rows.select(*map(named, names), F.lit(False).alias(TRUNCATES))
         kept = kept if truncates is None else kept.unionByName(truncates)
-    write_removed(
-        lake.spark,
-        lake.catalog,
-        lake.settings,
-        table.table,
-        kept,
-        columns=columns,
-        build_id=build_id,
-        generation=generation,
-    )
+    write_removed(lake, table.table, kept, columns=columns, build_id=build_id, generation=generation)
     reach(f"{table.table}:kept")
 
 

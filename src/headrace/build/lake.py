@@ -29,7 +29,8 @@ _CACHED_BYTES = 4 * 1024 * 1024
 class Lake:
     """A pipeline's tables: the session and catalog that reach them, and the columns of each.
 
-    `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `read_files` is
+    `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `compiled` is
+    one for builds of thousands of rows that are in memory. `read_files` is
     what builds have read and the next ones need again. `files` knows the files of every snapshot, and `store` their rows by
     the values of some columns. `change_sets` and `lookups` are small ones of snapshots that several builds read: Spark is given
     their rows once. `commit_seconds` is how long the last commit of each table took.
@@ -37,6 +38,7 @@ class Lake:
 
     spark: SparkSession
     small: SparkSession
+    compiled: SparkSession
     catalog: Catalog
     settings: Settings
     pipeline: Pipeline
@@ -48,8 +50,7 @@ class Lake:
     lookups: BoundedCache[Hashable, LocalRows] = field(default_factory=lambda: BoundedCache(_CACHED_BYTES))
     commit_seconds: dict[TableName, float] = field(default_factory=dict)
 
-    def with_session(self, *, small: bool) -> Lake:
-        """Return the lake with the session that suits a build, which is then the active one of this thread."""
-        chosen = replace(self, spark=self.small) if small else self
-        use_session(chosen.spark)
-        return chosen
+    def with_session(self, session: SparkSession) -> Lake:
+        """Return the lake with one of its sessions in the place of `spark`, which is then the active one of this thread."""
+        use_session(session)
+        return replace(self, spark=session)

@@ -68,7 +68,7 @@ class LocalInputs(PlannedInputs):
             return ChangeSet(entered, None if left is None else self._rows(name, left))
 
         # A table's change set is the same for all its readers, which mostly are at the same position.
-        key = (name, self.lake.columns[name], since, until)
+        key = (self.lake.spark, name, self.lake.columns[name], since, until)
         return self.lake.change_sets.get_or_build(key, read, weigh=lambda changes: changes.nbytes)
 
     def unchanged(self, name: TableName, values: Rows) -> Rows:
@@ -125,7 +125,7 @@ class LocalInputs(PlannedInputs):
         return {name: known[name] for name in self.table.lookups}
 
     def _small_lookup(self, name: TableName) -> LocalRows:
-        key = (name, self.lake.columns[name], self.plan.until[name].snapshot_id)
+        key = (self.lake.spark, name, self.lake.columns[name], self.plan.until[name].snapshot_id)
         return self.lake.lookups.get_or_build(key, lambda: self.whole(name), weigh=lambda rows: rows.arrow.nbytes)
 
     @property

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headrace.build.aggregates.algebra import Algebra, find_algebra
@@ -68,7 +69,7 @@ class PlannedInputs(ABC):
         """The columns of the table as it is stored, with the hidden ones of builds."""
         return stored_columns(self.table, self.lake.columns[self.table.table], has_states=self.algebra is not None)
 
-    @property
+    @cached_property
     def algebra(self) -> Algebra | None:
         """How the table is maintained by partial states, or None where it has none."""
         found = find_algebra(self.lake.spark, self.table, self.lake.columns)

@@ -8,14 +8,15 @@ between leaves rows there that are still in the table: its readers then rebuild 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.build.lake import Lake
 from headrace.build.types import fit_columns, spark_schema
-from headrace.settings import Settings
 from headrace.spec.layers import BUILD_ID
 from headrace.spec.names import METADATA
 from headrace.spec.pipeline import TableName
@@ -56,33 +57,29 @@ def removed_name(name: TableName) -> TableName:
 
 @phase("write")
 def write_removed(
-    spark: SparkSession,
-    catalog: Catalog,
-    settings: Settings,
-    name: TableName,
-    rows: DataFrame | pa.Table,
-    *,
-    columns: tuple[Column, ...],
-    build_id: int,
-    generation: int,
+    lake: Lake, name: TableName, rows: DataFrame | pa.Table, *, columns: tuple[Column, ...], build_id: int, generation: int
 ) -> None:
-    """Keeps rows, which have the table's columns, `_tombstone` and `_truncates`, as removed by a build."""
+    """Keeps rows, which have the table's columns, `_tombstone` and `_truncates`, as removed by a build.
+
+    Tables that follow this one find the rows of a small build in memory.
+    """
     kept = removed_name(name)
-    have = load_table(catalog, kept)
+    have = load_table(lake.catalog, kept)
     rescaled = () if have is None else rescaled_columns(have, columns)
     if rescaled:
         # Rows of earlier generations lose such a column, and nobody reads them again.
-        replace_columns(spark, load_java_table(spark, kept), rescaled)
-    table = ensure_table(catalog, kept, columns=(*columns, *_OWN), location=table_location(settings, kept))
+        replace_columns(lake.spark, load_java_table(lake.spark, kept), rescaled)
+    location = table_location(lake.settings, kept)
+    table = ensure_table(lake.catalog, kept, columns=(*columns, *_OWN), location=location)
     marks = {GENERATION: generation, BUILD_ID: build_id}
     if isinstance(rows, pa.Table):
-        files = stage_rows(table, [with_constants(rows, marks)])
+        files = stage_rows(table, [with_constants(rows, marks)], written=partial(lake.store.put, table))
         # Rows may be there twice, so a commit whose answer was lost is repeated.
-        append_once(catalog, table, files=files, entry=lambda *_: {}, is_there=lambda _: False)
+        append_once(lake.catalog, table, files=files, entry=lambda *_: {}, is_there=lambda _: False)
         return
     marked = rows.withColumns({mark: F.lit(value).cast("long") for mark, value in marks.items()})
-    staged = stage_files(spark, load_java_table(spark, kept), marked.coalesce(1))
-    append_files(spark, kept, added=staged.files)
+    staged = stage_files(lake.spark, load_java_table(lake.spark, kept), marked.coalesce(1))
+    append_files(lake.spark, kept, added=staged.files)
 
 
 def read_removed(

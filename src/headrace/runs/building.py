@@ -90,11 +90,19 @@ def open_lake(
 
     With `tables`, which are some and all that they read, only these are looked at and can be built.
     """
-    small = open_spark_catalog(spark, settings, few_rows=True)
     looked_at = pipeline.tables if tables is None else tables
     store = RowStore(settings.row_cache, most_bytes=settings.build_cache_mb * 1024 * 1024)
-    large = open_spark_catalog(spark, settings)
-    unread = Lake(large, small, open_catalog(settings), settings, pipeline, {}, LiveFiles(), store)
+    unread = Lake(
+        spark=open_spark_catalog(spark, settings),
+        small=open_spark_catalog(spark, settings, rows="few"),
+        compiled=open_spark_catalog(spark, settings, rows="thousands"),
+        catalog=open_catalog(settings),
+        settings=settings,
+        pipeline=pipeline,
+        columns={},
+        files=LiveFiles(),
+        store=store,
+    )
     return follow_inputs(unread, tables=looked_at)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from headrace.settings import Settings
 from headrace.spec.pipeline import TableName
@@ -11,22 +11,23 @@ from headrace.tables.catalog_properties import CATALOG_NAME, catalog_conf
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FOR_FEW_ROWS = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
+Size = Literal["few", "thousands", "many"]
+_IN_ONE_PARTITION = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+_CONF: dict[Size, dict[str, str]] = {
+    "few": {**_IN_ONE_PARTITION, "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"},
+    "thousands": _IN_ONE_PARTITION,
+    "many": {},
 }
 
 
-def open_spark_catalog(spark: SparkSession, settings: Settings, *, few_rows: bool = False) -> SparkSession:
+def open_spark_catalog(spark: SparkSession, settings: Settings, *, rows: Size = "many") -> SparkSession:
     """Gives back a session of its own on the same Spark, whose catalog is the one of these settings.
 
-    With `few_rows` it neither compiles queries nor plans them anew between their stages: what that gains with many rows, it
-    costs several times over with few.
+    `rows` says of how many rows its queries are. For few it doesn't compile them, which takes longer than to interpret them;
+    for up to some ten thousand it doesn't distribute them or plan them again between their stages.
     """
     session = spark.newSession()
-    for key, value in {**catalog_conf(settings), **(_FOR_FEW_ROWS if few_rows else {})}.items():
+    for key, value in {**catalog_conf(settings), **_CONF[rows]}.items():
         session.conf.set(key, value)
     return session
 

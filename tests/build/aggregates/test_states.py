@@ -58,7 +58,7 @@ GROUP BY g, day
 def small_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """A session as small builds have it: it compiles nothing."""
     settings = load_settings(flags={}, environ={}, folder=tmp_path_factory.mktemp("states"))
-    return open_spark_catalog(spark, settings, few_rows=True)
+    return open_spark_catalog(spark, settings, rows="few")
 
 
 @dataclass
