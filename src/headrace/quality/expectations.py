@@ -1,10 +1,12 @@
-"""Expectations as columns: a row is measured once, where it is written, and what fails is told apart."""
+"""Expectations as columns: a row is measured once, where it is written, and what fails is told apart.
+
+What every small build asks of Spark is asked as SQL: a tree of Column objects takes calls to Java for each of its nodes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ from headrace.spec.layers import STATE, Expectation, LayerTable
 from headrace.tables.build_ledger import CheckedExpectation
 from headrace.tables.quarantine import REASONS
 from headrace.tables.spark_columns import named
-from headrace.tables.spark_times import EXACT_JSON
+from headrace.tables.spark_times import EXACT_JSON, json_options
 from headrace.words import count_of
 
 if TYPE_CHECKING:
@@ -63,8 +65,8 @@ class Measured:
         """The rows to quarantine, as JSON, with every reason."""
         flags = [(name, each) for name, each in self._flags() if each.otherwise == "quarantine"]
         reasons = F.concat_ws(REASONS, *(F.when(F.col(name), F.lit(each.sentence)) for name, each in flags))
-        return self.rows.where(_any_of(flags)).select(
-            self._as_json(_WITH_NULLS).alias("row"),
+        return self.rows.where(_any_of(flags) or "false").select(
+            F.expr(self._as_json(_WITH_NULLS)).alias("row"),
             reasons.alias("reason"),
             *(F.col(name) for name in self.columns if name.startswith("kafka_")),
         )
@@ -77,12 +79,12 @@ class Measured:
         """
         flags = self._flags()
         quarantined = [(name, each) for name, each in flags if each.otherwise == "quarantine"]
-        columns = {}
+        columns = []
         if flags:
-            columns[_SHOWN] = F.when(_any_of(flags), self._as_json(EXACT_JSON))
+            columns.append(f"CASE WHEN {_any_of(flags)} THEN {self._as_json(EXACT_JSON)} END AS `{_SHOWN}`")
         if quarantined:
-            columns[_REFUSED] = F.when(_any_of(quarantined), self._as_json(_WITH_NULLS))
-        return self.rows.withColumns(columns) if columns else self.rows
+            columns.append(f"CASE WHEN {_any_of(quarantined)} THEN {self._as_json(_WITH_NULLS)} END AS `{_REFUSED}`")
+        return self.rows.selectExpr("*", *columns) if columns else self.rows
 
     def read_report(self, rows: pa.Table, *, also: Sequence[str] = ()) -> RowReport:
         """Return what the expectations found in `reported` rows: the same as `read_metrics`, `good` and `refused` give.
@@ -122,10 +124,10 @@ class Measured:
 
     def metrics(self) -> list[Column]:
         """Gives back the aggregates that `read_metrics` understands, to be computed in a pass that is made anyway."""
-        metrics = [F.count(F.lit(1)).alias(_CHECKED)]
+        metrics, shown = [F.count(F.lit(1)).alias(_CHECKED)], self._as_json(EXACT_JSON)
         for index, (name, _) in enumerate(self._flags()):
-            metrics.append(F.count(F.when(F.col(name), F.lit(1))).alias(_FAILED.format(index)))
-            metrics.append(F.max(F.when(F.col(name), self._as_json(EXACT_JSON))).alias(_SAMPLE.format(index)))
+            metrics.append(F.expr(f"count_if(`{name}`)").alias(_FAILED.format(index)))
+            metrics.append(F.expr(f"max(CASE WHEN `{name}` THEN {shown} END)").alias(_SAMPLE.format(index)))
         return metrics
 
     def read_metrics(self, values: Mapping[str, object]) -> tuple[CheckedExpectation, ...]:
@@ -148,12 +150,15 @@ class Measured:
     def _flags(self) -> list[tuple[str, Expectation]]:
         return [(f"__bad_{index}", each) for index, each in enumerate(self.expectations)]
 
-    def _as_json(self, options: Mapping[str, str]) -> Column:
-        return F.to_json(F.struct(*map(named, self._shown)), dict(options))
+    def _as_json(self, options: Mapping[str, str]) -> str:
+        """Return SQL for a row as JSON."""
+        columns = ", ".join(f"`{name}`" for name in self._shown)
+        return f"to_json(struct({columns}), {json_options(options)})"
 
 
-def _any_of(flags: Sequence[tuple[str, Expectation]]) -> Column:
-    return reduce(lambda a, b: a | b, (F.col(name) for name, _ in flags), F.lit(False))
+def _any_of(flags: Sequence[tuple[str, Expectation]]) -> str:
+    """Return SQL for whether a row fails any of some expectations."""
+    return " OR ".join(f"`{name}`" for name, _ in flags)
 
 
 def rows_in(values: Mapping[str, object]) -> int:
@@ -168,10 +173,11 @@ def measure(rows: DataFrame, expectations: Sequence[Expectation], *, hidden: Seq
     """
     columns = tuple(name for name in rows.columns if name not in hidden)
     verdicts = [
-        (~F.coalesce(F.expr(each.that).cast("boolean"), F.lit(False))).alias(f"__bad_{index}")
+        f"NOT coalesce(CAST(({each.that}\n) AS BOOLEAN), false) AS `__bad_{index}`"  # a condition may end with a comment
         for index, each in enumerate(expectations)
     ]
-    return Measured(rows.select("*", *verdicts), columns, tuple(expectations))
+    measured = rows.selectExpr("*", *verdicts) if verdicts else rows
+    return Measured(measured, columns, tuple(expectations))
 
 
 def check_results(table: LayerTable, results: Sequence[CheckedExpectation]) -> None:

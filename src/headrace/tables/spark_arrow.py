@@ -15,9 +15,10 @@ def to_arrow(rows: DataFrame) -> pa.Table:
     PySpark casts what it collected to a type that it has already, and pyarrow refuses that for a null struct with a required
     field: "nulls in input cannot be viewed as non-nullable".
     """
-    columns = [_optional_column(field) for field in rows.schema.fields]
-    loose = any(_optional(field.dataType) != field.dataType for field in rows.schema.fields)
-    return (rows.select(*columns) if loose else rows).toArrow()
+    fields = rows.schema.fields
+    if all(_optional(field.dataType) == field.dataType for field in fields):
+        return rows.toArrow()
+    return rows.select(*map(_optional_column, fields)).toArrow()
 
 
 def _optional_column(field: StructField) -> Column:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 TIMESTAMP = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 TIMESTAMP_NTZ = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 EXACT_JSON = {"timestampFormat": TIMESTAMP, "timestampNTZFormat": TIMESTAMP_NTZ}
 """Options of `to_json`, whose default keeps milliseconds only."""
+
+
+def json_options(options: Mapping[str, str]) -> str:
+    """Return options of `to_json` and `from_json` as SQL."""
+    return "map({})".format(", ".join(f'"{name}", "{value}"' for name, value in options.items()))

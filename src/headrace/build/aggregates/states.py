@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, StructType
 from headrace.build.aggregates.algebra import PREFIX, Algebra
 from headrace.spec.aggregates import StateField
 from headrace.spec.layers import STATE
-from headrace.tables.spark_times import EXACT_JSON
+from headrace.tables.spark_times import EXACT_JSON, json_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +25,7 @@ REDO = "__redo"
 
 _SHAPE = "v"
 _OLD, _ADDED, _REMOVED = "__old", "__added", "__removed"
-_OPTIONS = "map({})".format(", ".join(f'"{name}", "{value}"' for name, value in EXACT_JSON.items()))
+_OPTIONS = json_options(EXACT_JSON)
 
 
 def with_state(algebra: Algebra, rows: DataFrame) -> DataFrame:
