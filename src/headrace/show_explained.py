@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from headrace.build.access_reads import Read
     from headrace.build.explain import Explanation, Where
+    from headrace.build.reads import Read
 
 _DOES = {"nothing": "nothing to build", "increment": "builds what changed", "refresh": "writes all rows again"}
 _ENGINES = {"memory": "in memory", "scans": "on Spark's scans"}

@@ -9,9 +9,13 @@ from random import Random
 
 import pytest
 
-from headrace.build import build, local_inputs, local_tables, work
+from headrace.build import local_inputs, local_tables
 from headrace.build.plan import TablePlan
 from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.staged_build import StagedBuild
+from headrace.build.strategies import aggregate
+from headrace.build.strategies.strategy import IncrementalStrategy
+from headrace.spec.types import Column
 from headrace.tables import row_store
 
 
@@ -19,15 +23,18 @@ from headrace.tables import row_store
 def counted_paths() -> Iterator[Counter[str]]:
     """Give how often increments were computed by each kind of inputs, while the block runs."""
     taken: Counter[str] = Counter()
-    increment = build._increment
+    stage = IncrementalStrategy.stage
 
-    def counted(inputs: PlannedInputs, build_id: int) -> object:
-        result = increment(inputs, build_id)
-        taken[type(inputs).__name__] += 1
+    def counted(
+        strategy: IncrementalStrategy, inputs: PlannedInputs, build_id: int, *, rescaled: tuple[Column, ...] = ()
+    ) -> StagedBuild:
+        result = stage(strategy, inputs, build_id, rescaled=rescaled)
+        if inputs.plan.action == "increment":
+            taken[type(inputs).__name__] += 1
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "_increment", counted)
+        patch.setattr(IncrementalStrategy, "stage", counted)
         yield taken
 
 
@@ -52,7 +59,7 @@ def random_paths(random: Random) -> Iterator[Counter[str]]:
         limit = random.choice([2, 50_000, 50_000, 50_000])
         patch.setattr(local_tables, "MOST_ROWS", limit)
         patch.setattr(local_inputs, "MOST_ROWS", limit)
-        patch.setattr(work, "FEW_ROWS_OF_KEYS", random.choice([0, 5_000]))
+        patch.setattr(aggregate, "FEW_ROWS_OF_KEYS", random.choice([0, 5_000]))
         return bool(few(plan)) and random.random() < 0.8
 
     with pytest.MonkeyPatch.context() as patch, counted_paths() as taken:

@@ -2,72 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from headrace.build.access import driver_keys, lookup_paths, time_keys
-from headrace.build.growth import columns_landed
+from headrace.build.access import lookup_paths
 from headrace.build.local_inputs import SMALL_LOOKUP
-from headrace.build.local_tables import MOST_ROWS, is_comparable
+from headrace.build.local_tables import is_comparable
 from headrace.build.plan import TablePlan
-from headrace.build.pruning import KeySource, same_key
+from headrace.build.reads import Read, StoredColumns
+from headrace.build.strategies.registry import strategy_of
 from headrace.spec.join_paths import TEXT, JoinPath
-from headrace.spec.layers import BUILD_ID, CARRIED, Query
 from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.types import Column
 from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger, InputState
 from headrace.tables.catalog import load_table
-from headrace.tables.schema import arrow_schema, spec_columns
-
-Role = Literal["driver", "lookup", "itself"]
-
-
-@dataclass(frozen=True)
-class Read:
-    """What a build reads of a table that has so many `rows`.
-
-    `changed` rows came or changed since the last build; None where that starts no build. Others are found by `columns`, which
-    equal `values`; `whole` says why all of them are needed instead. A read without either needs only what changed. A table that
-    is `built_first` by the same build has more changes then. With more than `most` rows that are needed whole, a build runs on
-    scans.
-    """
-
-    table: TableName
-    role: Role
-    rows: int
-    changed: int | None = None
-    columns: tuple[str, ...] = ()
-    values: str = ""
-    whole: str = ""
-    most: int = MOST_ROWS
-    built_first: bool = False
-
-    @property
-    def is_too_large(self) -> bool:
-        return bool(self.whole) and self.rows > self.most
-
-
-@dataclass(frozen=True)
-class StoredColumns:
-    """The columns that raw tables get and built tables have, as their readers see them."""
-
-    columns: Mapping[TableName, tuple[Column, ...]]
-
-    @classmethod
-    def of(cls, catalog: Catalog, pipeline: Pipeline) -> StoredColumns:
-        built = {each.table: load_table(catalog, each.table) for each in pipeline.tables}
-        known = {
-            name: tuple(column for column in spec_columns(table.schema()) if column.name not in (BUILD_ID, CARRIED))
-            for name, table in built.items()
-            if table is not None
-        }
-        return cls({**columns_landed(catalog, pipeline), **known})
+from headrace.tables.schema import arrow_schema
 
 
 def list_reads(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, known: StoredColumns) -> tuple[Read, ...]:
@@ -106,39 +59,14 @@ def _drivers(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, known: Store
     for name in table.drivers:
         rows, changed = plan.until[name].rows, _changed(catalog, plan, name)
         read = Read(name, "driver", rows, changed, built_first=name in plan.after)
-        if table.window:
-            columns = (*table.window.partition_by, table.window.order_by)
-            yield replace(read, columns=columns, values=f"those of changed rows, {table.window.seconds:g} s around them")
-        elif table.kind == "full":
-            yield replace(read, whole="its kind is full")
-        elif table.kind == "aggregate" and not same_key(table, pipeline) and _all_known(plan, known):
-            yield _by_keys(read, plan, known)
-        else:
-            yield read
-
-
-def _by_keys(read: Read, plan: TablePlan, known: StoredColumns) -> Read:
-    """Return the read with the columns of a driver by which rows of touched keys are found, or why they can't be."""
-    driver = read.table
-    keys = driver_keys(known, plan.table, driver)
-    times = {each.columns[0]: _time_in_words(each) for each in time_keys(known, plan.table, driver)}
-    found = {**keys, **times}
-    if not isinstance(plan.table.source, Query):
-        return replace(read, whole="a Python function may read any row of it")
-    if not found:
-        return replace(read, whole="no column of it is a key as it stands, or a time that is cut to one")
-    return replace(read, columns=tuple(found), values=f"the touched {', '.join(found.values())}")
-
-
-def _time_in_words(source: KeySource) -> str:
-    return f"{source.key} (the {(source.unit or '').lower()} of {source.columns[0]})"
+        yield strategy_of(table).driver_read(read, plan, pipeline, known)
 
 
 def _lookups(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, known: StoredColumns) -> Iterator[Read]:
     table = plan.table
     if not table.lookups:
         return
-    if not _all_known(plan, known):
+    if not known.has_inputs(table):
         yield from (Read(name, "lookup", plan.until[name].rows) for name in table.lookups)
         return
     paths = lookup_paths(known, table)
@@ -174,7 +102,3 @@ def _different_types(way: JoinPath, known: StoredColumns) -> str:
 
 def _changed(catalog: Catalog, plan: TablePlan, name: TableName) -> int:
     return changed_rows(load_table(catalog, name), plan.since[name], plan.until[name])
-
-
-def _all_known(plan: TablePlan, known: StoredColumns) -> bool:
-    return all(name in known.columns for name in plan.table.inputs)

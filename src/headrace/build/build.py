@@ -11,20 +11,16 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from headrace.build.aggregates.algebra import Algebra, find_algebra
-from headrace.build.analysis import stored_columns
-from headrace.build.append import append
 from headrace.build.build_errors import explain_spark_error
-from headrace.build.entities.resolve_build import resolve
 from headrace.build.lake import Lake
 from headrace.build.lateness import Lateness, measure_lateness
 from headrace.build.local_inputs import LocalInputs
-from headrace.build.local_refresh import refresh_few
-from headrace.build.merge_keys import merge_keys
 from headrace.build.plan import TablePlan
-from headrace.build.planned_inputs import NotLocalError, PlannedInputs
-from headrace.build.refresh import refresh
+from headrace.build.planned_inputs import NotLocalError
 from headrace.build.scanned_inputs import ScannedInputs
 from headrace.build.staged_build import StagedBuild
+from headrace.build.stored_columns import stored_columns
+from headrace.build.strategies.registry import strategy_of
 from headrace.quality.refused import settle_refused
 from headrace.services.faults import reach
 from headrace.spec.pipeline import TableName
@@ -34,13 +30,9 @@ from headrace.tables.build_ledger import BuildLedger
 from headrace.tables.build_phases import BuildPhases, PhaseTimer, phase, time_phases
 from headrace.tables.catalog import ensure_table, load_table, table_location
 from headrace.tables.in_flight import check_in_time
-from headrace.tables.rescaling import keep_scales, replace_columns, rescaled_columns
+from headrace.tables.rescaling import keep_scales, rescaled_columns
 from headrace.tables.row_delta import RowDelta
 from headrace.tables.small_build_commit import commit_small_build
-from headrace.tables.spark_files import (
-    JavaObject,
-    load_java_table,
-)
 
 _LOG = logging.getLogger(__name__)
 _PROPERTIES = {"commit.retry.num-retries": "0", "write.metadata.metrics.default": "truncate(16)"}
@@ -73,7 +65,7 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
     has_states = isinstance(find_algebra(lake.spark, table, lake.columns), Algebra)
     columns = stored_columns(table, lake.columns[name], has_states=has_states)
     have = load_table(lake.catalog, name)
-    rescaled = () if have is None or table.kind == "entities" else rescaled_columns(have, columns)
+    rescaled = rescaled_columns(have, columns) if have is not None and strategy_of(table).can_rescale else ()
     if rescaled and plan.action != "refresh":
         plan = replace(plan, action="refresh", why=("a decimal has a larger scale",))
     ensure_table(
@@ -150,30 +142,20 @@ def _last_commit(lake: Lake, plan: TablePlan) -> float | None:
 
 def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column, ...]) -> tuple[StagedBuild, Lateness]:
     """Stage what a build changes: in this process if its rows are few and can be fetched, else with Spark's scans."""
-    if plan.reads_few and plan.table.kind != "entities" and not rescaled:
+    strategy = strategy_of(plan.table)
+    if plan.reads_few and not strategy.needs_scans and not rescaled:
         local = LocalInputs(lake.with_session(lake.small if plan.is_interpreted else lake.compiled), plan)
         try:
-            result = refresh_few(local, build_id) if plan.action == "refresh" else _increment(local, build_id)
-            return result, measure_lateness(local)
+            return strategy.stage(local, build_id), measure_lateness(local)
         except NotLocalError as error:
             _LOG.info("%s: build %d is run on scans: %s", plan.table.table, build_id, error)
         except pa.ArrowException:  # rows that Arrow can't convert, Spark may: the table must not stay as it is
             _LOG.warning("%s: build %d is run on scans", plan.table.table, build_id, exc_info=True)
     inputs = ScannedInputs(lake.with_session(lake.small if plan.is_small else lake.spark), plan)
     try:
-        if plan.table.kind == "entities":
-            result = resolve(inputs, build_id)
-        elif plan.action == "refresh":
-            result = refresh(inputs, _table_to_write(inputs.lake, plan.table.table, rescaled), build_id)
-        else:
-            result = _increment(inputs, build_id)
-        return result, measure_lateness(inputs)
+        return strategy.stage(inputs, build_id, rescaled=rescaled), measure_lateness(inputs)
     finally:
         inputs.close()
-
-
-def _increment(inputs: PlannedInputs, build_id: int) -> StagedBuild:
-    return append(inputs, build_id) if inputs.table.kind == "append" else merge_keys(inputs, build_id)
 
 
 def _commit(
@@ -188,13 +170,3 @@ def _commit(
     if isinstance(change, RowDelta):
         return commit_small_build(lake.catalog, name, delta=change, planned=planned, new=new)
     return commit_build(lake.spark, lake.catalog, name, files=change, planned=planned, new=new, replaced=replaced)
-
-
-def _table_to_write(lake: Lake, name: TableName, rescaled: tuple[Column, ...]) -> JavaObject:
-    """Return the table as the build's commit leaves its columns; nothing is committed here."""
-    table = load_java_table(lake.spark, name)
-    if not rescaled:
-        return table
-    transaction = table.newTransaction()
-    replace_columns(lake.spark, table, rescaled, transaction=transaction)
-    return transaction.table()

@@ -23,20 +23,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def events_of_rows(table: LayerTable, rows: DataFrame) -> DataFrame:
-    """Gives back a table's rows (with `_tombstone`) as the events that made them: without what these did not tell.
+def own_events(table: LayerTable, rows: DataFrame) -> DataFrame:
+    """Return a table's rows (with `_tombstone`) as the events that made them: without the values that these omitted."""
+    untold = rows.withColumn(UNTOLD, F.transform(F.col(CARRIED), lambda each: each["column"]))
+    return untold.withColumns({name: F.when(_told(name), named(name)) for name in _data_columns(table, rows)}).drop(CARRIED)
 
-    A history has a row for every event. Of an upsert the values that older events told are events of their own.
+
+def events_of_newest(table: LayerTable, rows: DataFrame) -> DataFrame:
+    """Return the newest rows of keys (with `_tombstone`) as the events that made them.
+
+    The values that older events told are events of their own.
     """
-    carried = F.col(CARRIED)
-    names = _data_columns(table, rows)
-    untold = rows.withColumn(UNTOLD, F.transform(carried, lambda each: each["column"]))
-    own = untold.withColumns(
-        {name: F.when(_told(name), named(name)) for name in names},
-    ).drop(CARRIED)
-    if table.kind == "history":
-        return own
-    each = F.col("__each")
+    carried, each, names = F.col(CARRIED), F.col("__each"), _data_columns(table, rows)
     older = rows.where(carried.isNotNull()).withColumn("__each", F.explode(carried))
     older = older.where(reduce(lambda a, b: a | b, (each[name].isNotNull() for name in table.sequence_by)))
     older = older.withColumns(
@@ -47,7 +45,7 @@ def events_of_rows(table: LayerTable, rows: DataFrame) -> DataFrame:
             DELETED: ~each["is_known"],
         }
     )
-    return own.unionByName(older.drop(CARRIED, "__each"))
+    return own_events(table, rows).unionByName(older.drop(CARRIED, "__each"))
 
 
 def carry_values(table: LayerTable, events: DataFrame) -> DataFrame:

@@ -9,12 +9,12 @@ from typing import Literal
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from headrace.build.access_reads import Read, StoredColumns, list_reads
+from headrace.build.access_reads import list_reads
 from headrace.build.local_tables import MOST_BYTES, MOST_ROWS
 from headrace.build.plan import FEW_REFRESHED, TablePlan
+from headrace.build.reads import Read, StoredColumns
+from headrace.build.strategies.registry import strategy_of
 from headrace.errors import BuildError
-from headrace.spec.aggregates import Recomputed, decompose
-from headrace.spec.layers import Kind
 from headrace.spec.pipeline import Pipeline
 from headrace.tables.catalog import load_table
 from headrace.tables.live_files import LiveFiles
@@ -22,19 +22,6 @@ from headrace.tables.row_store_size import StoredSize
 
 Engine = Literal["memory", "scans"]
 
-_STRATEGIES: Mapping[Kind, str] = {
-    "append": "adds what new rows of its drivers become",
-    "upsert": "keeps the newest row of each key: new events are merged with the rows that are there",
-    "history": "keeps every version of a key: new events are merged with the versions that are there",
-    "aggregate": "computes touched keys again, from all rows of its drivers that have them",
-    "features": "computes the rows again whose window a change touches",
-    "entities": "resolves the entities again that a changed record belongs to or shares a value with",
-    "full": "writes all rows again whenever an input has moved",
-}
-
-_ADDS = "adds changed rows to the stored states of their keys; keys with few rows are computed again from these"
-
-_ENTITIES = "Spark reads changed records, and this process resolves them"
 _ALL_AGAIN = "all rows are written again"
 _FEW_AGAIN = f"{_ALL_AGAIN}, and its inputs have at most {FEW_REFRESHED:,}"
 
@@ -83,7 +70,7 @@ class Explainer:
         table = load_table(self.catalog, plan.table.table)
         return Explanation(
             plan=plan,
-            strategy=_strategy(plan),
+            strategy=strategy_of(plan.table).describe(plan),
             small_builds=small,
             next_build=_next_build(plan, small, changed),
             changed=changed,
@@ -92,9 +79,10 @@ class Explainer:
         )
 
     def _small_builds(self, plan: TablePlan, reads: tuple[Read, ...]) -> Where:
-        if plan.table.kind == "entities":
-            return Where("scans", _ENTITIES)
-        if plan.table.kind == "full":
+        why_scans = strategy_of(plan.table).needs_scans
+        if why_scans:
+            return Where("scans", why_scans)
+        if plan.table.traits.rewrites_all:
             return _refresh(plan)
         for read in reads:
             if read.is_too_large:
@@ -130,12 +118,5 @@ def _next_build(plan: TablePlan, small: Where, changed: int) -> Where | None:
 
 
 def _refresh(plan: TablePlan) -> Where:
-    is_small = plan.refreshes_few and plan.table.kind != "entities"
+    is_small = plan.refreshes_few and not strategy_of(plan.table).needs_scans
     return Where("memory", _FEW_AGAIN) if is_small else Where("scans", _ALL_AGAIN)
-
-
-def _strategy(plan: TablePlan) -> str:
-    """Return how a table is kept up to date. Only a build knows types, and stores states where these allow it."""
-    table = plan.table
-    may_add = table.kind == "aggregate" and (plan.has_states or not plan.entry.build_id)
-    return _ADDS if may_add and not isinstance(decompose(table), Recomputed) else _STRATEGIES[table.kind]

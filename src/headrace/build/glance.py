@@ -49,7 +49,7 @@ def glance_metrics(table: LayerTable, rows: DataFrame, entry: BuildLedger) -> li
     if table.apply_as_truncates:
         metrics.append(F.count_if(truncates(table)).alias(_TRUNCATES))
         metrics += _newest(table, rows, truncates(table), entry.truncated_at, _TRUNCATED_AT, _BEFORE_TRUNCATES)
-    if table.apply_as_deletes and table.kind != "entities":
+    if table.apply_as_deletes:
         deletes = F.expr(table.apply_as_deletes)
         metrics += _newest(table, rows, deletes, entry.deleted_at, _DELETED_AT, _BEFORE_DELETES)
     if table.unchanged:

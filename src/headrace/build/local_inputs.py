@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from headrace.build.access import driver_keys, key_ranges, lookup_paths
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.events import deletes
-from headrace.build.features import Affected, local_windows, window_ranges
 from headrace.build.glance import glance_metrics, has_glance, read_glance
 from headrace.build.joins import keep_matching
 from headrace.build.local_tables import MOST_ROWS, LocalTables, match_table
@@ -28,6 +27,7 @@ from headrace.build.removed import DELETED, TRUNCATES
 from headrace.build.rows import ChangeSet, LocalRows, Rows, collect, union
 from headrace.build.text_keys import values_for
 from headrace.build.types import spark_schema
+from headrace.build.windows import Affected, local_windows, window_ranges
 from headrace.quality.expectations import Measured
 from headrace.spec.layers import Window
 from headrace.spec.pipeline import TableName

@@ -14,17 +14,17 @@ from headrace.build.local_merge import newest_rows
 from headrace.build.merge_on_read import count_carried, stage_new_rows
 from headrace.build.removed import DELETED
 from headrace.build.staged_build import StagedBuild, refuse_rows, written_columns
-from headrace.build.work import plan_refresh, reduce_rows
+from headrace.build.work import Settle, plan_refresh, reduce_rows
 from headrace.quality.expectations import check_results
 
 
-def refresh_few(inputs: LocalInputs, build_id: int) -> StagedBuild:
+def refresh_few(inputs: LocalInputs, build_id: int, *, settle: Settle) -> StagedBuild:
     """Write all rows again, in place of the old ones. The result is the one of `refresh`, which runs on Spark's scans."""
     table = inputs.table
     replaced = inputs.own_files()  # first: it raises where files can't be replaced from here
     checked = inputs.check(plan_refresh(inputs))
     check_results(table, checked.results)
-    reduced = _reduce(inputs, checked)
+    reduced = _reduce(inputs, checked, settle)
     rows = copy_maps(reduced.filter(pc.invert(reduced[DELETED])).select(written_columns(inputs)))
     keeps = bool(table.apply_as_deletes or checked.glance.truncates)
     if keeps:
@@ -49,7 +49,7 @@ def refresh_few(inputs: LocalInputs, build_id: int) -> StagedBuild:
     )
 
 
-def _reduce(inputs: LocalInputs, checked: CheckedRows) -> pa.Table:
+def _reduce(inputs: LocalInputs, checked: CheckedRows, settle: Settle) -> pa.Table:
     """Return what the table holds of all rows that passed, with `_tombstone` for the deletions among them."""
     table = inputs.table
     rows = arrow_of(checked.good)
@@ -57,8 +57,8 @@ def _reduce(inputs: LocalInputs, checked: CheckedRows) -> pa.Table:
         rows = rows.append_column(DELETED, pa.repeat(pa.scalar(False), rows.num_rows))
     if not table.keys:
         return rows
-    if table.kind != "history" and not table.unchanged and not checked.glance.truncates:
+    if not table.traits.keeps_versions and not table.unchanged and not checked.glance.truncates:
         newest = newest_rows(rows, keys=table.keys, sequence_by=table.sequence_by)
         if newest is not None:
             return newest
-    return arrow_of(inputs.once(reduce_rows(table, mark_events(table, checked.good.frame))))
+    return arrow_of(inputs.once(reduce_rows(table, mark_events(table, checked.good.frame), settle)))

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.build.joins import equal_columns
 from headrace.build.removed import DELETED
 from headrace.build.versions import comparable
-from headrace.spec.layers import LayerTable
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import FILE, POSITION
 
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
 
 PLACE = ("file", "position")
 """Where a row is: its file, and its number there."""
-
-
-def row_key(table: LayerTable) -> list[str]:
-    """Return the columns that tell rows of the table apart: a history has several for each key."""
-    return [*table.keys, *table.sequence_by] if table.kind == "history" else list(table.keys)
 
 
 def compare(desired: DataFrame, old: DataFrame, *, row_key: Sequence[str], columns: Sequence[str]) -> DataFrame:

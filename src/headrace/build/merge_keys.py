@@ -14,14 +14,14 @@ from headrace.build.copy_on_write import copy_on_write
 from headrace.build.events import mark_events
 from headrace.build.keeping import keep_before
 from headrace.build.local_merge import Decided, MergeRule, decide_rows
-from headrace.build.merge import compare, row_key
+from headrace.build.merge import compare
 from headrace.build.merge_on_read import collect_verdicts, merge_on_read
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.removed import DELETED
 from headrace.build.rows import LocalRows, Rows, union
 from headrace.build.staged_build import StagedBuild, merged_build, refuse_rows, written_columns
 from headrace.build.target import Merged, Target
-from headrace.build.work import Work, plan_increment
+from headrace.build.work import ComputedKeys, Work
 from headrace.quality.expectations import check_results
 from headrace.spec.layers import LayerTable
 from headrace.tables.build_ledger import BuildLedger
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def merge_keys(inputs: PlannedInputs, build_id: int) -> StagedBuild:
+def merge_keys(inputs: PlannedInputs, work: Work, build_id: int) -> StagedBuild:
     """Put the rows of the touched keys into the table."""
     table, columns = inputs.table, written_columns(inputs)
-    work = plan_increment(inputs)
-    checked = inputs.check(work.measured)
+    checked = inputs.check(work.keys.measured)
     if work.again is not None and has_redo(checked.computed):
         work = work.again()
-        checked = inputs.check(work.measured)
+        checked = inputs.check(work.keys.measured)
     check_results(table, checked.results)
-    truncated = work.touched is None and checked.glance.truncates > 0
-    with inputs.old_rows(None if work.whole or truncated else _touched(table, work, checked), columns) as old:
+    keys = work.keys
+    truncated = keys.touched is None and checked.glance.truncates > 0
+    with inputs.old_rows(None if keys.whole or truncated else _touched(table, keys, checked), columns) as old:
         target = Target(inputs.lake, table, old, columns, build_id)
         merged: Merged
         before: DataFrame | pa.Table
@@ -59,12 +59,12 @@ def merge_keys(inputs: PlannedInputs, build_id: int) -> StagedBuild:
     return replace(staged, glance=checked.glance, removed=removed)
 
 
-def _touched(table: LayerTable, work: Work, checked: CheckedRows) -> Rows:
+def _touched(table: LayerTable, keys: ComputedKeys, checked: CheckedRows) -> Rows:
     """Return the keys and constant columns that the build touches."""
-    if work.touched is not None:
-        return work.touched
+    if keys.touched is not None:
+        return keys.touched
     own = checked.computed.select(list(dict.fromkeys((*table.keys, *table.constant))))
-    return own if work.left is None else union([own.select(work.left.columns), work.left], empty=own)
+    return own if keys.left is None else union([own.select(keys.left.columns), keys.left], empty=own)
 
 
 def _decide_here(target: Target, work: Work, checked: CheckedRows, entry: BuildLedger) -> Decided | None:
@@ -72,7 +72,7 @@ def _decide_here(target: Target, work: Work, checked: CheckedRows, entry: BuildL
     table, glance = target.table, checked.glance
     if not isinstance(checked.good, LocalRows) or not isinstance(target.old.rows, LocalRows):
         return None
-    if table.kind == "history" or table.unchanged or glance.truncates or glance.before_truncates:
+    if table.traits.keeps_versions or table.unchanged or glance.truncates or glance.before_truncates:
         return None
     if entry.truncated_at is not None and not work.meets_old:
         return None
@@ -85,4 +85,4 @@ def _decide_here(target: Target, work: Work, checked: CheckedRows, entry: BuildL
 def _decide_on_spark(target: Target, work: Work, checked: CheckedRows, old: DataFrame) -> DataFrame:
     known = old.drop(FILE, POSITION).withColumn(DELETED, F.lit(False))
     desired = work.decide(mark_events(target.table, checked.good.frame), known, checked.glance)
-    return compare(desired, old, row_key=row_key(target.table), columns=target.columns)
+    return compare(desired, old, row_key=target.table.row_key, columns=target.columns)

@@ -82,9 +82,8 @@ class TablePlan:
         """Says whether few rows are read and written, as far as metadata tells."""
         changed, table = self._changed, self.table
         looked_up = any(routes and not self.since[name].is_at(self.until[name]) for name, routes in table.follows.items())
-        by_rows = table.kind in ("append", "upsert", "history", "entities") and not looked_up and not table.untracked
-        # The rows of entities are read as Arrow.
-        read = self.rows if not self.table.constant and self.table.kind != "entities" else 0
+        by_rows = table.traits.reads_new_rows and not looked_up and not table.untracked
+        read = self.rows if not table.constant and table.traits.scans_own_rows else 0
         if not by_rows or self.action == "refresh":
             read += sum(state.rows for state in self.until.values())
         return changed <= _FEW_ROWS and read <= _FEW_ROWS * _READ_PER_CHANGED
@@ -106,7 +105,7 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
     moved = tuple(name for name in table.followed if not since[name].is_at(until[name]))
     if not moved:
         return replace(plan, why=("its inputs have not moved",))
-    if table.kind == "full":
+    if table.traits.rewrites_all:
         return replace(plan, action="refresh", why=tuple(f"{name} has moved" for name in moved))
     return replace(plan, action="increment", why=tuple(_moved(name, since[name], until[name]) for name in moved))
 
@@ -125,7 +124,7 @@ def _follow(plan: TablePlan, after: tuple[TableName, ...], *, anew: bool) -> Tab
     if plan.action == "refresh":
         return replace(plan, after=after)
     known = plan.why if plan.action == "increment" else ()
-    anew = anew or plan.table.kind == "full" or any(plan.table.follows.get(name, ()) is None for name in after)
+    anew = anew or plan.table.traits.rewrites_all or any(plan.table.follows.get(name, ()) is None for name in after)
     action: Action = "refresh" if anew else "increment"
     return replace(plan, action=action, after=after, why=(*known, *(f"{name} is built before it" for name in after)))
 

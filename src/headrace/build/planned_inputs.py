@@ -14,13 +14,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headrace.build.aggregates.algebra import Algebra, find_algebra
-from headrace.build.analysis import stored_columns
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.inputs import is_raw
 from headrace.build.lake import Lake
 from headrace.build.plan import TablePlan
 from headrace.build.rows import ChangeSet, Rows
 from headrace.build.source import run_source
+from headrace.build.stored_columns import stored_columns
 from headrace.quality.expectations import Measured
 from headrace.spec.layers import LayerTable, Window
 from headrace.spec.pipeline import TableName
@@ -33,7 +33,7 @@ from headrace.tables.spark_files import ScanFiles
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from headrace.build.features import Affected
+    from headrace.build.windows import Affected
 
 
 class NotLocalError(Exception):

@@ -37,7 +37,7 @@ def same_key(table: LayerTable, pipeline: Pipeline) -> bool:
     if len(table.drivers) != 1 or not isinstance(table.source, Query):
         return False
     driver = next((each for each in pipeline.tables if each.table == table.drivers[0]), None)
-    if driver is None or not driver.keys or driver.kind == "history":
+    if driver is None or not driver.keys or driver.traits.keeps_versions:
         return False
     plain = {each.key: each.columns for each in key_sources(table) if each.unit is None}
     return all(plain.get(key) == (key,) for key in driver.keys)

@@ -17,8 +17,10 @@ from headrace.build.staged_build import (
     write_measured,
     written_columns,
 )
-from headrace.build.work import plan_refresh, reduce_rows
+from headrace.build.work import Settle, plan_refresh, reduce_rows
+from headrace.spec.types import Column
 from headrace.tables.build_commit import FileChanges
+from headrace.tables.rescaling import replace_columns
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import (
     JavaObject,
@@ -30,14 +32,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> StagedBuild:
-    """Write all rows again, in place of the old ones."""
+def refresh(inputs: PlannedInputs, build_id: int, *, settle: Settle, rescaled: tuple[Column, ...]) -> StagedBuild:
+    """Write all rows again, in place of the old ones; `rescaled` columns have their new types."""
     table = inputs.table
+    java_table = _table_to_write(inputs, rescaled)
     measured = plan_refresh(inputs)
     columns = [named(name) for name in written_columns(inputs)]
 
     def reduced(rows: DataFrame) -> DataFrame:
-        return reduce_rows(table, mark_events(table, rows))
+        return reduce_rows(table, mark_events(table, rows), settle)
 
     result, staged = write_measured(
         inputs, java_table, measured, lambda rows: reduced(rows).where(~F.col(DELETED)).select(*columns), build_id
@@ -52,3 +55,14 @@ def refresh(inputs: PlannedInputs, java_table: JavaObject, build_id: int) -> Sta
     old = plan_files(stored, snapshot_id=current)
     files = FileChanges(staged.files, tuple(old.tasks.values()), snapshot_id=current)
     return replace(result, change=files, removed=keeps)
+
+
+def _table_to_write(inputs: PlannedInputs, rescaled: tuple[Column, ...]) -> JavaObject:
+    """Return the table as the build's commit leaves its columns; nothing is committed here."""
+    spark = inputs.lake.spark
+    table = load_java_table(spark, inputs.table.table)
+    if not rescaled:
+        return table
+    transaction = table.newTransaction()
+    replace_columns(spark, table, rescaled, transaction=transaction)
+    return transaction.table()

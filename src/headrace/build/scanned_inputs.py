@@ -11,7 +11,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.changes import read_changes
 from headrace.build.checked_rows import CheckedRows
-from headrace.build.features import Affected, touched_windows
 from headrace.build.glance import glance_metrics, read_glance
 from headrace.build.inputs import is_raw, position_column, read_input
 from headrace.build.joins import drop_matching, keep_matching
@@ -20,6 +19,7 @@ from headrace.build.planned_inputs import OldRows, PlannedInputs
 from headrace.build.pruning import with_keys_near
 from headrace.build.removed import read_deletes, read_truncates
 from headrace.build.rows import ChangeSet, Rows, SparkRows
+from headrace.build.windows import Affected, touched_windows
 from headrace.quality.expectations import Measured, rows_in
 from headrace.spec.layers import Window
 from headrace.spec.pipeline import TableName

@@ -17,6 +17,7 @@ from headrace.build.build import Built, build_table
 from headrace.build.growth import columns_landed, has_grown
 from headrace.build.lake import Lake
 from headrace.build.plan import TablePlan, foresee, plan_table
+from headrace.build.strategies.registry import strategy_of
 from headrace.build.watermarks import mirror_watermarks
 from headrace.errors import (
     BuildError,
@@ -117,7 +118,9 @@ def follow_inputs(lake: Lake, *, tables: tuple[LayerTable, ...] | None = None) -
     for table in looked_at:
         found = load_table(lake.catalog, table.table)
         wanted = columns[table.table]
-        if found is not None and not can_widen(found, wanted if table.kind == "entities" else keep_scales(found, wanted)):
+        if found is not None and strategy_of(table).can_rescale:
+            wanted = keep_scales(found, wanted)
+        if found is not None and not can_widen(found, wanted):
             raise table.error(
                 f"{table.table} can't become what the query says: a column's type would have to be narrowed",
                 at="",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.build.access_reads import StoredColumns
 from headrace.build.explain import Explainer, Explanation
 from headrace.build.plan import TablePlan
+from headrace.build.reads import StoredColumns
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
 from headrace.tables.catalog import find_catalog

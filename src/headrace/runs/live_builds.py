@@ -191,7 +191,7 @@ class LiveBuilds:
             self._fail(outcome, pipeline)
             return
         built = outcome.built
-        tells_cost = built is not None and (built.plan.action == "increment" or outcome.table.kind == "full")
+        tells_cost = built is not None and (built.plan.action == "increment" or outcome.table.traits.rewrites_all)
         self._scheduler.succeed(
             name,
             changed=built is not None and built.entry.changed_in == built.entry.build_id,

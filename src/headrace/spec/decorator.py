@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar, overload
 
-from headrace.spec.layers import Kind
+from headrace.spec.kinds import Kind
 
 F = TypeVar("F", bound=Callable[..., object])
 

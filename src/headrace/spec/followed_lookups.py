@@ -32,7 +32,7 @@ def follow_lookups(
 
     `known` are the columns of inputs as far as they can be told without an engine, `by_name` the tables of the pipeline.
     """
-    if table.kind == "full" or not table.lookups:
+    if table.traits.rewrites_all or not table.lookups:
         return MappingProxyType({})
     wanted = [lookup for lookup in table.lookups if lookup not in table.frozen]
     follows: dict[TableName, tuple[Route, ...] | None] = {
@@ -57,7 +57,7 @@ def follow_lookups(
 
 def _rebuilds_all(table: LayerTable, lookup: TableName, by_name: Mapping[TableName, LayerTable]) -> bool:
     """Say whether any change of a lookup rebuilds all rows: it is declared so, or is itself written anew with any change."""
-    return table.rebuild_on.get(lookup) == {} or (lookup in by_name and by_name[lookup].kind == "full")
+    return table.rebuild_on.get(lookup) == {} or (lookup in by_name and by_name[lookup].traits.rewrites_all)
 
 
 @dataclass(frozen=True)

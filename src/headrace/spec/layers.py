@@ -11,6 +11,7 @@ from typing import Literal
 from headrace.errors import SpecError
 from headrace.spec.fuzzy import Fuzzy, has_splink
 from headrace.spec.join_paths import Follows
+from headrace.spec.kinds import TRAITS, Kind, KindTraits
 from headrace.spec.matching import LARGEST_ENTITY, Match
 from headrace.spec.meanings import Unit
 from headrace.spec.pipeline import TableName, Transform
@@ -18,7 +19,6 @@ from headrace.spec.problems import Place
 from headrace.spec.source_map import Location, SourceMap, locate
 from headrace.spec.types import ColumnType
 
-Kind = Literal["append", "upsert", "history", "aggregate", "features", "entities", "full"]
 Otherwise = Literal["count", "drop", "quarantine", "fail"]
 
 BUILD_ID = "_build_id"
@@ -193,6 +193,15 @@ class LayerTable(TableSettings):
     follows: Follows = field(default_factory=lambda: MappingProxyType({}))
 
     @property
+    def traits(self) -> KindTraits:
+        return TRAITS[self.kind]
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns that tell rows of the table apart: a history has several for each key."""
+        return (*self.keys, *self.sequence_by) if self.traits.keeps_versions else self.keys
+
+    @property
     def versioned_by(self) -> str:
         """The column that `valid_from` of a history is taken from."""
         return self.valid_from or self.sequence_by[0]
@@ -204,7 +213,7 @@ class LayerTable(TableSettings):
     @property
     def followed(self) -> tuple[TableName, ...]:
         """The inputs whose changes make a build."""
-        return self.inputs if self.kind == "full" else (*self.drivers, *self.follows)
+        return self.inputs if self.traits.rewrites_all else (*self.drivers, *self.follows)
 
     @property
     def change_sources(self) -> tuple[TableName, ...]:

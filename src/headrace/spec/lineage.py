@@ -11,7 +11,8 @@ from headrace.errors import SpecError
 from headrace.spec.column_sources import find_sources
 from headrace.spec.columns import COORDINATES, EXTRA
 from headrace.spec.graph import readable_columns
-from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, Kind, LayerTable, Query
+from headrace.spec.kinds import Kind
+from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, LayerTable, Query
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 from headrace.spec.pipeline import Pipeline, Stream, TableName
 from headrace.spec.problems import suggest

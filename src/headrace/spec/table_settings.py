@@ -11,7 +11,8 @@ from headrace.errors import SpecError
 from headrace.spec.document import Section, Value
 from headrace.spec.durations import read_seconds
 from headrace.spec.fuzzy import Fuzzy, read_fuzzy
-from headrace.spec.layers import Expectation, Kind, Otherwise, TableSettings, Watermark, Window
+from headrace.spec.kinds import Kind
+from headrace.spec.layers import Expectation, Otherwise, TableSettings, Watermark, Window
 from headrace.spec.macro_expansion import Macros
 from headrace.spec.matching import LARGEST_ENTITY, Match, read_matches
 from headrace.spec.names import parse_table_name, read_table_name

@@ -64,7 +64,7 @@ def test_changed_rows_are_added_and_subtracted_without_reading_others(
     pond.land([event(number, key=number, group="xy"[number % 2], cents=number * 100) for number in range(1, 9)])
     pond.build()
     with monkeypatch.context() as patch, counted_paths() as taken:
-        patch.setattr("headrace.build.work.FEW_ROWS_OF_KEYS", 0)
+        patch.setattr("headrace.build.strategies.aggregate.FEW_ROWS_OF_KEYS", 0)
         patch.setattr(LocalInputs, "near", refuse)
         pond.land([event(20, key=20), event(21, key=1, group="x"), event(22, key=22, group="new")])
         pond.build()

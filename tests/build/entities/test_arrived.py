@@ -11,7 +11,7 @@ from headrace.build.changes import read_frame
 from headrace.build.entities import arrived
 from headrace.build.inputs import state_of
 from headrace.build.planned_inputs import PlannedInputs
-from headrace.build.work import Work, plan_increment
+from headrace.build.work import DriverChanges, driver_changes
 from headrace.spec.pipeline import TableName
 from headrace.tables.build_ledger import InputState
 from tests.build.entities.people import TABLES, People, Record
@@ -31,11 +31,11 @@ def spark_computes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables whose new rows Spark computed."""
     found: list[str] = []
 
-    def noted(inputs: PlannedInputs) -> Work:
+    def noted(inputs: PlannedInputs) -> DriverChanges:
         found.append(inputs.table.table.name)
-        return plan_increment(inputs)
+        return driver_changes(inputs)
 
-    monkeypatch.setattr(arrived, "plan_increment", noted)
+    monkeypatch.setattr(arrived, "driver_changes", noted)
     return found
 
 

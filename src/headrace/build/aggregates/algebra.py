@@ -83,7 +83,7 @@ _known: dict[tuple[object, ...], Algebra | Recomputed] = {}
 
 def find_algebra(spark: SparkSession, table: LayerTable, columns: Known) -> Algebra | Recomputed:
     """Return how a table is maintained by states, or why its keys are recomputed."""
-    if table.kind != "aggregate" or not isinstance(table.source, Query) or table.staged:
+    if not table.traits.adds_states or not isinstance(table.source, Query) or table.staged:
         return Recomputed("it is no aggregate in SQL")
     inputs = tuple((name, tuple(columns[name])) for name in table.inputs)
     key = (table.source.text, table.keys, table.frozen, inputs)

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.aggregates.algebra import Algebra
 from headrace.build.aggregates.states import REDO, merge_states, rows_of_states, with_state
-from headrace.build.merge import row_key
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.rows import ChangeSet, LocalRows, Rows, union
 from headrace.spec.layers import STATE, LayerTable
@@ -89,7 +88,7 @@ def _exact(inputs: PlannedInputs, name: TableName, change: ChangeSet) -> ChangeS
     driver = next((table for table in inputs.lake.pipeline.tables if table.table == name), None)
     if driver is None or not driver.keys or not inputs.knows_past(name):
         return None
-    keys = change.left.select(row_key(driver))
+    keys = change.left.select(driver.row_key)
     entered = union([change.entered, inputs.unchanged(name, keys)], empty=change.entered)
     return ChangeSet(entered, inputs.matching(name, keys, past=True))
 

@@ -16,8 +16,8 @@ from headrace.build.events import expectations_of
 from headrace.build.plain_query import NotPlainError, PlainQuery, plain_condition, plain_query
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.rows import SparkRows, union
-from headrace.build.work import plan_increment, plan_refresh
-from headrace.quality.expectations import Measured, check_results, rows_in
+from headrace.build.work import driver_changes, plan_refresh, recompute_keys
+from headrace.quality.expectations import Measured, check_results, measure, rows_in
 from headrace.spec.layers import Query
 from headrace.spec.pipeline import TableName
 from headrace.tables.build_ledger import CheckedExpectation
@@ -48,14 +48,15 @@ def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
         return picked
     if inputs.plan.action == "refresh":
         return _computed(inputs, plan_refresh(inputs))
-    work = plan_increment(inputs)
-    found = _computed(inputs, work.measured)
-    if work.meets_old:
-        return found
-    touched = work.touched or SparkRows(work.measured.rows).select(inputs.table.keys)
-    parts = [touched] if work.left is None else [touched, work.left.select(touched.columns)]
-    keys = union(parts, empty=touched).distinct()
-    return replace(found, touched=pl.DataFrame(to_arrow(keys.frame)))
+    changes = driver_changes(inputs)
+    if changes.only_new:
+        return _computed(inputs, measure(inputs.run(changes.rows), expectations_of(inputs.table)))
+    keys = recompute_keys(inputs, changes)
+    found = _computed(inputs, keys.measured)
+    touched = keys.touched or SparkRows(keys.measured.rows).select(inputs.table.keys)
+    parts = [touched] if keys.left is None else [touched, keys.left.select(touched.columns)]
+    distinct = union(parts, empty=touched).distinct()
+    return replace(found, touched=pl.DataFrame(to_arrow(distinct.frame)))
 
 
 def _computed(inputs: PlannedInputs, measured: Measured) -> Arrived:

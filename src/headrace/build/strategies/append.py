@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from headrace.build.local_inputs import LocalInputs, arrow_of
 from headrace.build.merge_on_read import stage_new_rows
+from headrace.build.plan import TablePlan
 from headrace.build.planned_inputs import PlannedInputs
-from headrace.build.staged_build import (
-    StagedBuild,
-    refuse_rows,
-    write_measured,
-    written_columns,
-)
+from headrace.build.staged_build import StagedBuild, refuse_rows, write_measured, written_columns
+from headrace.build.strategies.strategy import IncrementalStrategy
 from headrace.quality.expectations import Measured, check_results, measure
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import load_java_table
@@ -18,17 +15,26 @@ from headrace.tables.spark_files import load_java_table
 _FILES_OF_APPEND = 2
 
 
-def append(inputs: PlannedInputs, build_id: int) -> StagedBuild:
-    """Add what the new rows of the drivers become."""
-    table = inputs.table
-    new = {name: inputs.changes(name).entered if inputs.moved(name) else inputs.none(name) for name in table.drivers}
-    measured = measure(inputs.run(new), table.expectations)
+class Append(IncrementalStrategy):
+    """Rows are added, and never change."""
+
+    def describe(self, plan: TablePlan) -> str:
+        return "adds what new rows of its drivers become"
+
+    def increment(self, inputs: PlannedInputs, build_id: int) -> StagedBuild:
+        table = inputs.table
+        new = {name: inputs.changes(name).entered if inputs.moved(name) else inputs.none(name) for name in table.drivers}
+        measured = measure(inputs.run(new), table.expectations)
+        if isinstance(inputs, LocalInputs):
+            return _append_few(inputs, measured, build_id)
+        return _append_many(inputs, measured, build_id)
+
+
+def _append_many(inputs: PlannedInputs, measured: Measured, build_id: int) -> StagedBuild:
     columns = [named(name) for name in written_columns(inputs)]
-    if isinstance(inputs, LocalInputs):
-        return _append_few(inputs, measured, build_id)
     result, _ = write_measured(
         inputs,
-        load_java_table(inputs.lake.spark, table.table),
+        load_java_table(inputs.lake.spark, inputs.table.table),
         measured,
         lambda rows: rows.select(*columns).coalesce(_FILES_OF_APPEND),
         build_id,

@@ -4,38 +4,53 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from headrace.build.entities.arrived import rows_to_resolve
 from headrace.build.entities.build import change_entities, refresh_entities
+from headrace.build.entities.columns import record_columns
 from headrace.build.entities.index import Stored
 from headrace.build.entities.records import newest, normalised, rules_of
 from headrace.build.entities.scoring import splink_score
 from headrace.build.entities.training import choose_weights
 from headrace.build.keeping import keep_before
+from headrace.build.plan import TablePlan
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.removed import DELETED
-from headrace.build.staged_build import (
-    StagedBuild,
-    current_snapshot,
-    merged_build,
-    refuse_rows,
-)
+from headrace.build.staged_build import StagedBuild, current_snapshot, merged_build, refuse_rows
+from headrace.build.strategies.strategy import Strategy
 from headrace.build.target import Merged
+from headrace.spec.layers import LayerTable
+from headrace.spec.types import Column
 from headrace.tables.arrow_files import ArrowFile, arrow_file, stage_arrow
 from headrace.tables.build_commit import FileChanges
 from headrace.tables.deleted_rows import stage_deletes
-from headrace.tables.spark_files import (
-    JavaObject,
-    ScanFiles,
-    load_java_table,
-    plan_files,
-)
+from headrace.tables.spark_files import JavaObject, ScanFiles, load_java_table, plan_files
 from headrace.tables.staged_rows import data_folder
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-def resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
+
+class Entities(Strategy):
+    """Rows are records, each with the entity that it belongs to."""
+
+    needs_scans = "Spark reads changed records, and this process resolves them"
+    can_rescale = False  # its files are written as Arrow, in the columns that the table has
+
+    def describe(self, plan: TablePlan) -> str:
+        return "resolves the entities again that a changed record belongs to or shares a value with"
+
+    def readable_columns(self, table: LayerTable, rows: DataFrame, columns: tuple[Column, ...]) -> tuple[Column, ...]:
+        return record_columns(table, rows, columns)
+
+    def stage(self, inputs: PlannedInputs, build_id: int, *, rescaled: tuple[Column, ...] = ()) -> StagedBuild:
+        return _resolve(inputs, build_id)
+
+
+def _resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
     """Resolve records, all or the new ones, with the entities that they touch."""
     lake, table = inputs.lake, inputs.table
     java_table = load_java_table(lake.spark, table.table)

@@ -1,0 +1,51 @@
+"""The columns of records: those of the query, and those that a build adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import AtomicType, BinaryType, DateType, FractionalType, StringType, TimestampType
+
+from headrace.build.types import has_map
+from headrace.spec.fuzzy import Fuzzy
+from headrace.spec.layers import LayerTable
+from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, entity_columns
+from headrace.spec.types import Array, Column, ColumnType, Decimal, Primitive
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def record_columns(table: LayerTable, rows: DataFrame, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Return the columns of records and those that a build adds to them; values to match by are text.
+
+    `rows` is the query on empty inputs. Raises a SpecError for a column that can't be matched, compared or stored.
+    """
+    for match in table.matches:
+        for name in match.reads:
+            kind = rows.schema[name].dataType
+            if not isinstance(kind, StringType):
+                what = f'match {match.column}: "{name}" is of type {kind.simpleString()}'
+                raise table.error(what, at=match.line, fix=f"Cast it to text: CAST({name} AS STRING)")
+    if table.fuzzy:
+        _check_compared(table, table.fuzzy, rows)
+    for field in rows.schema.fields:
+        if has_map(field.dataType):
+            raise table.error(f'"{field.name}" is a map, which records can\'t have', at="", fix="Write it as text: to_json(…)")
+    kinds: dict[str, ColumnType] = {each.name: each.type for each in columns}
+    kinds |= {each.column: Primitive("string") for each in table.matches}
+    kinds |= {ENTITY_ID: Primitive("string"), CONFIDENCE: Decimal(5, 2)}
+    kinds |= {name: Array(Primitive("string")) for name in (PREVIOUS, UNUSED)}
+    return tuple(Column(name, kinds[name]) for name in entity_columns(table.matches, [each.name for each in columns]))
+
+
+def _check_compared(table: LayerTable, fuzzy: Fuzzy, rows: DataFrame) -> None:
+    """Raise a SpecError where a column can't be compared as the setting says; match columns are text."""
+    for name in (name for name in fuzzy.columns if name in rows.columns):
+        kind, how = rows.schema[name].dataType, fuzzy.how(name)
+        if isinstance(kind, StringType) or (how == "date" and isinstance(kind, (DateType, TimestampType))):
+            continue
+        if how != "exact" or not isinstance(kind, AtomicType) or isinstance(kind, (BinaryType, FractionalType)):
+            what = f'fuzzy: "{name}" is of type {kind.simpleString()}, which can\'t be compared as {how}'
+            raise table.error(what, at="fuzzy", fix=f"Cast it to text: CAST({name} AS STRING)")

@@ -1,0 +1,21 @@
+"""The columns of a table as it is stored: those that readers see, and those that builds keep for themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.spec.layers import BUILD_ID, CARRIED, STATE, LayerTable
+from headrace.spec.types import Array, Column, ColumnType, Primitive, Struct
+
+
+def stored_columns(table: LayerTable, columns: Sequence[Column], *, has_states: bool) -> tuple[Column, ...]:
+    """Return what is stored of a table: its columns, where carried values are from, states, and which build wrote each row."""
+    carried = (Column(CARRIED, _carried_type(table, columns)),) if table.unchanged else ()
+    states = (Column(STATE, Primitive("string")),) if has_states else ()
+    return (*columns, *carried, *states, Column(BUILD_ID, Primitive("long")))
+
+
+def _carried_type(table: LayerTable, columns: Sequence[Column]) -> ColumnType:
+    types = {column.name: column.type for column in columns}
+    sequence = (Column(name, types[name]) for name in table.sequence_by)
+    return Array(Struct((Column("column", Primitive("string")), *sequence, Column("is_known", Primitive("boolean")))))

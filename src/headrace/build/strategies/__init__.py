@@ -1,0 +1,1 @@
+"""How tables are built: one strategy for each kind."""

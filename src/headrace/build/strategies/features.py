@@ -1,0 +1,43 @@
+"""Compute the rows again whose window a change touches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.build.merge_keys import merge_keys
+from headrace.build.plan import TablePlan
+from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.reads import Read, StoredColumns
+from headrace.build.staged_build import StagedBuild
+from headrace.build.strategies.strategy import IncrementalStrategy
+from headrace.build.work import ComputedKeys, Work
+from headrace.quality.expectations import measure
+from headrace.spec.layers import LayerTable, Window
+from headrace.spec.pipeline import Pipeline
+
+
+class Features(IncrementalStrategy):
+    """Every row looks back at the rows of its partition over a length of time."""
+
+    def describe(self, plan: TablePlan) -> str:
+        return "computes the rows again whose window a change touches"
+
+    def driver_read(self, read: Read, plan: TablePlan, pipeline: Pipeline, known: StoredColumns) -> Read:
+        window = _window(plan.table)
+        columns = (*window.partition_by, window.order_by)
+        return replace(read, columns=columns, values=f"those of changed rows, {window.seconds:g} s around them")
+
+    def increment(self, inputs: PlannedInputs, build_id: int) -> StagedBuild:
+        table, driver = inputs.table, inputs.table.drivers[0]
+        changes = inputs.changes(driver)
+        affected = inputs.around(driver, changes, _window(table))
+        rows = affected.choose(inputs.run({driver: affected.context}))
+        gone = None if changes.left is None else inputs.keys({driver: changes.left})
+        keys = ComputedKeys(measure(rows, table.expectations), left=gone)
+        work = Work(keys, lambda rows, *_: self.settle(table, rows, (), carry=False))
+        return merge_keys(inputs, work, build_id)
+
+
+def _window(table: LayerTable) -> Window:
+    assert table.window is not None  # the settings' reader requires it of this kind
+    return table.window

@@ -1,0 +1,26 @@
+"""Write all rows again whenever an input has moved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.build.plan import TablePlan
+from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.reads import Read, StoredColumns
+from headrace.build.staged_build import StagedBuild
+from headrace.build.strategies.strategy import Strategy
+from headrace.spec.pipeline import Pipeline
+from headrace.spec.types import Column
+
+
+class Full(Strategy):
+    """Every build is a refresh."""
+
+    def describe(self, plan: TablePlan) -> str:
+        return "writes all rows again whenever an input has moved"
+
+    def driver_read(self, read: Read, plan: TablePlan, pipeline: Pipeline, known: StoredColumns) -> Read:
+        return replace(read, whole="its kind is full")
+
+    def stage(self, inputs: PlannedInputs, build_id: int, *, rescaled: tuple[Column, ...] = ()) -> StagedBuild:
+        return self.refresh(inputs, build_id, rescaled=rescaled)

@@ -1,0 +1,71 @@
+"""Merge new events with the rows that a table has, as if all had come at once: what upserts and histories share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from headrace.build.carry import without_carried
+from headrace.build.events import expectations_of, split_truncates
+from headrace.build.glance import Glance
+from headrace.build.merge_keys import merge_keys
+from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.removed import DELETED
+from headrace.build.staged_build import StagedBuild
+from headrace.build.strategies.strategy import IncrementalStrategy
+from headrace.build.work import ComputedKeys, Decide, Work, driver_changes, kept_truncates, recompute
+from headrace.quality.expectations import measure
+from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class MergedEvents(IncrementalStrategy):
+    """Rows are events of keys, in the order of `sequence_by`: values, deletions and truncates.
+
+    `version_columns` are those that `settle` adds to events.
+    """
+
+    version_columns: ClassVar[tuple[str, ...]] = ()
+
+    def increment(self, inputs: PlannedInputs, build_id: int) -> StagedBuild:
+        table, changes = inputs.table, driver_changes(inputs)
+        if not changes.only_new or table.untracked:
+            return merge_keys(inputs, recompute(inputs, changes, self.settle), build_id)
+        rows = measure(inputs.run(changes.rows), expectations_of(table))
+        return merge_keys(inputs, Work(ComputedKeys(rows), self._decide(inputs), meets_old=True), build_id)
+
+    @abstractmethod
+    def events_of_rows(self, table: LayerTable, rows: DataFrame) -> DataFrame:
+        """Return the table's rows (with `_tombstone`) as the events that made them, without the values that these omitted."""
+
+    @abstractmethod
+    def needs_kept(self, older: int) -> bool:
+        """Return whether deletions or truncates that were kept can change anything; `older` events may come before them."""
+
+    def _decide(self, inputs: PlannedInputs) -> Decide:
+        table, entry = inputs.table, inputs.plan.entry
+        columns = tuple(each for each in inputs.lake.columns[table.table] if each.name not in HISTORY_COLUMNS)
+
+        def decide(rows: DataFrame, old: DataFrame, glance: Glance) -> DataFrame:
+            rows, found = split_truncates(table, rows)
+            carry = table.unchanged is not None and (glance.untold + entry.rows_carried) > 0
+            old = old.drop(*self.version_columns)
+            if carry:
+                events = rows.unionByName(self.events_of_rows(table, old))
+            elif table.unchanged:
+                events = without_carried(rows, like=old).unionByName(old)
+            else:
+                events = rows.unionByName(old)
+            if table.apply_as_deletes and (self.needs_kept(glance.before_deletes) or not entry.knows_deletes):
+                deletes = inputs.kept_deletes(columns, keys=events if glance.truncates else rows)
+                if deletes is not None:
+                    events = events.unionByName(deletes.withColumn(DELETED, F.lit(True)), allowMissingColumns=True)
+            kept = kept_truncates(inputs) if self.needs_kept(glance.before_truncates) else None
+            every = (found if glance.truncates else None, kept)
+            return self.settle(table, events, tuple(each for each in every if each is not None), carry=carry)
+
+        return decide
