@@ -204,15 +204,12 @@ def ensure_table(
     SettingsError.
     """
     try:
-        catalog.create_namespace(name.namespace)
-    except (NamespaceAlreadyExistsError, IntegrityError):
-        pass  # IntegrityError: another application makes it at this moment
-    schema = iceberg_schema(columns)
-    try:
         table = catalog.load_table(str(name))
     except NoSuchTableError:
+        _ensure_namespace(catalog, name)
         _check_place(catalog, name)
         check_unregistered(catalog, name, location)
+        schema = iceberg_schema(columns)
         try:
             return catalog.create_table(
                 str(name),
@@ -224,6 +221,13 @@ def ensure_table(
         except TableAlreadyExistsError:
             table = catalog.load_table(str(name))
     return widen_table(table, columns)
+
+
+def _ensure_namespace(catalog: Catalog, name: TableName) -> None:
+    try:
+        catalog.create_namespace(name.namespace)
+    except (NamespaceAlreadyExistsError, IntegrityError):
+        pass  # IntegrityError: another application makes it at this moment
 
 
 def _check_place(catalog: Catalog, name: TableName) -> None:

@@ -19,6 +19,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, TimestampType, Time
 from headrace.errors import BuildError
 from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.build_phases import phase
+from headrace.tables.manifest_reads import manifests_of
 
 MOST_FILES = 20_000
 """How many manifest entries are cached, and how many files of whole snapshots. One of 35 columns takes 5 to 9 KB."""
@@ -95,7 +96,7 @@ class LiveFiles:
             )
         data: list[_Entry] = []
         deletes: list[_Entry] = []
-        for manifest in snapshot.manifests(table.io):
+        for manifest in manifests_of(snapshot, table.io):
             for entry in self._entries(table, manifest):
                 (data if entry.file.content == DataFileContent.DATA else deletes).append(entry)
         index = _DeleteIndex(deletes)

@@ -32,6 +32,7 @@ from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from headrace.tables.build_attempt import compacted_error
 from headrace.tables.history import snapshots_to_drop
+from headrace.tables.manifest_reads import manifests_of
 from headrace.tables.manifests import may_hold
 
 MANY_MANIFESTS = 24
@@ -118,7 +119,7 @@ class RowDeltaSnapshot(_SnapshotProducer["RowDeltaSnapshot"]):
         parent = self._transaction.table_metadata.current_snapshot()
         live = [
             manifest
-            for manifest in (parent.manifests(self._io) if parent else ())
+            for manifest in (manifests_of(parent, self._io) if parent else ())
             if manifest.has_added_files() or manifest.has_existing_files()
         ]
         data = [manifest for manifest in live if manifest.content == ManifestContent.DATA]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
@@ -48,13 +49,20 @@ class Within:
         """Return the numbers of the rows within the ranges, in ascending order."""
         found, first = [pl.Series([], dtype=pl.Int64)], 0
         for batch in batches:
-            is_within = pl.repeat(True, batch.num_rows, eager=True)
+            is_within = pa.repeat(pa.scalar(True), batch.num_rows)
             for name, ranges in self.ranges.items():
-                values = pl.Series(name, batch.column(name)).to_physical()
-                is_one = values.is_null()
-                for low, high in ranges:
-                    is_one |= values.is_between(low, high).fill_null(False)
-                is_within &= is_one
-            found.append(is_within.arg_true().cast(pl.Int64) + first)
+                is_within = pc.and_(is_within, _is_in_one(batch.column(name), ranges))
+            found.append(pl.Series(pc.indices_nonzero(is_within), dtype=pl.Int64) + first)
             first += batch.num_rows
         return pl.concat(found)
+
+
+def _is_in_one(column: pa.Array | pa.ChunkedArray, ranges: Sequence[tuple[int, int]]) -> pa.Array | pa.ChunkedArray:
+    """Return of each value whether it is in a range, or null."""
+    kind = column.type
+    values = column if pa.types.is_integer(kind) else column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+    is_in_one = pc.is_null(column)
+    for low, high in ranges:
+        is_in = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+        is_in_one = pc.or_(is_in_one, pc.fill_null(is_in, False))
+    return is_in_one

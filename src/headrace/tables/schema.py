@@ -62,6 +62,7 @@ def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     return iceberg_schema(columns).as_arrow()
 
 
+@lru_cache(maxsize=512)
 def iceberg_schema(columns: tuple[Column, ...]) -> Schema:
     """Gives back the Iceberg schema of `columns`, with field ids counted from 1 in depth-first order."""
     ids = count(1)

@@ -22,7 +22,11 @@ from pyiceberg.types import (
 
 from headrace.errors import SpecError
 from headrace.spec.types import Array, Column, ColumnType, Map, Struct
+from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.schema import iceberg_schema
+
+_fitting: BoundedCache[tuple[str, int, tuple[Column, ...]], bool] = BoundedCache(1_024)
+"""Schemas of tables that have a place for every value of some columns: every build asks."""
 
 
 def widen_table(table: Table, columns: tuple[Column, ...]) -> Table:
@@ -31,6 +35,10 @@ def widen_table(table: Table, columns: tuple[Column, ...]) -> Table:
     A column that comes later is optional, because rows are there that lack it; one that is no longer named, or no longer
     required, becomes optional. A type that the table's can't hold is a SpecError.
     """
+    metadata = table.metadata
+    known = (metadata.table_uuid.hex, metadata.current_schema_id, columns)
+    if _fitting.get(known):
+        return table
     have = table.schema()
     required = _required_paths(have)
     wanted = iceberg_schema(_relax(columns, required=required))
@@ -45,6 +53,7 @@ def widen_table(table: Table, columns: tuple[Column, ...]) -> Table:
             raise _refuse(table, str(error)) from error
     if not _holds(table.schema().as_struct(), wanted.as_struct()):
         raise _refuse(table, "a type would have to be narrowed")
+    _fitting.put((known[0], table.metadata.current_schema_id, columns), True)
     return table
 
 

@@ -1,0 +1,89 @@
+"""Manifests are read as PyIceberg reads them, with schemas that are resolved once; contract tests of its Avro reader."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg import manifest
+from pyiceberg.avro import file as avro_file
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+
+from headrace.settings import load_settings
+from headrace.tables import manifest_reads
+from headrace.tables.catalog import open_catalog
+from headrace.tables.manifest_reads import ResolvedAvroFile, manifests_of, use_resolved_schemas
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A table of two snapshots."""
+    catalog = open_catalog(load_settings(flags={}, environ={}, folder=tmp_path))
+    catalog.create_namespace("raw")
+    rows = pa.table({"n": pa.array([1, 2], pa.int64()), "word": ["a", None]})
+    table = catalog.create_table("raw.words", schema=rows.schema, location=f"file://{tmp_path}/words")
+    table.append(rows)
+    table.append(rows)
+    return table
+
+
+def read_all(table: Table) -> list[object]:
+    snapshot = table.current_snapshot()
+    assert snapshot
+    manifests = snapshot.manifests(table.io)
+    return [(plain(each), [plain(entry) for entry in each.fetch_manifest_entry(table.io)]) for each in manifests]
+
+
+def plain(value: object) -> object:
+    """Return a record as lists and dictionaries; PyIceberg's dictionaries are read when they are first used."""
+    if isinstance(value, Record):
+        return [type(value).__name__, *map(plain, value._data)]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def test_entries_are_those_that_pyiceberg_reads(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest.clear_manifest_cache()
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest, "AvroFile", AvroFile)
+        wanted = read_all(table)
+    for _ in range(2):
+        manifest.clear_manifest_cache()
+        use_resolved_schemas()
+        assert vars(manifest)["AvroFile"] is ResolvedAvroFile
+        assert read_all(table) == wanted
+
+
+def test_a_schema_is_resolved_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_resolved_schemas()
+    wanted = read_all(table)
+    monkeypatch.setattr(manifest_reads, "resolve_reader", None)
+    monkeypatch.setattr(avro_file.AvroFileHeader, "get_schema", None)
+    assert read_all(table) == wanted
+
+
+def test_a_manifest_list_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = table.current_snapshot()
+    assert snapshot
+    found = manifests_of(snapshot, table.io)
+    assert len(found) == 2
+    monkeypatch.setattr(manifest, "read_manifest_list", None)
+    assert manifests_of(snapshot, table.io) is found
+
+
+def test_the_private_reader_of_pyiceberg_is_as_expected() -> None:
+    assert list(inspect.signature(AvroFile.__init__).parameters) == [
+        "self",
+        "input_file",
+        "read_schema",
+        "read_types",
+        "read_enums",
+    ]
+    assert {"_read_header", "__enter__", "__exit__", "__next__"} <= set(dir(AvroFile))
+    assert avro_file._SCHEMA_KEY == "avro.schema"
+    for function in (manifest.read_manifest_list, manifest.ManifestFile.fetch_manifest_entry):
+        assert "AvroFile[" in inspect.getsource(function), "it opens files by this name"
