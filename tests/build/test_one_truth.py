@@ -74,6 +74,15 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree(
     assert_same(big.all_rows(), by_parts)
 
 
+def test_a_late_event_stays_behind_a_deletion_whatever_columns_are_called(spark: SparkSession, tmp_path: Path) -> None:
+    settings = "keys: [k]\nsequence_by: valid_from\napply_as_deletes: op = 'd'"
+    pond = Pond(tmp_path, spark, {"a/latest.sql": f"/*\n{settings}\n*/\nSELECT k, n AS valid_from, g, op FROM pond.events"})
+    for number, op in ((1, "u"), (3, "d"), (2, "u")):
+        pond.land([Event(f"e{number}", "k", "x", number, 100, op, number)])
+        pond.build()
+    assert not pond.rows("latest")
+
+
 def test_a_build_changes_nothing_where_nothing_changed(spark: SparkSession, tmp_path: Path) -> None:
     pond = Pond(tmp_path, spark)
     events = events_of(Random(5), 30)

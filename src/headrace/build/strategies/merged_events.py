@@ -17,7 +17,7 @@ from headrace.build.staged_build import StagedBuild
 from headrace.build.strategies.strategy import IncrementalStrategy
 from headrace.build.work import ComputedKeys, Decide, Work, driver_changes, kept_truncates, recompute
 from headrace.quality.expectations import measure
-from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
+from headrace.spec.layers import LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ class MergedEvents(IncrementalStrategy):
 
     def _decide(self, inputs: PlannedInputs) -> Decide:
         table, entry = inputs.table, inputs.plan.entry
-        columns = tuple(each for each in inputs.lake.columns[table.table] if each.name not in HISTORY_COLUMNS)
+        columns = tuple(each for each in inputs.lake.columns[table.table] if each.name not in self.version_columns)
 
         def decide(rows: DataFrame, old: DataFrame, glance: Glance) -> DataFrame:
             rows, found = split_truncates(table, rows)
