@@ -64,7 +64,7 @@ def random_paths(random: Random) -> Iterator[Counter[str]]:
 
     with pytest.MonkeyPatch.context() as patch, counted_paths() as taken:
         patch.setattr(TablePlan, "reads_few", property(reads_few))
-        patch.setattr(TablePlan, "is_interpreted", property(lambda plan: random.random() < 0.8))
+        patch.setattr(TablePlan, "is_interpreted", property(lambda plan: random.random() < 0.95))
         patch.setattr(local_inputs, "SMALL_LOOKUP", 0)
         patch.setattr(row_store, "SMALL_ROWS", 3)
         patch.setattr(row_store, "_FILE_IN_MEMORY_ROWS", 10)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.build.paths import scanned_refreshes
 from tests.build.pond import START, Pond
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def test_a_change_of_one_row_keeps_those_of_other_row_groups(spark: SparkSession
     with pond.catalog.load_table("pond.by_event").transaction() as transaction:
         transaction.set_properties(SMALL)
     pond.land([Numbered(number, 1) for number in range(1, 1_000)])
-    pond.build(full_refresh=True)
+    with scanned_refreshes():  # Spark writes several row groups into a file
+        pond.build(full_refresh=True)
     paths = pond.catalog.load_table("pond.by_event").inspect.files()["file_path"].to_pylist()
     assert max(pq.ParquetFile(path.removeprefix("file:")).metadata.num_row_groups for path in paths) > 1
     pond.land([Numbered(7, 2)])

@@ -13,6 +13,7 @@ from rich.console import Console
 from headrace.runs.figures import list_layer_tables
 from headrace.serving.figures import PipelineStatus, TableStatus
 from headrace.show_status import show_status
+from headrace.tables import row_store
 from headrace.tables.catalog import open_catalog
 from tests.build.pond import Event, Pond
 
@@ -70,7 +71,10 @@ def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) 
     assert (latest.rows, latest.build_id) == (5, 1)
 
 
-def test_status_says_where_the_time_of_the_last_build_went(tmp_path: Path, spark: SparkSession) -> None:
+def test_status_says_where_the_time_of_the_last_build_went(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_store, "_FILE_IN_MEMORY_ROWS", 0)  # rows of small files go to the disk, as those of large ones do
     pond = Pond(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
     for each in status(pond):
         assert (each.phases, each.rows_in, each.rows_out, each.index_bytes) == (None, None, None, 0)
