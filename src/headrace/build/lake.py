@@ -30,10 +30,10 @@ class Lake:
     """A pipeline's tables: the session and catalog that reach them, and the columns of each.
 
     `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `compiled` is
-    one for builds of thousands of rows that are in memory. `read_files` is
-    what builds have read and the next ones need again. `files` knows the files of every snapshot, and `store` their rows by
-    the values of some columns. `change_sets` and `lookups` are small ones of snapshots that several builds read: Spark is given
-    their rows once. `commit_seconds` is how long the last commit of each table took.
+    one for builds of tens of thousands of rows that are in memory. `read_files` is what builds have read and the next ones need
+    again. `files` knows the files of every snapshot, and `store` their rows by the values of some columns. `change_sets` and
+    `lookups` are small ones of snapshots that several builds read: Spark is given their rows once. `commit_seconds` is how long
+    the last commit of each table took.
     """
 
     spark: SparkSession

@@ -133,9 +133,9 @@ class LocalInputs(PlannedInputs):
         """The table that is built."""
         return self.lake.catalog.load_table(str(self.table.table))
 
-    def own_files(self) -> tuple[LiveFile, ...]:
-        """Return the files of the table that is built; raise a NotLocalError where another engine's deletes are among them."""
-        return self._tables.files(self.own_table)
+    def files_of(self, table: Table) -> tuple[LiveFile, ...]:
+        """Return the files of a table as it was loaded; raise a NotLocalError where another engine's deletes are among them."""
+        return self._tables.files(table)
 
     @contextmanager
     def old_rows(self, touched: Rows | None, columns: Sequence[str]) -> Iterator[OldRows]:

@@ -21,7 +21,8 @@ from headrace.quality.expectations import check_results
 def refresh_few(inputs: LocalInputs, build_id: int, *, settle: Settle) -> StagedBuild:
     """Write all rows again, in place of the old ones. The result is the one of `refresh`, which runs on Spark's scans."""
     table = inputs.table
-    replaced = inputs.own_files()  # first: it raises where files can't be replaced from here
+    own = inputs.own_table
+    replaced = inputs.files_of(own)  # first: it raises where files can't be replaced from here
     checked = inputs.check(plan_refresh(inputs))
     check_results(table, checked.results)
     reduced = _reduce(inputs, checked, settle)
@@ -31,7 +32,7 @@ def refresh_few(inputs: LocalInputs, build_id: int, *, settle: Settle) -> Staged
         marked = mark_events(table, checked.good.frame) if checked.glance.truncates else None
         deletions = copy_maps(reduced.filter(reduced[DELETED]))
         keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
-    change = stage_new_rows(inputs.lake, inputs.own_table, rows, build_id=build_id, replaced=replaced)
+    change = stage_new_rows(inputs.lake, own, rows, build_id=build_id, replaced=replaced)
     carried, unknown = count_carried(rows, table)
     return StagedBuild(
         change,
