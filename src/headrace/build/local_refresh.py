@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,7 +15,7 @@ from headrace.build.local_inputs import LocalInputs, arrow_of
 from headrace.build.local_merge import newest_rows
 from headrace.build.merge_on_read import count_carried, stage_new_rows
 from headrace.build.removed import DELETED
-from headrace.build.staged_build import StagedBuild, refuse_rows, written_columns
+from headrace.build.staged_build import StagedBuild, build_of_new_rows, written_columns
 from headrace.build.work import Settle, plan_refresh, reduce_rows
 from headrace.quality.expectations import check_results
 
@@ -34,20 +36,8 @@ def refresh_few(inputs: LocalInputs, build_id: int, *, settle: Settle) -> Staged
         keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
     change = stage_new_rows(inputs.lake, own, rows, build_id=build_id, replaced=replaced)
     carried, unknown = count_carried(rows, table)
-    return StagedBuild(
-        change,
-        rows=rows.num_rows,
-        gone=0,
-        read_bytes=0,
-        written_bytes=sum(file.file_size_in_bytes for file in change.added),
-        processed=checked.processed,
-        results=checked.results,
-        refused=refuse_rows(inputs, checked.refused, checked.results, build_id),
-        glance=checked.glance,
-        carried=carried,
-        unknown=unknown,
-        removed=keeps,
-    )
+    staged = build_of_new_rows(inputs, checked, change, rows, build_id=build_id)
+    return replace(staged, glance=checked.glance, carried=carried, unknown=unknown, removed=keeps)
 
 
 def _reduce(inputs: LocalInputs, checked: CheckedRows, settle: Settle) -> pa.Table:

@@ -65,13 +65,16 @@ class TablePlan:
     @property
     def refreshes_few(self) -> bool:
         """Say whether few rows are read and replaced where all rows of the table are written again."""
-        return sum(state.rows for state in self.until.values()) <= FEW_REFRESHED and self.rows <= _FEW_ROWS
+        return self._input_rows <= FEW_REFRESHED and self.rows <= _FEW_ROWS
 
     @property
     def is_interpreted(self) -> bool:
         """Say whether a build in memory has so few rows that Spark should not compile its query."""
-        rows = sum(state.rows for state in self.until.values()) if self.action == "refresh" else self._changed
-        return rows <= _FEW_INTERPRETED
+        return (self._input_rows if self.action == "refresh" else self._changed) <= _FEW_INTERPRETED
+
+    @property
+    def _input_rows(self) -> int:
+        return sum(state.rows for state in self.until.values())
 
     @property
     def _changed(self) -> int:
@@ -85,7 +88,7 @@ class TablePlan:
         by_rows = table.traits.reads_new_rows and not looked_up and not table.untracked
         read = self.rows if not table.constant and table.traits.scans_own_rows else 0
         if not by_rows or self.action == "refresh":
-            read += sum(state.rows for state in self.until.values())
+            read += self._input_rows
         return changed <= _FEW_ROWS and read <= _FEW_ROWS * _READ_PER_CHANGED
 
 
@@ -116,16 +119,16 @@ def foresee(plans: Sequence[TablePlan]) -> tuple[TablePlan, ...]:
     for plan in plans:
         before = {name: found[name].action for name in plan.table.followed if name in found}
         after = tuple(name for name, action in before.items() if action != "nothing")
-        found[plan.table.table] = _follow(plan, after, anew="refresh" in before.values()) if after else plan
+        found[plan.table.table] = _follow(plan, after, refreshes="refresh" in before.values()) if after else plan
     return tuple(found.values())
 
 
-def _follow(plan: TablePlan, after: tuple[TableName, ...], *, anew: bool) -> TablePlan:
+def _follow(plan: TablePlan, after: tuple[TableName, ...], *, refreshes: bool) -> TablePlan:
     if plan.action == "refresh":
         return replace(plan, after=after)
     known = plan.why if plan.action == "increment" else ()
-    anew = anew or plan.table.traits.rewrites_all or any(plan.table.follows.get(name, ()) is None for name in after)
-    action: Action = "refresh" if anew else "increment"
+    refreshes = refreshes or plan.table.traits.rewrites_all or any(plan.table.follows.get(name, ()) is None for name in after)
+    action: Action = "refresh" if refreshes else "increment"
     return replace(plan, action=action, after=after, why=(*known, *(f"{name} is built before it" for name in after)))
 
 

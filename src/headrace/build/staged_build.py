@@ -11,6 +11,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.carry import has_unknown
+from headrace.build.checked_rows import CheckedRows
 from headrace.build.glance import Glance, glance_metrics, read_glance
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.target import Merged
@@ -84,6 +85,22 @@ def write_measured(
         unknown=int(unknown.get[_UNKNOWN]) if inputs.table.unchanged else 0,
     )
     return result, staged
+
+
+def build_of_new_rows(
+    inputs: PlannedInputs, checked: CheckedRows, change: RowDelta, rows: pa.Table, *, build_id: int
+) -> StagedBuild:
+    """Return the build that `change` stages: it writes these rows and reads none of the table's own."""
+    return StagedBuild(
+        change,
+        rows=rows.num_rows,
+        gone=0,
+        read_bytes=0,
+        written_bytes=sum(file.file_size_in_bytes for file in change.added),
+        processed=checked.processed,
+        results=checked.results,
+        refused=refuse_rows(inputs, checked.refused, checked.results, build_id),
+    )
 
 
 def merged_build(

@@ -1,4 +1,4 @@
-"""The columns of a table as it is stored: those that readers see, and those that builds keep for themselves."""
+"""The columns of a table as it is stored: what readers see, and what builds keep beside it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Work:
 class DriverChanges:
     """What happened to the drivers of a table since its last build.
 
-    `rows` are those that entered, or that a changed lookup touches (`looked_up`); `left` are those that were removed.
+    `rows` entered, or a changed lookup touches them (`looked_up`); `left` were removed.
     """
 
     sets: Mapping[TableName, ChangeSet]

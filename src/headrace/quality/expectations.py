@@ -1,4 +1,4 @@
-"""Expectations as columns: a row is measured once, where it is written, and what fails is told apart.
+"""Expectations as columns: a row is measured once, where it is written, and a row that fails is set apart.
 
 What every small build asks of Spark is asked as SQL: a tree of Column objects takes calls to Java for each of its nodes.
 """

@@ -1,4 +1,4 @@
-"""The columns of records: those of the query, and those that a build adds to them."""
+"""The columns of records: the query's own, and what a build adds to them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def record_columns(table: LayerTable, rows: DataFrame, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns of records and those that a build adds to them; values to match by are text.
+    """Return the columns of records, and what a build adds to them; values to match by are text.
 
     `rows` is the query on empty inputs. Raises a SpecError for a column that can't be matched, compared or stored.
     """

@@ -91,7 +91,7 @@ class Aggregate(IncrementalStrategy):
 def _have_few_rows(inputs: PlannedInputs, changes: DriverChanges) -> bool:
     """Return whether the keys that few changed rows touch have few rows, by the averages that metadata tells.
 
-    Then one query over these rows costs less than those that compute, merge and read states.
+    Then one query over these rows costs less than the queries that compute, merge and read states.
     """
     plan = inputs.plan
     counts = [rows.arrow.num_rows for rows in changes.rows.values() if isinstance(rows, LocalRows)]

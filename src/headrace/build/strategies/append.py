@@ -6,7 +6,7 @@ from headrace.build.local_inputs import LocalInputs, arrow_of
 from headrace.build.merge_on_read import stage_new_rows
 from headrace.build.plan import TablePlan
 from headrace.build.planned_inputs import PlannedInputs
-from headrace.build.staged_build import StagedBuild, refuse_rows, write_measured, written_columns
+from headrace.build.staged_build import StagedBuild, build_of_new_rows, write_measured, written_columns
 from headrace.build.strategies.strategy import IncrementalStrategy
 from headrace.quality.expectations import Measured, check_results, measure
 from headrace.tables.spark_columns import named
@@ -47,13 +47,4 @@ def _append_few(inputs: LocalInputs, measured: Measured, build_id: int) -> Stage
     check_results(inputs.table, checked.results)
     rows = arrow_of(checked.good).select(written_columns(inputs))
     change = stage_new_rows(inputs.lake, inputs.own_table, rows, build_id=build_id)
-    return StagedBuild(
-        change,
-        rows=rows.num_rows,
-        gone=0,
-        read_bytes=0,
-        written_bytes=sum(file.file_size_in_bytes for file in change.added),
-        processed=checked.processed,
-        results=checked.results,
-        refused=refuse_rows(inputs, checked.refused, checked.results, build_id),
-    )
+    return build_of_new_rows(inputs, checked, change, rows, build_id=build_id)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class MergedEvents(IncrementalStrategy):
     """Rows are events of keys, in the order of `sequence_by`: values, deletions and truncates.
 
-    `version_columns` are those that `settle` adds to events.
+    `settle` adds the `version_columns` to events.
     """
 
     version_columns: ClassVar[tuple[str, ...]] = ()
