@@ -25,8 +25,9 @@ from headrace.tables.bounded_cache import BoundedCache
 
 D = TypeVar("D", bound=StructProtocol)
 
-_MANIFESTS = 50_000
-"""How many manifests of lists are cached; each takes about 1 KB."""
+_MANIFESTS = 5_000
+"""How many manifests of lists are cached. Builds read the newest list of a table, which names 24 data manifests at most, and as
+many of deletes: room for about a hundred lists."""
 
 _lists: BoundedCache[str, tuple[ManifestFile, ...]] = BoundedCache(_MANIFESTS)
 _readers: BoundedCache[tuple[object, ...], tuple[Schema, Reader]] = BoundedCache(1_024)
