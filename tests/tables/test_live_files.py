@@ -16,7 +16,7 @@ from headrace.errors import BuildError
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column, Primitive
 from headrace.tables.catalog import ensure_table
-from headrace.tables.live_files import LiveFile, LiveFiles, may_hold
+from headrace.tables.live_files import LiveFile, LiveFiles, bounds_field, may_hold
 from tests.tables.position_deletes import Place, commit_deletes, delete_rows, write_deletes
 
 COLUMNS = (Column("n", Primitive("long")), Column("kind", Primitive("string")))
@@ -142,9 +142,9 @@ def test_bounds_tell_whether_a_file_may_hold_a_value(catalog: Catalog, things: T
     table = append(catalog, things, -5, 10)
     file = LiveFiles().of(table, None)[0].file
     ranges = [(-9, -6), (-9, -5), (0, 1), (10, 12), (11, 12)]
-    assert [may_hold(file, table.schema(), "n", *each) for each in ranges] == [False, True, True, True, False]
+    assert [may_hold(file, bounds_field(table.schema(), "n"), *each) for each in ranges] == [False, True, True, True, False]
     with pytest.raises(TypeError, match="kind"):
-        may_hold(file, table.schema(), "kind", 1, 2)
+        may_hold(file, bounds_field(table.schema(), "kind"), 1, 2)
 
 
 def test_without_bounds_a_file_may_hold_anything(catalog: Catalog, things: Table, tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_without_bounds_a_file_may_hold_anything(catalog: Catalog, things: Table
     wider = (*COLUMNS, Column("later", Primitive("long")))
     table = ensure_table(catalog, TableName("raw", "things"), columns=wider, location=table.location())
     file = LiveFiles().of(table, None)[0].file
-    assert may_hold(file, table.schema(), "n", 1, 2)
-    assert may_hold(file, table.schema(), "later", 1, 2)
+    assert may_hold(file, bounds_field(table.schema(), "n"), 1, 2)
+    assert may_hold(file, bounds_field(table.schema(), "later"), 1, 2)
 
 
 def test_bounds_of_a_widened_column_are_still_read(catalog: Catalog, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_bounds_of_a_widened_column_are_still_read(catalog: Catalog, tmp_path: P
     table = ensure_table(catalog, name, columns=(Column("n", Primitive("long")),), location=location)
     file = LiveFiles().of(table, None)[0].file
     ranges = [(-9, -3), (-2, -2), (6, 1 << 40)]
-    assert [may_hold(file, table.schema(), "n", *each) for each in ranges] == [False, True, False]
+    assert [may_hold(file, bounds_field(table.schema(), "n"), *each) for each in ranges] == [False, True, False]
 
 
 def test_threads_get_the_same_files(catalog: Catalog, things: Table) -> None:

@@ -30,6 +30,7 @@ _PATH_ID = 2147483546
 _INTEGERS = (IntegerType, LongType, DateType, TimestampType, TimestamptzType)
 """Types whose bounds are little-endian integers of four or eight bytes."""
 
+_NO_BOUNDS: dict[int, bytes] = {}
 _Partition = tuple[int, Record]
 
 
@@ -140,16 +141,25 @@ class _DeleteIndex:
         return tuple(entry.file for entry in entries if entry.sequence_number >= data.sequence_number)
 
 
-def may_hold(file: DataFile, schema: Schema, column: str, low: int, high: int) -> bool:
-    """Say whether a file may hold a value from `low` to `high` in a column of integers, dates (days) or timestamps (µs).
+def bounds_field(schema: Schema, column: str) -> int:
+    """Return the id of a column of integers, dates or timestamps, by which files know its bounds.
 
-    True where the file has no bounds of the column, as for a column that was added after the file was written.
+    Raise a TypeError for a column of another type.
     """
     field = schema.find_field(column)
     if not isinstance(field.field_type, _INTEGERS):
         raise TypeError(f"{column} is a {field.field_type}: only integers, dates and timestamps have integer bounds")
-    smallest = (file.lower_bounds or {}).get(field.field_id)
-    largest = (file.upper_bounds or {}).get(field.field_id)
+    return field.field_id
+
+
+def may_hold(file: DataFile, field_id: int, low: int, high: int) -> bool:
+    """Say whether a file may hold a value from `low` to `high` in a column of integers, dates (days) or timestamps (µs).
+
+    `field_id` is what `bounds_field` returns: looked up once, because a live table has thousands of files. True where the file
+    has no bounds of the column, as for a column that was added after the file was written.
+    """
+    smallest = (file.lower_bounds or _NO_BOUNDS).get(field_id)
+    largest = (file.upper_bounds or _NO_BOUNDS).get(field_id)
     return not (smallest and _integer(smallest) > high) and not (largest and _integer(largest) < low)
 
 

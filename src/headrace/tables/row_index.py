@@ -7,16 +7,15 @@ version, so `HASH_VERSION` belongs into the name of whatever stores them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import polars as pl
 import pyarrow as pa
-from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from headrace.tables.live_files import may_hold
+from headrace.tables.live_files import LiveFile, bounds_field, may_hold
 
 _PROBE = pl.DataFrame({"text": ["headrace", None], "number": [1, 2]}).hash_rows()
 HASH_VERSION = f"polars-{pl.__version__}-{_PROBE[0]:016x}{_PROBE[1]:016x}"
@@ -58,9 +57,10 @@ class Match:
         """The hashes of the values, each once, in ascending order."""
         return self.values.hash_rows().unique().sort()
 
-    def may_be_in(self, file: DataFile, schema: Schema) -> bool:
-        """Say whether the bounds of a file's columns allow any of the values."""
-        return all(may_hold(file, schema, name, low, high) for name, (low, high) in self._ranges.items())
+    def files_with(self, files: Iterable[LiveFile], schema: Schema) -> list[LiveFile]:
+        """Return the files whose bounds allow any of the values."""
+        columns = [(bounds_field(schema, name), low, high) for name, (low, high) in self._ranges.items()]
+        return [file for file in files if file.rows and all(may_hold(file.file, *bounds) for bounds in columns)]
 
     def find(self, hashes: pl.Series, rows: pl.Series) -> pl.Series:
         """Return the candidates of an index in ascending order: the numbers of the rows that have one of the hashes."""

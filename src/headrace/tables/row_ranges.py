@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from headrace.tables.live_files import may_hold
+from headrace.tables.live_files import LiveFile, bounds_field, may_hold
 
 Ranges = Mapping[str, Sequence[tuple[object, object]]]
 """For a column of integers, dates or timestamps the ranges, both ends included, of which its values must be in one."""
@@ -37,13 +36,19 @@ class Within:
             }
         )
 
-    def may_be_in(self, file: DataFile, schema: Schema) -> bool:
-        """Say whether a file may hold a row within the ranges; one with rows that lack the value may."""
-        return all(
-            bool((file.null_value_counts or {}).get(schema.find_field(name).field_id))
-            or any(may_hold(file, schema, name, low, high) for low, high in ranges)
-            for name, ranges in self.ranges.items()
-        )
+    def files_with(self, files: Iterable[LiveFile], schema: Schema) -> list[LiveFile]:
+        """Return the files that may hold a row within the ranges; one with rows that lack the value may."""
+        columns = [(bounds_field(schema, name), ranges) for name, ranges in self.ranges.items()]
+        return [
+            file
+            for file in files
+            if file.rows
+            and all(
+                any(may_hold(file.file, field_id, low, high) for low, high in ranges)
+                or bool((file.file.null_value_counts or {}).get(field_id))
+                for field_id, ranges in columns
+            )
+        ]
 
     def rows(self, batches: Sequence[pa.RecordBatch | pa.Table]) -> pl.Series:
         """Return the numbers of the rows within the ranges, in ascending order."""

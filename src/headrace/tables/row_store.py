@@ -158,11 +158,9 @@ class RowStore:
 
         The ranges are looked through first where they leave few rows of a file, else its index is asked first.
         """
-        schema, needed = table.schema(), list(dict.fromkeys([*names, *within.ranges, *(match.columns if match else ())]))
+        needed = list(dict.fromkeys([*names, *within.ranges, *(match.columns if match else ())]))
         parts, by_match = [], []
-        for file in files:
-            if not file.rows or not within.may_be_in(file.file, schema):
-                continue
+        for file in within.files_with(files, table.schema()):
             named = _named(table, file)
             batches = self._batches(table, named)
             numbers = within.rows(batches)
@@ -182,8 +180,7 @@ class RowStore:
         """Return the live rows of files that equal one of the match's, with their places."""
         if match.values.is_empty():
             return []
-        schema = table.schema()
-        named = [_named(table, file) for file in files if file.rows and match.may_be_in(file.file, schema)]
+        named = [_named(table, file) for file in match.files_with(files, table.schema())]
         needed = list(dict.fromkeys([*names, *match.columns]))
         large = [self._in_large(table, file, match, needed) for file in named if file[0].rows > SMALL_ROWS]
         parts = [*large, self._in_small(table, [file for file in named if file[0].rows <= SMALL_ROWS], match, needed)]
