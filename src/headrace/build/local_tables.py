@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 MOST_ROWS = 50_000
 """How many rows one read of a small build may return."""
 
-MOST_BYTES = 8 * 1024 * 1024
-"""How many bytes of Arrow all reads of a small build may return. Spark puts local rows into its tasks, several times as large
-and more than once, and two builds run at a time within a heap of 1 GB."""
+MOST_BYTES = 64 * 1024 * 1024
+"""How many bytes of Arrow all reads of a small build may return. Two builds run at a time in a heap of 1 GB, and Spark holds
+what it sorts and joins several times as large. A live run that starts cold gathers some ten thousand wide rows: with a bound of
+8 MB such builds were run again on scans, ten times as slow, and never caught up."""
 
 
 @dataclass(frozen=True)

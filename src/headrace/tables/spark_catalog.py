@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Size = Literal["few", "thousands", "many"]
-_IN_ONE_PARTITION = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+_IN_ONE_PARTITION = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    # Spark keeps smaller relations as rows, several times as large as Arrow, and larger ones as the Arrow bytes they came as.
+    "spark.sql.execution.arrow.localRelationThreshold": "4MB",
+}
 _CONF: dict[Size, dict[str, str]] = {
     "few": {**_IN_ONE_PARTITION, "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"},
     "thousands": _IN_ONE_PARTITION,
