@@ -8,19 +8,18 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from headrace.tables.spark_arrow import from_arrow
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
 def to_spark(spark: SparkSession, rows: pa.Table | pl.DataFrame, schema: StructType) -> DataFrame:
-    """Gives back the columns of a schema as rows for Spark; polars has other types for text and lists than Spark in Arrow."""
+    """Return the columns of a schema as rows of Spark; polars has other types for text and lists than Spark in Arrow."""
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()) if isinstance(rows, pl.DataFrame) else rows
-    if not table.num_rows:
-        return spark.createDataFrame([], schema)
-    # PySpark 4.1 takes a table whose first chunk is empty to be empty.
     table = copy_maps(table.select(schema.names).combine_chunks())
-    return spark.createDataFrame(table.cast(to_arrow_schema(schema)), schema)
+    return from_arrow(spark, table.cast(to_arrow_schema(schema)), schema)
 
 
 def copy_maps(rows: pa.Table) -> pa.Table:

@@ -1,12 +1,48 @@
-"""Spark's rows as Arrow."""
+"""Rows between Spark and Arrow, in as few calls to Java as possible.
+
+A build of few rows spends more time on calls than on rows. PySpark's own conversions make twenty and thirteen: they ask for
+settings that are constant here and look classes up by name. This module alone uses the private parts of PySpark behind them.
+"""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from functools import lru_cache
+from typing import Any
+
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.util import _load_from_socket
 
 from headrace.tables.spark_columns import named
+
+_BATCH_ROWS = 10_000
+"""How many rows of Arrow Spark gets at once, as by default (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
+
+
+def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """Give rows to Spark. Their types must be those of `to_arrow_schema(schema)`, and the session's time zone UTC."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    context = spark.sparkContext
+    if context._encryption_enabled:  # rows must not be on a disk as they are
+        return spark.createDataFrame(rows, schema)
+    file, path = tempfile.mkstemp(dir=context._temp_dir)
+    try:
+        with os.fdopen(file, "wb") as stream, pa.ipc.new_stream(stream, rows.schema) as batches:
+            batches.write_table(rows, max_chunksize=_BATCH_ROWS)
+        java = _python_utils(spark._jvm)
+        frame = java.toDataFrame(java.readArrowStreamFromFile(path), schema.json(), spark._jsparkSession)
+    finally:
+        os.unlink(path)
+    frame = ClassicDataFrame(frame, spark)
+    frame._schema = schema
+    return frame
 
 
 def to_arrow(rows: DataFrame) -> pa.Table:
@@ -16,9 +52,29 @@ def to_arrow(rows: DataFrame) -> pa.Table:
     field: "nulls in input cannot be viewed as non-nullable".
     """
     fields = rows.schema.fields
-    if all(_optional(field.dataType) == field.dataType for field in fields):
-        return rows.toArrow()
-    return rows.select(*map(_optional_column, fields)).toArrow()
+    if any(_optional(field.dataType) != field.dataType for field in fields):
+        rows = rows.select(*map(_optional_column, fields))
+    schema = to_arrow_schema(rows.schema, error_on_duplicated_field_names_in_struct=True)
+    batches = _collect(rows)
+    return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+
+
+def _collect(rows: DataFrame) -> list[pa.RecordBatch]:
+    """Return the rows of all partitions, in their order."""
+    server = rows._jdf.collectAsArrowToPython()
+    try:
+        serializer = ArrowCollectSerializer()  # type: ignore[no-untyped-call]
+        *batches, order = _load_from_socket((server[0], server[1]), serializer)
+    finally:
+        with unwrap_spark_exception():
+            server[2].getResult()  # raises what the query has failed with
+    return [batches[number] for number in order]
+
+
+@lru_cache(maxsize=4)
+def _python_utils(jvm: Any) -> Any:
+    """Return the class through which PySpark's own conversions reach Spark; py4j looks it up by name each time."""
+    return jvm.PythonSQLUtils
 
 
 def _optional_column(field: StructField) -> Column:
