@@ -45,6 +45,7 @@ generate-stop: $(STAMP) ## stop the generators in the background, by their pids
 	@$(RUN)/headrace generate --stop
 
 test: check ## all that CI runs: check, and every test but the long ones
+	@$(RUN)/python -m tests.class_archive
 	@$(RUN)/pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 long: $(STAMP) ## the tests that take minutes: servers and applications are killed in the middle of live pipelines

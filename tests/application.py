@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.class_archive import spark_environ
 from tests.waiting import wait_until
 
 OURS = re.compile(r"HEADRACE_|KAFKA_|OUTPUT_PATH|WRITE_AHEAD|PYSPARK_|SPARK_|JAVA_HOME")
@@ -79,7 +80,7 @@ def start_headrace(*arguments: str, environ: Mapping[str, str], folder: Path) ->
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "headrace.cli", *arguments],
-            env={**plain, **environ, "PYTHONFAULTHANDLER": "1"},
+            env={**plain, **spark_environ(), **environ, "PYTHONFAULTHANDLER": "1"},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -21,14 +21,13 @@ from headrace.services.kafka import start_kafka, stop_kafka
 from headrace.services.postgres import start_postgres, stop_postgres
 from headrace.services.spark import start_spark
 from headrace.settings import load_settings
+from tests.class_archive import java_options, spark_conf
 from tests.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Tests run Java for seconds, and its second compiler pays after minutes: without it a start takes two thirds of the CPU time.
-# One session runs all tests of a process, and what the first compiler makes of them does not fit into its default of 48 MB.
-os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+os.environ["JAVA_TOOL_OPTIONS"] = java_options()
 
 hypothesis_settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("headrace")
@@ -58,6 +57,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         settings,
         java_home=find_java_home(os.environ, cache=settings.home / "java"),
         jars=resolve_jars("spark", report=lambda sentence: None),
+        conf=spark_conf(),
     )
     yield session
     session.stop()

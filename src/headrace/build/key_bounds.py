@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import AtomicType, BinaryType, BooleanType, DateType, StringType, TimestampNTZType, TimestampType
 
 from headrace.spec.layers import LayerTable
+from headrace.tables.java_classes import iceberg_class
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import JavaObject
 from headrace.tables.spark_times import TIMESTAMP, TIMESTAMP_NTZ
@@ -42,7 +43,7 @@ def key_bounds(keys: DataFrame, table: LayerTable) -> Bounds:
 
 def bounds_expression(spark: SparkSession, bounds: Bounds) -> JavaObject | None:
     """Return the Iceberg expression that a file must be able to satisfy to hold a touched key."""
-    expressions = spark._jvm.org.apache.iceberg.expressions.Expressions  # type: ignore[union-attr]
+    expressions = iceberg_class(spark, "expressions.Expressions")
     found = None
     for name, (least, greatest, has_null) in bounds.items():
         parts = []

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from headrace.tables.build_phases import phase
 from headrace.tables.deleted_rows import deletes_of
+from headrace.tables.java_classes import iceberg_class
 from headrace.tables.spark_files import JavaObject, StagedFiles
 from headrace.tables.staged_rows import stage_rows
 
@@ -92,7 +93,9 @@ def with_constants(rows: pa.Table, values: Mapping[str, int]) -> pa.Table:
 
 def _as_java(spark: SparkSession, java_table: JavaObject, path: str) -> JavaObject:
     """Gives back a data file as Iceberg's Java library has it, with the metrics that its footer tells."""
-    iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
     file = java_table.io().newInputFile(path)
-    metrics = iceberg.parquet.ParquetUtil.fileMetrics(file, iceberg.MetricsConfig.forTable(java_table))
-    return iceberg.DataFiles.builder(java_table.spec()).withInputFile(file).withFormat("parquet").withMetrics(metrics).build()
+    metrics = iceberg_class(spark, "parquet.ParquetUtil").fileMetrics(
+        file, iceberg_class(spark, "MetricsConfig").forTable(java_table)
+    )
+    builder = iceberg_class(spark, "DataFiles").builder(java_table.spec())
+    return builder.withInputFile(file).withFormat("parquet").withMetrics(metrics).build()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from headrace.tables.java_classes import iceberg_class
 from headrace.tables.manifests import PATH_ID, POSITION_ID
 from headrace.tables.position_deletes import write_positions
 from headrace.tables.spark_files import JavaObject
@@ -36,7 +37,7 @@ def deletes_of(task: JavaObject) -> list[JavaObject]:
 
 def deletes_of_one_file(spark: SparkSession, tasks: Sequence[JavaObject]) -> list[JavaObject]:
     """Gives back the delete files that are of no use without the data file of one of the tasks: no other's rows are in them."""
-    content = spark._jvm.org.apache.iceberg.util.ContentFileUtil  # type: ignore[union-attr]
+    content = iceberg_class(spark, "util.ContentFileUtil")
     return [each for task in tasks for each in deletes_of(task) if content.isFileScoped(each)]
 
 
@@ -63,8 +64,7 @@ def stage_deletes(
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         written = dict(zip(positions, pool.map(write, enumerate(positions.items())), strict=True))
-    iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
-    parser, reader = iceberg.ContentFileParser, iceberg.util.JsonUtil.mapper()
+    parser, reader = iceberg_class(spark, "ContentFileParser"), iceberg_class(spark, "util.JsonUtil").mapper()
     staged = {}
     for path, (uri, size) in written.items():
         file, spec = tasks[path].file(), tasks[path].spec()

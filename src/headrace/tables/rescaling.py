@@ -6,12 +6,13 @@ So it comes in the commit that replaces all files, and older snapshots keep the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, NestedField, StructType
 
 from headrace.spec.types import Column
+from headrace.tables.java_classes import iceberg_class
 from headrace.tables.schema import iceberg_schema, spec_columns
 from headrace.tables.spark_files import JavaObject
 from headrace.tables.widening import type_problems
@@ -49,8 +50,7 @@ def replace_columns(
     """Replace columns of a Java table with optional ones of these types, in the same places: at once, or in a transaction."""
     if not columns:
         return
-    parser: Any = spark._jvm.org.apache.iceberg.SchemaParser  # type: ignore[union-attr]
-    types = parser.fromJson(iceberg_schema(columns).model_dump_json())
+    types = iceberg_class(spark, "SchemaParser").fromJson(iceberg_schema(columns).model_dump_json())
     order = [str(field.name()) for field in table.schema().columns()]
     update = (table if transaction is None else transaction).updateSchema()
     for column in columns:

@@ -10,10 +10,12 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.spec.pipeline import TableName
 from headrace.tables.build_phases import phase
+from headrace.tables.java_classes import iceberg_class
 from headrace.tables.spark_catalog import spark_name
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ class ScanFiles:
 
 def load_java_table(spark: SparkSession, name: TableName) -> JavaObject:
     """Gives back the table as Iceberg's Java library has it, at its newest metadata."""
-    return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, spark_name(name))  # type: ignore[union-attr]
+    return iceberg_class(spark, "spark.Spark3Util").loadIcebergTable(spark._jsparkSession, spark_name(name))
 
 
 def read_snapshot(spark: SparkSession, name: TableName, snapshot_id: int) -> DataFrame:
@@ -82,16 +84,17 @@ def scan_written(spark: SparkSession, table: JavaObject, paths: Mapping[str, int
 
     They are scanned as if the table had no partitions: what a partition would tell stands in the rows as well.
     """
-    iceberg: Any = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
-    spec = iceberg.PartitionSpec.unpartitioned()
-    schema, partitioning = iceberg.SchemaParser.toJson(table.schema()), iceberg.PartitionSpecParser.toJson(spec)
-    residuals = iceberg.expressions.ResidualEvaluator.unpartitioned(iceberg.expressions.Expressions.alwaysTrue())
-    none = spark._sc._gateway.new_array(iceberg.DeleteFile, 0)  # type: ignore[union-attr]
+    iceberg = partial(iceberg_class, spark)
+    spec = iceberg("PartitionSpec").unpartitioned()
+    schema, partitioning = iceberg("SchemaParser").toJson(table.schema()), iceberg("PartitionSpecParser").toJson(spec)
+    everything = iceberg("expressions.Expressions").alwaysTrue()
+    residuals = iceberg("expressions.ResidualEvaluator").unpartitioned(everything)
+    none = spark._sc._gateway.new_array(iceberg("DeleteFile").for_py4j, 0)  # type: ignore[union-attr]
     tasks = {}
     for path, rows in paths.items():
-        builder = iceberg.DataFiles.builder(spec).withInputFile(table.io().newInputFile(path)).withFormat("parquet")
+        builder = iceberg("DataFiles").builder(spec).withInputFile(table.io().newInputFile(path)).withFormat("parquet")
         file = builder.withRecordCount(rows).build()
-        tasks[path] = iceberg.BaseFileScanTask(file, none, schema, partitioning, residuals)
+        tasks[path] = iceberg("BaseFileScanTask")(file, none, schema, partitioning, residuals)
     return ScanFiles(tasks)
 
 
@@ -109,7 +112,7 @@ def read_files(
     for task in files.tasks.values():
         tasks.add(task)
     with _under_an_id(spark, table) as group:
-        manager = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
+        manager = iceberg_class(spark, "spark.ScanTaskSetManager").get()
         manager.stageTasks(table, group, tasks)
         try:
             yield spark.read.format("iceberg").load(group).select("*", *place)
@@ -132,7 +135,7 @@ def stage_files(spark: SparkSession, table: JavaObject, rows: DataFrame, *, is_s
             .mode("append")
             .save(group)
         )
-        coordinator = spark._jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()  # type: ignore[union-attr]
+        coordinator = iceberg_class(spark, "spark.FileRewriteCoordinator").get()
         staged = tuple(_each(coordinator.fetchNewFiles(table, group)))
         coordinator.clearRewrite(table, group)
     return StagedFiles(
@@ -145,7 +148,7 @@ def stage_files(spark: SparkSession, table: JavaObject, rows: DataFrame, *, is_s
 @contextmanager
 def _under_an_id(spark: SparkSession, table: JavaObject) -> Iterator[str]:
     group = str(uuid.uuid4())
-    cache = spark._jvm.org.apache.iceberg.spark.SparkTableCache.get()  # type: ignore[union-attr]
+    cache = iceberg_class(spark, "spark.SparkTableCache").get()
     cache.add(group, table)
     try:
         yield group

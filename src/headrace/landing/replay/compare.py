@@ -17,6 +17,7 @@ from headrace.landing.replay.ranges import Held, gap_error
 from headrace.landing.replay.target import Coordinates, Staged, Target, coordinates, in_window
 from headrace.tables.erase_commit import Replaced
 from headrace.tables.files import ROWS_PER_FILE
+from headrace.tables.java_classes import iceberg_class
 from headrace.tables.replay_ledger import Window
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import FILE, JavaObject, load_java_table, plan_files, read_files, scan_written, stage_files
@@ -244,7 +245,7 @@ def _in_window(window: Window) -> Column:
 
 def _iceberg(spark: SparkSession, window: Window) -> JavaObject:
     """Gives back the window as Iceberg's expression, so that files that lie outside it are not opened."""
-    expressions = spark._jvm.org.apache.iceberg.expressions.Expressions  # type: ignore[union-attr]
+    expressions = iceberg_class(spark, "expressions.Expressions")
     condition = expressions.alwaysTrue()
     for moment, compared in ((window.since, expressions.greaterThanOrEqual), (window.until, expressions.lessThan)):
         if moment is not None:

@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.table import Table
 
 from headrace.spec.pipeline import TableName
+from headrace.tables.java_classes import iceberg_class
 from headrace.tables.java_errors import is_conflict, is_moved
 from headrace.tables.maintain.size import data_manifests
 from headrace.tables.spark_files import load_java_table
@@ -28,7 +29,7 @@ def has_many_manifests(table: Table) -> bool:
 
 def rewrite_manifests(spark: SparkSession, name: TableName) -> bool:
     """Says whether manifests were written anew; not if somebody else's commit came first, and then nothing has changed."""
-    actions = spark._jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # type: ignore[union-attr]
+    actions = iceberg_class(spark, "spark.actions.SparkActions").get(spark._jsparkSession)
     try:
         actions.rewriteManifests(load_java_table(spark, name)).execute()
     except Py4JJavaError as error:

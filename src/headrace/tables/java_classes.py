@@ -1,0 +1,43 @@
+"""Java classes of Iceberg, by their full names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import GatewayClient, JavaMember
+from py4j.java_gateway import JavaClass as Constructor
+from py4j.protocol import STATIC_PREFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class JavaClass:
+    """A class in Spark's JVM: its attributes are static methods, and a call makes an instance.
+
+    `spark._jvm.org.apache…` asks Java at every dot whether there is a class of that name, which searches all of Spark's jars,
+    and then whether the class has such a static method. For that py4j looks at the first method of the name, in an order that
+    Java does not define. `SparkTableCache` has a static `get` and another one, and in some JVMs the other one is the first:
+    py4j then refuses the call. A `JavaClass` calls a method without looking it up.
+    """
+
+    name: str
+    client: GatewayClient
+
+    def __getattr__(self, method: str) -> Any:
+        return JavaMember(method, None, STATIC_PREFIX + self.name, self.client)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.for_py4j(*arguments)
+
+    @property
+    def for_py4j(self) -> Any:
+        """The class as py4j's own functions take it."""
+        return Constructor(self.name, self.client)
+
+
+def iceberg_class(spark: SparkSession, name: str) -> JavaClass:
+    """Return a class by its name in the package `org.apache.iceberg`."""
+    return JavaClass(f"org.apache.iceberg.{name}", spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
