@@ -42,6 +42,7 @@ ROW = {
 
 def rows_of(count: int) -> tuple[pa.Table, StructType]:
     schema = StructType.fromDDL(DDL)
+    assert isinstance(schema, StructType)
     rows = [{**ROW, "n": number} if number % 3 else dict.fromkeys(ROW) for number in range(count)]
     return pa.Table.from_pylist(rows, schema=to_arrow_schema(schema)), schema
 
