@@ -219,7 +219,7 @@ def test_plan_says_how_keys_are_maintained(spark: SparkSession, tmp_path: Path, 
         return {each["table"]: each["upkeep"] for each in json.loads(capsys.readouterr().out) if "upkeep" in each}
 
     adds = "adds changed rows to stored states"
-    distinct = "recomputes touched keys: line 4: collect_set() needs all values of a key"
+    distinct = "recomputes touched keys: count(DISTINCT …) needs all values of a key"
     pond.land([event(1, key=1)])
     assert upkeep() == {"pond.stats": adds, "pond.floats": adds, "pond.distinct": distinct}
     pond.build()

@@ -47,6 +47,8 @@ SELECT
     bool_and(b) AS all_true, bool_or(b) AS any_true, every(i > 1) AS every_large, some(i > 5) AS some_large, any(b) AS any_b,
     max_by(s, struct(at, id)) AS last_s, min_by(i, struct(at, id)) FILTER (WHERE i IS NOT NULL) AS first_i,
     CAST(CAST(count_if(b) AS DECIMAL(18, 0)) / count(*) AS DECIMAL(7, 6)) AS rate,
+    array_sort(collect_set(s)) AS all_s, sort_array(collect_set(d) FILTER (WHERE b)) AS true_amounts,
+    size(collect_set(date(at))) AS days, array_sort(collect_set(at)) AS moments,
     sum(d) / nullif(count(d), 0) AS by_hand, max(at) - min(at) > INTERVAL 1 HOUR AS is_long
 FROM mine.facts -- a comment, with an ' in it
 WHERE coalesce(i, 0) >= 0
@@ -170,6 +172,33 @@ def _rows_of_one_key() -> list[dict[str, Any]]:
     return [{**row, "id": n, "d": Decimal(n), "at": start + timedelta(hours=n)} for n in (1, 2, 3)]
 
 
+def test_a_value_of_a_set_that_is_removed_is_computed_again(small_spark: SparkSession) -> None:
+    facts = open_facts(small_spark, "SELECT g, array_sort(collect_set(s)) AS all_s FROM mine.facts GROUP BY g", ("g",))
+    one, two, three = (dict(row, s=value) for row, value in zip(_rows_of_one_key(), ("a", "a", None), strict=True))
+    stored = with_state(facts.algebra, facts.stated([one, two, three]))
+
+    def merged(*, added: list[dict[str, Any]], removed: list[dict[str, Any]]) -> list[tuple[list[str], bool]]:
+        states = merge_states(
+            facts.algebra, old=stored, added=facts.stated(added), removed=facts.stated(removed), knows_all=True
+        )
+        return [(row["all_s"], row[REDO]) for row in rows_of_states(facts.algebra, states).collect()]
+
+    assert merged(added=[], removed=[three]) == [(["a"], False)], "it has no value"
+    assert merged(added=[dict(one, s="b")], removed=[]) == [(["a", "b"], False)]
+    assert merged(added=[dict(one, i=9)], removed=[one]) == [(["a"], False)], "an added row has the value"
+    assert [redo for _, redo in merged(added=[dict(one, s="b")], removed=[one])] == [True], "another row may have the value"
+    assert merged(added=[], removed=[one, two, three]) == []
+
+
+def test_a_large_set_is_not_stored(small_spark: SparkSession) -> None:
+    facts = open_facts(small_spark, "SELECT g, size(collect_set(i)) AS all_i FROM mine.facts GROUP BY g", ("g",))
+    row = _rows_of_one_key()[0]
+    for values, is_redone in ((100, False), (101, True)):
+        stored = with_state(facts.algebra, facts.stated([dict(row, i=number) for number in range(values)]))
+        merged = merge_states(facts.algebra, old=stored, added=facts.stated([row]), removed=None, knows_all=True)
+        assert [each[REDO] for each in merged.collect()] == [is_redone]
+
+
 def test_a_state_that_does_not_fit_is_computed_again(small_spark: SparkSession) -> None:
     query = "SELECT g, count(*) AS events, max(d) AS most FROM mine.facts GROUP BY g"
     facts = open_facts(small_spark, query, ("g",))
@@ -231,6 +260,7 @@ def test_a_sum_that_overflows_fails_as_in_the_whole_query(small_spark: SparkSess
         ("avg(CAST(d AS DECIMAL(38, 2)))", "avg(…) of a decimal(38,2), which has too many digits"),
         ("max(CAST(s AS BINARY))", "max(…) of a binary"),
         ("max_by(map(s, i), at)", "max_by(…) of a map<string, int>"),
+        ("array_sort(collect_set(f))", "collect_set(…) of a double"),
     ],
 )
 def test_types_whose_states_do_not_merge(aggregate: str, reason: str, small_spark: SparkSession) -> None:

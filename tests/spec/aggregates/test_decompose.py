@@ -42,6 +42,7 @@ def taken_apart(query: str, *keys: str) -> Decomposition:
             ["g", "a"],
         ),
         ("SELECT g, count(*) AS n FROM mine.facts WHERE id IN (SELECT id FROM mine.shops) GROUP BY g", ["g"]),
+        ("SELECT g, array_sort(collect_set(a) FILTER (WHERE b > 0)) AS all_a FROM mine.facts GROUP BY g", ["g"]),
     ],
 )
 def test_decompose_takes_single_level_queries(query: str, keys: list[str]) -> None:
@@ -87,6 +88,14 @@ def test_decompose_keeps_having_apart() -> None:
         ("SELECT g, count(DISTINCT a) AS n FROM mine.facts GROUP BY g", "count(DISTINCT …) needs all values of a key"),
         ("SELECT g, percentile(a, 0.5) AS p FROM mine.facts GROUP BY g", "line 1: percentile() needs all values of a key"),
         ("SELECT g, collect_list(a) AS l FROM mine.facts GROUP BY g", "line 1: collect_list() needs all values of a key"),
+        (
+            "SELECT g, collect_set(a) AS l FROM mine.facts GROUP BY g",
+            "collect_set(…) has no order: write array_sort(collect_set(…))",
+        ),
+        (
+            "SELECT g, array_sort(collect_set(a), (x, y) -> 0) AS l FROM mine.facts GROUP BY g",
+            "collect_set(…) has no order: write array_sort(collect_set(…))",
+        ),
         ("SELECT g, first(a) AS l FROM mine.facts GROUP BY g", "line 1: first() needs all values of a key"),
         ("SELECT g, sum(n) OVER (PARTITION BY g) AS s FROM mine.facts GROUP BY g, n", "line 1: a window function"),
         ("SELECT g, count(*) AS n FROM mine.facts GROUP BY g, a", "no column shows what it is grouped by: a"),
@@ -158,6 +167,7 @@ def test_decompose_of_the_shipped_pipelines(tmp_path: Path) -> None:
     }
     assert added == {
         "payments_db.customer_days",
+        "payments_db.merchant_days",
         "payments_db.subscriptions",
         "payments_db.customers",
         "payments_db.failure_and_dispute_rates",

@@ -71,8 +71,13 @@ def merge_states(
 
 
 def _packed(algebra: Algebra) -> str:
-    fields = ", ".join(f"'{_short(field)}', `{field.name}`" for field in algebra.fields)
+    fields = ", ".join(f"'{_short(field)}', {_kept(field)}" for field in algebra.fields)
     return f"to_json(named_struct('{_SHAPE}', '{algebra.shape}', {fields}), {_OPTIONS}) AS `{STATE}`"
+
+
+def _kept(field: StateField) -> str:
+    """Return SQL for what is stored of a field: of a large set nothing, so that its key is computed again."""
+    return f"IF(size(`{field.name}`) <= {field.most}, `{field.name}`, NULL)" if field.merge == "unite" else f"`{field.name}`"
 
 
 def _old_states(algebra: Algebra, keys: str) -> str:
@@ -84,7 +89,7 @@ def _old_states(algebra: Algebra, keys: str) -> str:
             checks.append(
                 f"(`__read`.`{field.counted_by.removeprefix(PREFIX)}` > 0) = (`__read`.`{_short(field)}` IS NOT NULL)"
             )
-        elif field.merge == "add":
+        elif field.merge in ("add", "unite"):
             checks.append(f"`__read`.`{_short(field)}` IS NOT NULL")
     fields = ", ".join(f"`__read`.`{_short(field)}` AS `{field.name}`" for field in algebra.fields)
     read = f"SELECT {keys}, from_json(`{STATE}`, '`{_SHAPE}` STRING, {kinds}', {_OPTIONS}) AS `__read` FROM {{old}}"
@@ -92,7 +97,7 @@ def _old_states(algebra: Algebra, keys: str) -> str:
 
 
 def _grouped(algebra: Algebra, field: StateField) -> list[str]:
-    """Return SQL that gathers a field of a key: what is added up as one value, an extreme for each side."""
+    """Return SQL that gathers a field of a key: what is added up as one value, an extreme or a set for each side."""
     name = f"`{field.name}`"
     if field.merge != "add":
         sides = (_OLD, _ADDED, _REMOVED)
@@ -111,6 +116,8 @@ def _merged(algebra: Algebra, field: StateField) -> str:
         before, after, _ = _sides(extreme)
         value = f"IF({before} IS NULL OR {_beyond(extreme, after, before)}, {added}, {old})"
         counted_by = extreme.counted_by
+    elif field.merge == "unite":
+        value = f"array_sort(array_union(coalesce({old}, {added}), coalesce({added}, {old})))"
     elif field.merge != "add":
         value = f"{field.merge}({old}, {added})"
     return f"IF(`{counted_by}` > 0, {value}, NULL)" if counted_by else value
@@ -126,6 +133,8 @@ def _redo(algebra: Algebra, *, knows_all: bool) -> str:
     for field in algebra.fields:
         if field.merge == "follow":
             reasons.append(_is_tied(algebra, field))
+        elif field.merge == "unite":
+            reasons.append(f"`{algebra.rows}` > 0 AND {_may_be_gone(field)}")
         elif field.merge != "add":
             reasons.append(_is_gone(field, is_followed=any(other.extreme == field.name for other in algebra.fields)))
         elif field.counted_by is None:
@@ -144,6 +153,12 @@ def _is_gone(field: StateField, *, is_followed: bool) -> str:
     replaced = _any([_beyond(field, added, old), *(() if is_followed else (f"{added} = {old}",))])
     at_end = f"{removed} = {old} AND NOT {replaced} AND `{field.counted_by}` > 0"
     return f"{removed} IS NOT NULL AND {_any([f'{old} IS NULL', _beyond(field, removed, old), at_end])}"
+
+
+def _may_be_gone(field: StateField) -> str:
+    """Return SQL that says whether a value was removed that no added row has: another row of the key may have it, or none."""
+    _, added, removed = _sides(field)
+    return f"size(IF({added} IS NULL, {removed}, array_except({removed}, {added}))) > 0"
 
 
 def _is_tied(algebra: Algebra, field: StateField) -> str:

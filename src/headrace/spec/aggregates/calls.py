@@ -22,10 +22,14 @@ FUNCTIONS = {
     "any": "bool_or",
     "min_by": "min_by",
     "max_by": "max_by",
+    "collect_set": "collect_set",
 }
 """The functions whose partial states can be merged, by all their names."""
 
 _QUANTIFIED = ("like", "ilike", "rlike", "=", "<>", "!=", "<", ">", "<=", ">=", ".")
+_ORDERED = ("array_sort", "sort_array", "size", "cardinality", "array_size")
+"""Functions of a set whose value does not depend on the order of its elements, which Spark leaves open."""
+
 _NOT_PLAIN = ("over", "within group", "within", "ignore nulls", "respect nulls", "ignore", "respect")
 
 
@@ -86,4 +90,12 @@ def _call_at(item: Span, index: int) -> Found | None:
         condition, end = (inside.sql if inside else None), close + 1
     if end < len(tokens) and tokens[end].text.lower() in _NOT_PLAIN:
         raise UnsupportedCall(f"{name}(…) {tokens[end].text.upper()}")
+    if name == "collect_set" and not _is_ordered(item, index, end):
+        raise UnsupportedCall("collect_set(…) has no order: write array_sort(collect_set(…))")
     return Found(Call(FUNCTIONS[name], tuple(argument.sql for argument in arguments), condition), index, end)
+
+
+def _is_ordered(item: Span, start: int, end: int) -> bool:
+    """Say whether the call from `start` to `end` is the only argument of a function that does not depend on its order."""
+    words = [token.text.lower() for token in item.tokens]
+    return start > 1 and words[start - 1] == "(" and words[start - 2] in _ORDERED and words[end : end + 1] == [")"]

@@ -149,8 +149,9 @@ def _check_functions(tree: exp.Select) -> None:
 def _is_aggregate(node: exp.Expr) -> bool:
     from sqlglot import exp
 
-    known = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalAnd, exp.LogicalOr, exp.ArgMin, exp.ArgMax)
-    return isinstance(node, (*known, exp.Any)) or (isinstance(node, exp.Anonymous) and node.name.lower() in FUNCTIONS)
+    numbers = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max)
+    others = (exp.LogicalAnd, exp.LogicalOr, exp.ArgMin, exp.ArgMax, exp.ArrayUniqueAgg, exp.Any)
+    return isinstance(node, (*numbers, *others)) or (isinstance(node, exp.Anonymous) and node.name.lower() in FUNCTIONS)
 
 
 def _sources(tree: exp.Select) -> tuple[str, ...]:

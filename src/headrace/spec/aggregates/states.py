@@ -12,13 +12,26 @@ from typing import Literal
 from headrace.spec.aggregates.calls import Call, UnsupportedCall
 from headrace.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct
 
-Merge = Literal["add", "least", "greatest", "follow"]
+Merge = Literal["add", "least", "greatest", "follow", "unite"]
 _EXACT = 2**53
 """Up to here doubles count in ones, so that Spark's average of whole numbers is the same in any order of rows."""
 
 _AVG_COUNT = 12
 """How many digits the count of an average has. The average is split into a whole number and a rest that is less than one:
 Spark's division keeps enough digits of the rest to round it as `avg` does, for counts of up to these many digits."""
+
+_MOST_VALUES = 100
+"""How many values of a set are kept. A key with more is computed again from its rows, so that no state outgrows them."""
+
+_SET_TYPES = (
+    Primitive("boolean"),
+    Primitive("int"),
+    Primitive("long"),
+    Primitive("date"),
+    Primitive("timestamp"),
+    Primitive("string"),
+)
+"""Types, besides decimals, of which equal values are the same value. -0.0 and 0.0 are equal, and Spark keeps either."""
 
 _AVG_PRECISION = 27
 _AVG_SCALE = 13
@@ -29,8 +42,9 @@ class StateField:
     """One value that is kept of the rows of a key: `sql` is the aggregate that gives it, `name` is its column.
 
     `add` adds the values of added rows and subtracts those of removed ones. `least` and `greatest` keep an extreme, `follow`
-    the value of the row that has the extreme `extreme`. `counted_by` is the field that counts the rows the value is of: it is
-    null where that is 0. Above `most` the value of the call depends on the order of rows.
+    the value of the row that has the extreme `extreme`. `unite` keeps a sorted set, of at most `most` values. `counted_by` is
+    the field that counts the rows the value is of: it is null where that is 0. Above `most` an added value depends on the order
+    of rows.
     """
 
     name: str
@@ -64,6 +78,8 @@ def choose_states(call: Call, types: Sequence[ColumnType], *, names: Sequence[st
         return _flags(call, names)
     if call.function in ("sum", "avg"):
         return _sum(call, types[0], names) if call.function == "sum" else _average(call, types[0], names)
+    if call.function == "collect_set":
+        return _set(call, types[0], names)
     for kind in types:
         if not _is_kept(kind):
             raise UnsupportedCall(f"{call.function}(…) of a {kind}")
@@ -122,6 +138,13 @@ def _extreme(call: Call, names: Sequence[str]) -> CallStates:
         return CallStates(fields, f"`{ordered}`")
     value = names[2]
     return CallStates((*fields, StateField(value, call.over(call.function), "follow", extreme=ordered)), f"`{value}`")
+
+
+def _set(call: Call, kind: ColumnType, names: Sequence[str]) -> CallStates:
+    if not isinstance(kind, Decimal) and kind not in _SET_TYPES:
+        raise UnsupportedCall(f"{call.function}(…) of a {kind}")
+    field = StateField(names[0], f"array_sort({call.over('collect_set')})", "unite", most=_MOST_VALUES)
+    return CallStates((field,), f"`{names[0]}`")
 
 
 def _is_kept(kind: ColumnType) -> bool:
