@@ -239,7 +239,7 @@ def test_explanation_is_shown_in_a_hundred_columns_and_as_json(tmp_path: Path, m
         "mine.made",
         "upsert        keeps the newest row of each key: new events are merged with the rows that are there",
         "now           builds what changed: raw.orders has moved by 1 commit",
-        "small builds  in memory: up to 50,000 rows, and 8 MB in all, are fetched through file indexes",
+        "small builds  in memory: up to 50,000 rows, and 64 MB in all, are fetched through file indexes",
         "reads         raw.orders: about 6 of 10 rows changed",
         "              raw.people, looked up: by id = person of raw.orders; of 5 rows",
         "              its own rows: by id = the touched keys; of 3 rows",
@@ -247,7 +247,7 @@ def test_explanation_is_shown_in_a_hundred_columns_and_as_json(tmp_path: Path, m
     told = explanation_as_json(explained)
     assert told["small_builds"] == {
         "in": "memory",
-        "why": "up to 50,000 rows, and 8 MB in all, are fetched through file indexes",
+        "why": "up to 50,000 rows, and 64 MB in all, are fetched through file indexes",
     }
     assert told["next_build"] == told["small_builds"]
     assert (told["changed_rows"], told["cached"]) == (6, {"row_bytes": 0, "index_bytes": 0})
