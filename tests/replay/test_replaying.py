@@ -33,6 +33,7 @@ from headrace.tables.erasures import ErasedTable, Offset, record_erasure
 from headrace.tables.maintain.compact import Compaction, compact_group
 from headrace.tables.maintain.groups import Group, list_files
 from headrace.tables.replay_ledger import Window
+from headrace.tables.spark_catalog import open_spark_catalog, use_session
 from headrace.tables.spark_files import load_java_table, plan_files
 from tests.lake import Lake
 from tests.replay.shelf import BIG, WIDE, Shelf, hours, thing
@@ -120,9 +121,11 @@ def test_rows_of_an_earlier_topic_stay_as_they_are(lake: Lake, spark: SparkSessi
     table = lake.table("raw.things")
     current = table.current_snapshot()
     assert current is not None
-    planned = plan_files(load_java_table(spark, TableName("raw", "things")), snapshot_id=current.snapshot_id)
+    session = open_spark_catalog(spark, lake.settings())
+    use_session(session)
+    planned = plan_files(load_java_table(session, TableName("raw", "things")), snapshot_id=current.snapshot_id)
     whole = Compaction((), 1 << 20)  # rows of both topics are in one file
-    assert compact_group(spark, TableName("raw", "things"), Group(list_files(table)), planned, at=current, how=whole)
+    assert compact_group(session, TableName("raw", "things"), Group(list_files(table)), planned, at=current, how=whole)
     shelf.write({"schemas/thing.sql": WIDE})
     done = shelf.replay(Wanted(Window(hours(0), None)))
     assert [one.counts for one in done.streams] == [Counts(replaced=4, still_refused=1)]

@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 from pyspark.util import _load_from_socket
 
+from headrace.tables.spark_catalog import use_session
 from headrace.tables.spark_columns import named
 
 _BATCH_ROWS = 10_000
@@ -26,12 +27,17 @@ _BATCH_ROWS = 10_000
 
 
 def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    """Give rows to Spark. Their types must be those of `to_arrow_schema(schema)`, and the session's time zone UTC."""
+    """Give rows to Spark. Their types must be those of `to_arrow_schema(schema)`, and the session's time zone UTC.
+
+    As with `createDataFrame`, the session is the active one of this thread from then on: Spark looks tables, functions and
+    classes of added jars up in that one.
+    """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     context = spark.sparkContext
     if context._encryption_enabled:  # rows must not be on a disk as they are
         return spark.createDataFrame(rows, schema)
+    use_session(spark)
     file, path = tempfile.mkstemp(dir=context._temp_dir)
     try:
         with os.fdopen(file, "wb") as stream, pa.ipc.new_stream(stream, rows.schema) as batches:

@@ -17,7 +17,6 @@ from headrace.build.arrow import to_spark
 from headrace.build.entities.splink_model import ID, MARGIN, compared_pairs, splink_settings
 from headrace.build.entities.weights import Weights
 from headrace.spec.fuzzy import Fuzzy
-from headrace.tables.spark_catalog import use_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +45,6 @@ def _own_session(spark: SparkSession) -> Iterator[SparkSession]:
     from splink.backends.spark import similarity_jar_location
 
     session = spark.newSession()
-    use_session(session)  # Spark looks classes up in the active session, and only this one has the jar
     session._jsparkSession.sessionState().resourceLoader().addJar(similarity_jar_location())
     try:
         yield session
