@@ -1,4 +1,4 @@
-"""Java classes of Iceberg, by their full names."""
+"""Java classes of Spark and Iceberg, by their full names."""
 
 from __future__ import annotations
 
@@ -40,4 +40,9 @@ class JavaClass:
 
 def iceberg_class(spark: SparkSession, name: str) -> JavaClass:
     """Return a class by its name in the package `org.apache.iceberg`."""
-    return JavaClass(f"org.apache.iceberg.{name}", spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
+    return java_class(spark, f"org.apache.iceberg.{name}")
+
+
+def java_class(spark: SparkSession, name: str) -> JavaClass:
+    """Return a class by its full name."""
+    return JavaClass(name, spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]

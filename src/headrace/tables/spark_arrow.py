@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
@@ -19,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 from pyspark.util import _load_from_socket
 
+from headrace.tables.java_classes import java_class
 from headrace.tables.spark_catalog import use_session
 from headrace.tables.spark_columns import named
 
@@ -42,7 +41,7 @@ def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataF
     try:
         with os.fdopen(file, "wb") as stream, pa.ipc.new_stream(stream, rows.schema) as batches:
             batches.write_table(rows, max_chunksize=_BATCH_ROWS)
-        java = _python_utils(spark._jvm)
+        java = java_class(spark, "org.apache.spark.sql.api.python.PythonSQLUtils")
         frame = java.toDataFrame(java.readArrowStreamFromFile(path), schema.json(), spark._jsparkSession)
     finally:
         os.unlink(path)
@@ -75,12 +74,6 @@ def _collect(rows: DataFrame) -> list[pa.RecordBatch]:
         with unwrap_spark_exception():
             server[2].getResult()  # raises what the query has failed with
     return [batches[number] for number in order]
-
-
-@lru_cache(maxsize=4)
-def _python_utils(jvm: Any) -> Any:
-    """Return the class through which PySpark's own conversions reach Spark; py4j looks it up by name each time."""
-    return jvm.PythonSQLUtils
 
 
 def _optional_column(field: StructField) -> Column:
