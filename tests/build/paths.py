@@ -47,24 +47,25 @@ def scanned_refreshes() -> Iterator[None]:
 
 
 @contextmanager
-def random_paths(random: Random) -> Iterator[Counter[str]]:
+def random_paths(random: Random, *, scans: float = 0.45) -> Iterator[Counter[str]]:
     """Choose how each build reads, while the block runs; give how often each way was taken to its end.
 
-    Lookups are never read whole, and files of more than three rows have an index, however few rows a test has. Queries are
-    interpreted or compiled, and aggregates add states or compute keys again, at random too.
+    Half of `scans` is the chance that a build begins on Spark's scans, the other half that it has to change over to them.
+
+    Lookups are never read whole, and files of more than three rows have an index, however few rows a test has. Aggregates add
+    states or compute keys again, at random too.
     """
     few = vars(TablePlan)["reads_few"].fget
 
     def reads_few(plan: TablePlan) -> bool:
-        limit = random.choice([2, 50_000, 50_000, 50_000])
+        limit = 2 if random.random() < scans / 2 else 100_000
         patch.setattr(local_tables, "MOST_ROWS", limit)
         patch.setattr(local_inputs, "MOST_ROWS", limit)
         patch.setattr(aggregate, "FEW_ROWS_OF_KEYS", random.choice([0, 5_000]))
-        return bool(few(plan)) and random.random() < 0.8
+        return bool(few(plan)) and random.random() >= scans / 2
 
     with pytest.MonkeyPatch.context() as patch, counted_paths() as taken:
         patch.setattr(TablePlan, "reads_few", property(reads_few))
-        patch.setattr(TablePlan, "is_interpreted", property(lambda plan: random.random() < 0.95))
         patch.setattr(local_inputs, "SMALL_LOOKUP", 0)
         patch.setattr(row_store, "SMALL_ROWS", 3)
         patch.setattr(row_store, "_FILE_IN_MEMORY_ROWS", 10)

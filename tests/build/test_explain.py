@@ -53,7 +53,7 @@ DAILY = """/*
 keys: [shop, day]
 */
 SELECT shop, CAST(at AS DATE) AS day, count(*) AS orders FROM raw.orders GROUP BY shop, CAST(at AS DATE)"""
-FEW_AGAIN = "all rows are written again, and its inputs have at most 10,000"
+FEW_AGAIN = "all rows are written again, and its inputs have at most 50,000"
 LENGTHS = """/*
 keys: [length]
 */
@@ -166,9 +166,9 @@ def test_explain_says_that_an_aggregate_needs_its_driver_whole(tmp_path: Path, m
     explained = metadata.explain()
     assert reads_of(explained)[0][3] == "no column of it is a key as it stands, or a time that is cut to one"
     assert explained.small_builds.engine == "memory", "its rows are few"
-    many = replace(explained.reads[0], rows=50_001)
+    many = replace(explained.reads[0], rows=100_001)
     assert many.is_too_large
-    assert not replace(many, rows=50_000).is_too_large
+    assert not replace(many, rows=100_000).is_too_large
 
 
 def test_explain_finds_the_rows_of_a_window(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_explanation_is_shown_in_a_hundred_columns_and_as_json(tmp_path: Path, m
         "mine.made",
         "upsert        keeps the newest row of each key: new events are merged with the rows that are there",
         "now           builds what changed: raw.orders has moved by 1 commit",
-        "small builds  in memory: up to 50,000 rows, and 64 MB in all, are fetched through file indexes",
+        "small builds  in memory: up to 100,000 rows, and 64 MB in all, are fetched through file indexes",
         "reads         raw.orders: about 6 of 10 rows changed",
         "              raw.people, looked up: by id = person of raw.orders; of 5 rows",
         "              its own rows: by id = the touched keys; of 3 rows",
@@ -247,7 +247,7 @@ def test_explanation_is_shown_in_a_hundred_columns_and_as_json(tmp_path: Path, m
     told = explanation_as_json(explained)
     assert told["small_builds"] == {
         "in": "memory",
-        "why": "up to 50,000 rows, and 64 MB in all, are fetched through file indexes",
+        "why": "up to 100,000 rows, and 64 MB in all, are fetched through file indexes",
     }
     assert told["next_build"] == told["small_builds"]
     assert (told["changed_rows"], told["cached"]) == (6, {"row_bytes": 0, "index_bytes": 0})

@@ -132,7 +132,7 @@ def _steps(table: str, catalog: type) -> Mapping[str, Death]:
     if kind == "entities":
         steps |= {
             "changes": Death(arrived, "read_frame", "after"),
-            "touched keys": Death(entity_build, "rows_with_keys", "after"),
+            "touched keys": Death(entity_index.RecordIndex, "with_keys", "after"),
             "fetch": Death(entity_index, "read_arrow", "after"),
             "compute": Death(entity_strategy, "change_entities", "after"),
             "write deletes": Death(entity_strategy, "stage_deletes", "after", lambda *args, **_: bool(args[-1])),
@@ -179,7 +179,6 @@ def _restarted(lake: Lake) -> Lake:
     return Lake(
         spark=lake.spark,
         small=lake.small,
-        compiled=lake.compiled,
         catalog=open_catalog(lake.settings),
         settings=lake.settings,
         pipeline=lake.pipeline,

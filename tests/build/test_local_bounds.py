@@ -13,7 +13,7 @@ from headrace.build import local_tables
 from headrace.build.local_tables import LocalTables
 from headrace.build.planned_inputs import NotLocalError
 from tests.build.paths import counted_paths
-from tests.build.pond import Pond, assert_same
+from tests.build.pond import TABLES, Pond, assert_same
 from tests.build.test_one_truth import events_of
 
 if TYPE_CHECKING:
@@ -29,9 +29,16 @@ def test_the_reads_of_a_build_are_bounded_together(monkeypatch: pytest.MonkeyPat
         tables.bounded(rows)
 
 
+ONE_OF_A_KIND = (
+    *("a/appended.sql", "a/latest.sql", "a/by_event.sql", "a/present.sql", "a/versions_with_deletes.sql"),
+    *("b/groups.sql", "b/looked_up.sql", "b/rolling.sql"),
+)
+"""Rows that are appended, upserted, deleted and versioned, an aggregate, a lookup that is followed, and a window."""
+
+
 @pytest.mark.spark
 def test_a_build_beyond_the_bound_is_run_on_scans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pond = Pond(tmp_path, spark)
+    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in ONE_OF_A_KIND})
     events = events_of(Random(7), 30)
     pond.land(events[:15])
     pond.build()

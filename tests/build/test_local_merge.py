@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from headrace.build.arrow import to_spark
 from headrace.build.local_merge import Decided, MergeRule, decide_rows
 from headrace.build.merge import compare
-from headrace.build.merge_on_read import collect_verdicts
+from headrace.build.merge_on_read import read_verdicts
 from headrace.build.removed import DELETED
+from headrace.build.rows import SparkRows
 from headrace.build.versions import newest_of_keys, one_of_keys
 from headrace.quality.expectations import measure
 from headrace.spec.layers import Expectation
@@ -81,7 +82,7 @@ def decide_on_spark(spark: SparkSession, case: Case, *, meets_old: bool, sequenc
     known = old.drop(FILE, POSITION).selectExpr("*", f"false AS {DELETED}")
     events = rows.unionByName(known) if meets_old else rows
     newest = newest_of_keys(events, keys=["k"], sequence_by=sequence_by) if sequence_by else one_of_keys(events, keys=["k"])
-    return collect_verdicts(compare(newest, old, row_key=["k"], columns=COLUMNS))
+    return read_verdicts(SparkRows(compare(newest, old, row_key=["k"], columns=COLUMNS)))
 
 
 def _schema(spark: SparkSession, ddl: str) -> Any:

@@ -68,6 +68,8 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
     rescaled = rescaled_columns(have, columns) if have is not None and strategy_of(table).can_rescale else ()
     if rescaled and plan.action != "refresh":
         plan = replace(plan, action="refresh", why=("a decimal has a larger scale",))
+    if plan.action == "increment" and (why := strategy_of(table).refresh_instead(plan)):
+        plan = replace(plan, action="refresh", why=(why,))
     ensure_table(
         lake.catalog,
         name,
@@ -144,7 +146,7 @@ def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column,
     """Stage what a build changes: in this process if its rows are few and can be fetched, else with Spark's scans."""
     strategy = strategy_of(plan.table)
     if plan.reads_few and not strategy.needs_scans and not rescaled:
-        local = LocalInputs(lake.with_session(lake.small if plan.is_interpreted else lake.compiled), plan)
+        local = LocalInputs(lake.with_session(lake.small), plan)
         try:
             return strategy.stage(local, build_id), measure_lateness(local)
         except NotLocalError as error:

@@ -25,12 +25,18 @@ EPOCH = "__epoch"
 
 def mark_events(table: LayerTable, rows: DataFrame) -> DataFrame:
     """Gives back the rows with what they say: `_tombstone`, `_truncates`, untold columns; without what the table leaves out."""
-    marks = {DELETED: deletes(table)}
-    if table.apply_as_truncates:
-        marks[TRUNCATES] = truncates(table)
+    marks = event_marks(table)
     if table.unchanged:
         marks[UNTOLD] = named(table.unchanged)
     return rows.withColumns(marks).drop(*table.except_columns)
+
+
+def event_marks(table: LayerTable) -> dict[str, Column]:
+    """Return the columns that say what an event does to other rows: `_tombstone`, and `_truncates` where events can."""
+    marks = {DELETED: deletes(table)}
+    if table.apply_as_truncates:
+        marks[TRUNCATES] = truncates(table)
+    return marks
 
 
 def deletes(table: LayerTable) -> Column:

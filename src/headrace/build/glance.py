@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import AtomicType
 
 from headrace.build.events import truncates
+from headrace.build.removed import DELETED, TRUNCATES
 from headrace.spec.layers import LayerTable
 from headrace.tables.build_ledger import BuildLedger
 from headrace.tables.spark_columns import named
@@ -67,6 +70,43 @@ def read_glance(values: Mapping[str, Any]) -> Glance:
         truncated_at=values.get(_TRUNCATED_AT),
         deleted_at=values.get(_DELETED_AT),
     )
+
+
+def glance_here(table: LayerTable, rows: pa.Table, entry: BuildLedger) -> Glance | None:
+    """Return the glance at few rows, or None where only Spark can read their sequence back from text.
+
+    `rows` have `_tombstone` and `_truncates`, if the table's events can say so. The result is the one of `read_glance`.
+    """
+    at = rows[table.sequence_by[0]].combine_chunks()
+    if not pa.types.is_string(at.type) and not pa.types.is_integer(at.type):
+        return None
+    truncated_at = deleted_at = None
+    count = untold = before_truncates = before_deletes = 0
+    if table.apply_as_truncates:
+        count = _count(rows[TRUNCATES])
+        truncated_at, before_truncates = _newest_here(at, rows[TRUNCATES], entry.truncated_at)
+    if table.apply_as_deletes:
+        deleted_at, before_deletes = _newest_here(at, rows[DELETED], entry.deleted_at)
+    if table.unchanged:
+        untold = _count(pc.greater(pc.list_value_length(rows[table.unchanged]), 0))
+    return Glance(count, untold, before_truncates, before_deletes, truncated_at, deleted_at)
+
+
+def _newest_here(at: pa.Array, which: pa.ChunkedArray, kept: str | None) -> tuple[str | None, int]:
+    """Return what `_newest` asks of Spark: the newest place of some rows and of `kept`, and how many rows may be before it."""
+    last = pa.scalar(kept, pa.string()).cast(at.type)
+    found = [place for place in (last.as_py(), pc.max(at.filter(which.combine_chunks())).as_py()) if place is not None]
+    before = pc.fill_null(pc.less_equal(at, last), False) if last.is_valid else at.is_null()
+    return str(max(found, key=_in_order)) if found else None, _count(pc.or_(before, at.is_null()))
+
+
+def _in_order(place: str | int) -> bytes | int:
+    """Return what puts places in Spark's order, which compares the bytes of texts."""
+    return place.encode() if isinstance(place, str) else place
+
+
+def _count(conditions: pa.Array | pa.ChunkedArray) -> int:
+    return pc.sum(conditions).as_py() or 0
 
 
 def _newest(

@@ -15,6 +15,7 @@ from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.types import Column
 from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.live_files import LiveFiles
+from headrace.tables.prepared_queries import Placeholder
 from headrace.tables.row_store import RowStore
 from headrace.tables.spark_catalog import use_session
 
@@ -24,21 +25,23 @@ if TYPE_CHECKING:
 _CACHED_BYTES = 4 * 1024 * 1024
 """How many bytes of Arrow are cached of each. Spark holds the same rows, several times as large, in a heap of 1 GB."""
 
+_MOST_PLACEHOLDERS = 2_000
+"""How many inputs of prepared queries are kept: more than hundreds of tables have. Those of columns of the past are dropped."""
+
 
 @dataclass(frozen=True)
 class Lake:
     """A pipeline's tables: the session and catalog that reach them, and the columns of each.
 
-    `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `compiled` is
-    one for builds of tens of thousands of rows that are in memory. `read_files` is what builds have read and the next ones need
-    again. `files` knows the files of every snapshot, and `store` their rows by the values of some columns. `change_sets` and
-    `lookups` are small ones of snapshots that several builds read: Spark is given their rows once. `commit_seconds` is how long
-    the last commit of each table took.
+    `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `read_files` is
+    what builds have read and the next ones need again. `files` knows the files of every snapshot, and `store` their rows by the
+    values of some columns. `change_sets` and `lookups` are small ones of snapshots that several builds read: Spark is given
+    their rows once. `placeholders` stand for the inputs of queries that were planned. `commit_seconds` is how long the last
+    commit of each table took.
     """
 
     spark: SparkSession
     small: SparkSession
-    compiled: SparkSession
     catalog: Catalog
     settings: Settings
     pipeline: Pipeline
@@ -48,6 +51,7 @@ class Lake:
     read_files: ReadFiles = field(default_factory=ReadFiles)
     change_sets: BoundedCache[Hashable, ChangeSet] = field(default_factory=lambda: BoundedCache(_CACHED_BYTES))
     lookups: BoundedCache[Hashable, LocalRows] = field(default_factory=lambda: BoundedCache(_CACHED_BYTES))
+    placeholders: BoundedCache[Hashable, Placeholder] = field(default_factory=lambda: BoundedCache(_MOST_PLACEHOLDERS))
     commit_seconds: dict[TableName, float] = field(default_factory=dict)
 
     def with_session(self, session: SparkSession) -> Lake:

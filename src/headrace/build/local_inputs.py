@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from headrace.build.access import driver_keys, key_ranges, lookup_paths
 from headrace.build.checked_rows import CheckedRows
-from headrace.build.events import deletes
-from headrace.build.glance import glance_metrics, has_glance, read_glance
+from headrace.build.events import event_marks
+from headrace.build.glance import Glance, glance_here, glance_metrics, has_glance, read_glance
 from headrace.build.joins import keep_matching
 from headrace.build.local_tables import MOST_ROWS, LocalTables, match_table
 from headrace.build.planned_inputs import NotLocalError, OldRows, PlannedInputs
@@ -27,7 +27,7 @@ from headrace.build.removed import DELETED, TRUNCATES
 from headrace.build.rows import ChangeSet, LocalRows, Rows, collect, union
 from headrace.build.text_keys import values_for
 from headrace.build.types import spark_schema
-from headrace.build.windows import Affected, local_windows, window_ranges
+from headrace.build.windows import Affected, moments_of, window_ranges
 from headrace.quality.expectations import Measured
 from headrace.spec.layers import Window
 from headrace.spec.pipeline import TableName
@@ -35,8 +35,10 @@ from headrace.spec.types import Column
 from headrace.tables.build_ledger import BuildLedger
 from headrace.tables.files import format_of
 from headrace.tables.live_files import LiveFile
+from headrace.tables.prepared_queries import bind, derive, make_placeholder
 from headrace.tables.row_store import FILE, POSITION
 from headrace.tables.schema import arrow_schema
+from headrace.tables.spark_arrow import with_optional_fields
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -101,7 +103,7 @@ class LocalInputs(PlannedInputs):
         parts = self._match(name, moments.select(window.partition_by))
         between = window_ranges(arrow_of(moments), window)
         rows = self._tables.fetch(name, self.plan.until[name], match=parts, between=between)
-        return local_windows(self._rows(name, rows), changes, window)
+        return Affected(self._rows(name, rows), self.frame("moments", moments_of(changes, window)), window)
 
     def lookups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> Mapping[TableName, Rows]:
         paths = lookup_paths(self.lake, self.table)
@@ -171,7 +173,10 @@ class LocalInputs(PlannedInputs):
     def keep_touched(self, rows: DataFrame, touched: Rows) -> DataFrame:
         if all(self._plain_keys(name) for name in self.table.drivers):
             return rows  # their drivers' rows were fetched by these keys
-        return keep_matching(rows, touched.frame, self.table.keys)
+        keys = self.table.keys
+        return derive(
+            rows, ("touched", keys), lambda rows, touched: keep_matching(rows, touched, keys), self.frame("touched", touched)
+        )
 
     def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:
         plain = {name: self._plain_keys(name) for name in drivers}
@@ -187,31 +192,60 @@ class LocalInputs(PlannedInputs):
 
     def check(self, measured: Measured) -> CheckedRows:
         table, reported = self.table, measured.reported
-        also: tuple[str, ...] = ()
-        if table.apply_as_deletes:
-            also, reported = (DELETED,), reported.withColumn(DELETED, deletes(table))
+        also = (DELETED,) if table.apply_as_deletes else ()
+        if has_glance(table):
+            said = (table.apply_as_deletes, table.apply_as_truncates)
+            reported = derive(reported, ("marks", *said), lambda rows: rows.withColumns(event_marks(table)))
         computed = self.once(reported)
         report = measured.read_report(computed.arrow, also=also)
         good = computed.select([*measured.columns, *also])
         before = BuildLedger() if self.plan.action == "refresh" else self.plan.entry
-        metrics = glance_metrics(table, computed.frame, before) if has_glance(table) else []
-        values = computed.frame.agg(*metrics).first() if metrics else None
         return CheckedRows(
             computed,
             good=replace(good, arrow=report.good),
             refused=report.refused,
             processed=computed.arrow.num_rows,
             results=report.results,
-            glance=read_glance(values.asDict() if values else {}),
+            glance=self._glance(computed, before) if has_glance(table) else Glance(),
         )
 
+    def _glance(self, computed: LocalRows, before: BuildLedger) -> Glance:
+        found = glance_here(self.table, computed.arrow, before)
+        if found is not None:
+            return found
+        values = computed.frame.agg(*glance_metrics(self.table, computed.frame, before)).first()
+        assert values is not None
+        return read_glance(values.asDict())
+
+    def frame(self, name: str, rows: Rows) -> DataFrame:
+        local = _local(rows)
+        uses = self._uses.setdefault(name, [])
+        # Other rows of the same name get a placeholder of their own: a query on the first ones may not be computed yet.
+        number = next((number for number, used in enumerate(uses) if used is local), len(uses))
+        if number == len(uses):
+            uses.append(local)
+        key = (self.lake.spark, self.table.table, name, number, local.schema.json())
+        placeholder = self.lake.placeholders.get_or_build(key, lambda: make_placeholder(self.lake.spark, local.schema))
+        self._bound[placeholder.id] = local
+        return placeholder.frame
+
     def once(self, rows: DataFrame) -> LocalRows:
-        kept = collect(self.lake.spark, rows)
+        kept = collect(self.lake.spark, bind(with_optional_fields(rows), lambda number: self._bound[number].relation))
         self._tables.bounded(kept.arrow)
         return kept
 
     def close(self) -> None:
         """Do nothing: what is in memory goes with the build."""
+
+    @cached_property
+    def _bound(self) -> dict[int, LocalRows]:
+        """The rows of the build's queries, by the placeholders that stand for them."""
+        return {}
+
+    @cached_property
+    def _uses(self) -> dict[str, list[LocalRows]]:
+        """The rows of the build's queries, by their names in these."""
+        return {}
 
     @cached_property
     def _tables(self) -> LocalTables:

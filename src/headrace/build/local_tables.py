@@ -28,7 +28,7 @@ from headrace.tables.schema import arrow_schema
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-MOST_ROWS = 50_000
+MOST_ROWS = 100_000
 """How many rows one read of a small build may return."""
 
 MOST_BYTES = 64 * 1024 * 1024

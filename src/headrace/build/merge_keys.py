@@ -12,10 +12,11 @@ from headrace.build.aggregates.increment import has_redo
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.copy_on_write import copy_on_write
 from headrace.build.events import mark_events
+from headrace.build.glance import has_glance
 from headrace.build.keeping import keep_before
 from headrace.build.local_merge import Decided, MergeRule, decide_rows
 from headrace.build.merge import compare
-from headrace.build.merge_on_read import collect_verdicts, merge_on_read
+from headrace.build.merge_on_read import merge_on_read, read_verdicts
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.removed import DELETED
 from headrace.build.rows import LocalRows, Rows, union
@@ -23,8 +24,9 @@ from headrace.build.staged_build import StagedBuild, merged_build, refuse_rows, 
 from headrace.build.target import Merged, Target
 from headrace.build.work import ComputedKeys, Work
 from headrace.quality.expectations import check_results
-from headrace.spec.layers import LayerTable
+from headrace.spec.layers import CARRIED, LayerTable
 from headrace.tables.build_ledger import BuildLedger
+from headrace.tables.prepared_queries import derive
 from headrace.tables.spark_files import FILE, POSITION
 
 if TYPE_CHECKING:
@@ -47,10 +49,10 @@ def merge_keys(inputs: PlannedInputs, work: Work, build_id: int) -> StagedBuild:
         before: DataFrame | pa.Table
         if inputs.changes_few:
             decided = _decide_here(target, work, checked, inputs.plan.entry)
-            decided = decided or collect_verdicts(_decide_on_spark(target, work, checked, old.rows.frame))
+            decided = decided or read_verdicts(inputs.once(_decide_on_spark(inputs, target, work, checked, old.rows)))
             merged, before = merge_on_read(target, decided)
         else:
-            verdicts = _decide_on_spark(target, work, checked, inputs.once(old.rows.frame).frame)
+            verdicts = _decide_on_spark(inputs, target, work, checked, inputs.once(old.rows.frame))
             merged, before = copy_on_write(target, inputs.once(verdicts).frame)
         marked = mark_events(table, checked.good.frame) if truncated else None
         removed = keep_before(inputs, merged, before, build_id, marked=marked)
@@ -72,17 +74,30 @@ def _decide_here(target: Target, work: Work, checked: CheckedRows, entry: BuildL
     table, glance = target.table, checked.glance
     if not isinstance(checked.good, LocalRows) or not isinstance(target.old.rows, LocalRows):
         return None
-    if table.traits.keeps_versions or table.unchanged or glance.truncates or glance.before_truncates:
+    if table.traits.keeps_versions or glance.truncates or glance.before_truncates:
+        return None
+    if table.unchanged and not (work.meets_old and glance.untold + entry.rows_carried == 0):
         return None
     if entry.truncated_at is not None and not work.meets_old:
         return None
     if table.apply_as_deletes and work.meets_old and (glance.before_deletes or not entry.knows_deletes):
         return None
     rule = MergeRule(table.keys, table.sequence_by, meets_old=work.meets_old)
-    return decide_rows(rule, checked.good.arrow, target.old.rows.arrow, columns=target.columns)
+    rows, old = checked.good.arrow, target.old.rows.arrow
+    if table.unchanged:  # no event omits a value
+        rows = rows.append_column(CARRIED, pa.nulls(rows.num_rows, old.schema.field(CARRIED).type))
+    return decide_rows(rule, rows, old, columns=target.columns)
 
 
-def _decide_on_spark(target: Target, work: Work, checked: CheckedRows, old: DataFrame) -> DataFrame:
-    known = old.drop(FILE, POSITION).withColumn(DELETED, F.lit(False))
-    desired = work.decide(mark_events(target.table, checked.good.frame), known, checked.glance)
-    return compare(desired, old, row_key=target.table.row_key, columns=target.columns)
+def _decide_on_spark(inputs: PlannedInputs, target: Target, work: Work, checked: CheckedRows, old: Rows) -> DataFrame:
+    table = target.table
+
+    def decide(rows: DataFrame, old: DataFrame) -> DataFrame:
+        known = old.drop(FILE, POSITION).withColumn(DELETED, F.lit(False))
+        desired = work.decide(mark_events(table, rows), known, checked.glance)
+        return compare(desired, old, row_key=table.row_key, columns=target.columns)
+
+    if not table.traits.keeps_versions or has_glance(table) or inputs.plan.entry.truncated_at is not None:
+        return decide(checked.good.frame, old.frame)  # it depends on more than the table and the rows
+    good = inputs.frame("good", checked.good)
+    return derive(good, ("verdicts", work.meets_old), decide, inputs.frame("own", old))

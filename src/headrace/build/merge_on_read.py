@@ -15,6 +15,7 @@ from headrace.build.lake import Lake
 from headrace.build.local_merge import Decided
 from headrace.build.merge import PLACE
 from headrace.build.removed import DELETED
+from headrace.build.rows import LocalRows, Rows
 from headrace.build.target import Merged, Target
 from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
 from headrace.tables.arrow_files import with_constants
@@ -30,7 +31,6 @@ from headrace.tables.staged_rows import fit_columns, stage_rows
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
-    from pyspark.sql import DataFrame
 
 SMALL_FILE_ROWS = 10_000
 """Files of at most so many rows are written again by builds; larger ones are left to maintenance."""
@@ -55,9 +55,9 @@ def merge_on_read(target: Target, decided: Decided) -> tuple[Merged, pa.Table]:
     return merged, pa.concat_tables(before, promote_options="permissive")  # what is never null differs
 
 
-def collect_verdicts(verdicts: DataFrame) -> Decided:
+def read_verdicts(verdicts: Rows) -> Decided:
     """Return what Spark decided (`merge.compare`)."""
-    decided = to_arrow(verdicts)
+    decided = verdicts.arrow if isinstance(verdicts, LocalRows) else to_arrow(verdicts.frame)
 
     def rows_in(side: str) -> pa.Table:
         return pa.Table.from_struct_array(decided[side].drop_null())

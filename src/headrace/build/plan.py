@@ -17,14 +17,18 @@ from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.build_ledger import BuildLedger, InputState, read_build
 from headrace.tables.catalog import load_table
 
-_FEW_ROWS = 50_000
-_READ_PER_CHANGED = 6
-_FEW_INTERPRETED = 15_000
-"""How many rows a build in memory has at most if Spark interprets its query. For 7,500 events through all tables of payments,
-compiling took 20 CPU seconds and interpreting 12; with 44,000 rows, interpreting took 26 s for one table."""
+_FEW_ROWS = 100_000
+"""How many rows have changed at most if a build runs in this process, where Spark interprets its query. Compiling pays late:
+for 37,500 events through all tables of payments, the first two times, it took 20 to 30 % more CPU."""
 
-FEW_REFRESHED = 10_000
-"""How many rows the inputs of a refresh have at most if it runs in this process, where queries are not compiled."""
+_FEW_SCANNED = 50_000
+"""How many rows have changed at most if a build on scans runs in one partition and is not compiled."""
+
+_READ_PER_CHANGED = 6
+
+FEW_REFRESHED = 50_000
+"""How many rows the inputs of a refresh have at most if it runs in this process. The first builds of a live run find what has
+gathered while Spark started: on scans, 15,000 charges took a minute."""
 
 Action = Literal["nothing", "increment", "refresh"]
 
@@ -60,7 +64,7 @@ class TablePlan:
     @property
     def reads_few(self) -> bool:
         """Say whether a build has few rows to follow, or to write again, as far as metadata tells."""
-        return self.refreshes_few if self.action == "refresh" else self._changed <= _FEW_ROWS
+        return self.refreshes_few if self.action == "refresh" else self.changed_rows <= _FEW_ROWS
 
     @property
     def refreshes_few(self) -> bool:
@@ -68,28 +72,29 @@ class TablePlan:
         return self._input_rows <= FEW_REFRESHED and self.rows <= _FEW_ROWS
 
     @property
-    def is_interpreted(self) -> bool:
-        """Say whether a build in memory has so few rows that Spark should not compile its query."""
-        return (self._input_rows if self.action == "refresh" else self._changed) <= _FEW_INTERPRETED
+    def driver_rows(self) -> int:
+        """How many rows the table's drivers have, as far as metadata tells."""
+        return sum(self.until[name].rows for name in self.table.drivers)
 
     @property
     def _input_rows(self) -> int:
         return sum(state.rows for state in self.until.values())
 
     @property
-    def _changed(self) -> int:
+    def changed_rows(self) -> int:
+        """How many rows the inputs have more than the last build read, as far as metadata tells."""
         return sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
 
     @property
     def is_small(self) -> bool:
         """Says whether few rows are read and written, as far as metadata tells."""
-        changed, table = self._changed, self.table
+        changed, table = self.changed_rows, self.table
         looked_up = any(routes and not self.since[name].is_at(self.until[name]) for name, routes in table.follows.items())
         by_rows = table.traits.reads_new_rows and not looked_up and not table.untracked
         read = self.rows if not table.constant and table.traits.scans_own_rows else 0
         if not by_rows or self.action == "refresh":
             read += self._input_rows
-        return changed <= _FEW_ROWS and read <= _FEW_ROWS * _READ_PER_CHANGED
+        return changed <= _FEW_SCANNED and read <= _FEW_SCANNED * _READ_PER_CHANGED
 
 
 def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_refresh: bool = False) -> TablePlan:

@@ -22,11 +22,12 @@ from headrace.build.rows import ChangeSet, Rows
 from headrace.build.source import run_source
 from headrace.build.stored_columns import stored_columns
 from headrace.quality.expectations import Measured
-from headrace.spec.layers import LayerTable, Window
+from headrace.spec.layers import LayerTable, Query, Window
 from headrace.spec.pipeline import TableName
 from headrace.spec.stage_query import follow_columns
 from headrace.spec.types import Column
 from headrace.tables.catalog import load_table
+from headrace.tables.prepared_queries import derive
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import ScanFiles
 
@@ -152,6 +153,10 @@ class PlannedInputs(ABC):
         """Compute a build's rows once, and return them with what their expectations found."""
 
     @abstractmethod
+    def frame(self, name: str, rows: Rows) -> DataFrame:
+        """Return rows for a query that `once` or `check` computes; nothing else can. `name` says what they are in the query."""
+
+    @abstractmethod
     def once(self, rows: DataFrame) -> Rows:
         """Return rows that are computed once, however often they are read until `close`."""
 
@@ -161,19 +166,31 @@ class PlannedInputs(ABC):
 
     def key_rows(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> DataFrame:
         """Return the keys and constant columns of what the table's file makes of these rows."""
-        names = dict.fromkeys((*self.table.keys, *self.table.constant))
-        return self.run_groups(drivers, past=past).select(*map(named, names))
+        names = tuple(dict.fromkeys((*self.table.keys, *self.table.constant)))
+        return derive(self.run_groups(drivers, past=past), ("keys", names), lambda rows: rows.select(*map(named, names)))
 
     def run_groups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> DataFrame:
-        """Return what the table's file makes of these rows, an aggregate's with states and with the keys that HAVING hides."""
+        """Return what the table's file makes of these rows, an aggregate's with states and with the keys that HAVING hides.
+
+        It is computed by `once` or `check`.
+        """
         table = follow_columns(self.table, self.lake.columns)
         return self._run(replace(table, source=self.algebra.source) if self.algebra else table, drivers, past=past)
 
     def run(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> DataFrame:
-        """Return what the table's file makes of these rows of its drivers, and of its lookups."""
+        """Return what the table's file makes of these rows of its drivers, and of its lookups: for `once` or `check`."""
         return self._run(follow_columns(self.table, self.lake.columns), drivers, past=past)
 
     def _run(self, table: LayerTable, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> DataFrame:
         rows = {**self.lookups(drivers, past=past), **drivers}
-        frames = {name: each.frame for name, each in rows.items()}
-        return run_source(self.lake.spark, table, frames)
+        if not isinstance(table.source, Query):  # a function may compute what it is given
+            return run_source(self.lake.spark, table, {name: each.frame for name, each in rows.items()})
+        frames = {name: self.frame(str(name), each) for name, each in rows.items()}
+        if not frames:
+            return run_source(self.lake.spark, table, {})
+        first, *others = frames.values()
+
+        def run(*given: DataFrame) -> DataFrame:
+            return run_source(self.lake.spark, table, dict(zip(frames, given, strict=True)))
+
+        return derive(first, ("run", table.table, table.source.text), run, *others)

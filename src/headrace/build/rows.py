@@ -31,6 +31,10 @@ class Rows(ABC):
     @abstractmethod
     def columns(self) -> list[str]: ...
 
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool: ...
+
     @abstractmethod
     def select(self, names: Mapping[str, str] | Sequence[str]) -> Rows:
         """Return some columns; a mapping gives each new name the column that it renames."""
@@ -54,6 +58,10 @@ class SparkRows(Rows):
     def columns(self) -> list[str]:
         return self.spark_frame.columns
 
+    @property
+    def is_empty(self) -> bool:
+        return self.frame.isEmpty()
+
     def select(self, names: Mapping[str, str] | Sequence[str]) -> Rows:
         return SparkRows(self.frame.select(*(named(column).alias(name) for name, column in _renamed(names).items())))
 
@@ -70,12 +78,21 @@ class LocalRows(Rows):
     schema: StructType
 
     @cached_property
+    def relation(self) -> DataFrame:
+        """The rows as Spark is given them."""
+        return to_spark(self.spark, self.arrow, self.schema)
+
+    @cached_property
     def frame(self) -> DataFrame:
-        return to_spark(self.spark, self.arrow, self.schema).coalesce(1)  # one partition, so that Spark plans no exchange
+        return self.relation.coalesce(1)  # one partition, so that Spark plans no exchange
 
     @property
     def columns(self) -> list[str]:
         return list(self.schema.names)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.arrow.num_rows
 
     def select(self, names: Mapping[str, str] | Sequence[str]) -> LocalRows:
         renamed = _renamed(names)

@@ -120,6 +120,9 @@ class ScannedInputs(PlannedInputs):
             glance=read_glance(values),
         )
 
+    def frame(self, name: str, rows: Rows) -> DataFrame:
+        return rows.frame
+
     def once(self, rows: DataFrame) -> Rows:
         kept = rows.persist()
         self._kept.append(kept)

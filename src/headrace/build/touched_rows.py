@@ -58,7 +58,7 @@ def _values_at_driver(inputs: PlannedInputs, route: Route) -> Rows | None:
         _check_texts(inputs.table, path, known)
         pairs = dict(zip(path.source_columns, path.columns, strict=True))
         values = join_values(rows, pairs, known, nulls_match=path.nulls_match)
-        if isinstance(values, LocalRows) and not values.arrow.num_rows:
+        if isinstance(values, LocalRows) and values.is_empty:
             return None
         if path is route[-1]:
             return values
@@ -90,7 +90,7 @@ def _changed_rows(inputs: PlannedInputs, path: JoinPath) -> Rows:
     read = _read_columns(inputs.lake, inputs.table).get(lookup, tuple(have))
     columns = list(dict.fromkeys((*read, *route_columns(inputs.table.follows, lookup))))
     is_plain = all(column == plain_column(column) for column in path.columns)
-    none_left = left is None or (isinstance(left, LocalRows) and not left.arrow.num_rows)
+    none_left = left is None or (isinstance(left, LocalRows) and left.is_empty)
     if none_left or len(columns) == len(have) or not is_plain or not inputs.knows_past(lookup):
         return changes.both(columns)
     values = changes.both(list(dict.fromkeys(path.columns)))

@@ -15,6 +15,7 @@ from pyspark.sql.window import Window as Over
 
 from headrace.build.rows import ChangeSet, Rows, SparkRows
 from headrace.spec.layers import Window
+from headrace.tables.prepared_queries import derive
 from headrace.tables.row_store import Ranges
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_times import TIMESTAMP
@@ -40,20 +41,24 @@ class Affected:
     window: Window
 
     def choose(self, rows: DataFrame) -> DataFrame:
-        """Gives back the rows whose window holds a change. The others in the context lack a part of theirs."""
-        names, order = self.window.partition_by, named(self.window.order_by)
-        moments = self.moments.select(
-            *(F.col(_PARTS.format(index)).alias(name) for index, name in enumerate(names)),
-            F.col(_AT).alias(self.window.order_by),
-            F.lit(True).alias(_CHANGE),
-        )
-        both = rows.withColumn(_CHANGE, F.lit(False)).unionByName(moments, allowMissingColumns=True)
-        # The last change up to a row tells, so that each is looked at once, however many there are in a partition.
-        up_to = Over.partitionBy(*(named(name) for name in names), order.isNull()).orderBy(order)
-        up_to = up_to.rangeBetween(Over.unboundedPreceding, Over.currentRow)
-        last = F.max(F.when(F.col(_CHANGE), order)).over(up_to)
-        near = F.when(order.isNull(), F.max(_CHANGE).over(up_to)).otherwise(_later(last, self.window) >= order)
-        return both.withColumn(_NEAR, near).where(F.col(_NEAR) & ~F.col(_CHANGE)).drop(_NEAR, _CHANGE)
+        """Return the rows whose window holds a change. The others in the context lack a part of theirs."""
+        return derive(rows, ("choose", self.window), lambda rows, moments: _choose(rows, moments, self.window), self.moments)
+
+
+def _choose(rows: DataFrame, changed: DataFrame, window: Window) -> DataFrame:
+    names, order = window.partition_by, named(window.order_by)
+    moments = changed.select(
+        *(F.col(_PARTS.format(index)).alias(name) for index, name in enumerate(names)),
+        F.col(_AT).alias(window.order_by),
+        F.lit(True).alias(_CHANGE),
+    )
+    both = rows.withColumn(_CHANGE, F.lit(False)).unionByName(moments, allowMissingColumns=True)
+    # The last change up to a row tells, so that each is looked at once, however many there are in a partition.
+    up_to = Over.partitionBy(*(named(name) for name in names), order.isNull()).orderBy(order)
+    up_to = up_to.rangeBetween(Over.unboundedPreceding, Over.currentRow)
+    last = F.max(F.when(F.col(_CHANGE), order)).over(up_to)
+    near = F.when(order.isNull(), F.max(_CHANGE).over(up_to)).otherwise(_later(last, window) >= order)
+    return both.withColumn(_NEAR, near).where(F.col(_NEAR) & ~F.col(_CHANGE)).drop(_NEAR, _CHANGE)
 
 
 def touched_windows(rows: DataFrame, changes: ChangeSet, window: Window) -> Affected:
@@ -61,7 +66,7 @@ def touched_windows(rows: DataFrame, changes: ChangeSet, window: Window) -> Affe
 
     A change at time t touches the rows of its partition from t to t + range, and these look back to t - range.
     """
-    moments = moments_of(changes, window).distinct().persist()
+    moments = moments_of(changes, window).frame.distinct().persist()
     bounds = moments.agg(F.min(_AT).alias("first"), F.max(_AT).alias("last"))
     first, last = bounds.select(
         F.date_format(_earlier(F.col("first"), window), TIMESTAMP), F.date_format(_later(F.col("last"), window), TIMESTAMP)
@@ -98,15 +103,10 @@ def window_ranges(moments: pa.Table, window: Window) -> Ranges | None:
     return {window.order_by: ranges}
 
 
-def local_windows(rows: Rows, changes: ChangeSet, window: Window) -> Affected:
-    """Return what is affected where `rows` are all that a change can touch, and all that these look back at."""
-    return Affected(rows, moments_of(changes, window), window)
-
-
-def moments_of(changes: ChangeSet, window: Window) -> DataFrame:
+def moments_of(changes: ChangeSet, window: Window) -> Rows:
     """Return the partition and the time of every row that entered or left, under names of their own."""
     parts = {_PARTS.format(index): name for index, name in enumerate(window.partition_by)}
-    return changes.both({**parts, _AT: window.order_by}).frame
+    return changes.both({**parts, _AT: window.order_by})
 
 
 def _same_partition(rows: DataFrame, moments: DataFrame, names: Sequence[str]) -> Column:

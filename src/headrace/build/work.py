@@ -16,6 +16,7 @@ from headrace.build.touched_rows import moved_lookups, touched_by_lookups
 from headrace.quality.expectations import Measured, measure
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import TableName
+from headrace.tables.prepared_queries import derive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -124,7 +125,7 @@ def recompute_keys(inputs: PlannedInputs, changes: DriverChanges) -> ComputedKey
     """
     table, looked_up = inputs.table, changes.looked_up
     past = moved_lookups(inputs) if looked_up and not driver_decides(table) else ()
-    if past is None or (table.apply_as_truncates and not inputs.run(changes.rows).where(truncates(table)).isEmpty()):
+    if past is None or (table.apply_as_truncates and not _find_truncates(inputs, changes.rows).is_empty):
         return ComputedKeys(plan_refresh(inputs), whole=True)
     left = changes.left
     older = {
@@ -139,6 +140,11 @@ def recompute_keys(inputs: PlannedInputs, changes: DriverChanges) -> ComputedKey
     near = {name: inputs.near(name, touched) for name in table.drivers}
     rows = inputs.keep_touched(run_with_states(inputs, near), touched)
     return ComputedKeys(measure(rows, expectations_of(table)), touched)
+
+
+def _find_truncates(inputs: PlannedInputs, drivers: Mapping[TableName, Rows]) -> Rows:
+    table = inputs.table
+    return inputs.once(derive(inputs.run(drivers), "truncates", lambda rows: rows.where(truncates(table))))
 
 
 def kept_truncates(inputs: PlannedInputs) -> DataFrame | None:

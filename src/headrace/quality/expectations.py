@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.errors import QualityError
 from headrace.spec.layers import STATE, Expectation, LayerTable
 from headrace.tables.build_ledger import CheckedExpectation
+from headrace.tables.prepared_queries import derive
 from headrace.tables.quarantine import REASONS
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_times import EXACT_JSON, json_options
@@ -84,7 +85,7 @@ class Measured:
             columns.append(f"CASE WHEN {_any_of(flags)} THEN {self._as_json(EXACT_JSON)} END AS `{_SHOWN}`")
         if quarantined:
             columns.append(f"CASE WHEN {_any_of(quarantined)} THEN {self._as_json(_WITH_NULLS)} END AS `{_REFUSED}`")
-        return self.rows.selectExpr("*", *columns) if columns else self.rows
+        return derive(self.rows, ("reported", *columns), lambda rows: rows.selectExpr("*", *columns)) if columns else self.rows
 
     def read_report(self, rows: pa.Table, *, also: Sequence[str] = ()) -> RowReport:
         """Return what the expectations found in `reported` rows: the same as `read_metrics`, `good` and `refused` give.
@@ -176,7 +177,7 @@ def measure(rows: DataFrame, expectations: Sequence[Expectation], *, hidden: Seq
         f"NOT coalesce(CAST(({each.that}\n) AS BOOLEAN), false) AS `__bad_{index}`"  # a condition may end with a comment
         for index, each in enumerate(expectations)
     ]
-    measured = rows.selectExpr("*", *verdicts) if verdicts else rows
+    measured = derive(rows, ("measured", *verdicts), lambda rows: rows.selectExpr("*", *verdicts)) if verdicts else rows
     return Measured(measured, columns, tuple(expectations))
 
 

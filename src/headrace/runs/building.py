@@ -96,7 +96,6 @@ def open_lake(
     unread = Lake(
         spark=open_spark_catalog(spark, settings),
         small=open_spark_catalog(spark, settings, rows="few"),
-        compiled=open_spark_catalog(spark, settings, rows="thousands"),
         catalog=open_catalog(settings),
         settings=settings,
         pipeline=pipeline,

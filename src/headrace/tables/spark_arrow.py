@@ -18,6 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from pyspark.util import _load_from_socket
 
 from headrace.tables.java_classes import java_class
+from headrace.tables.prepared_queries import derive
 from headrace.tables.spark_catalog import use_session
 from headrace.tables.spark_columns import named
 
@@ -56,12 +57,18 @@ def to_arrow(rows: DataFrame) -> pa.Table:
     PySpark casts what it collected to a type that it has already, and pyarrow refuses that for a null struct with a required
     field: "nulls in input cannot be viewed as non-nullable".
     """
-    fields = rows.schema.fields
-    if any(_optional(field.dataType) != field.dataType for field in fields):
-        rows = rows.select(*map(_optional_column, fields))
+    rows = with_optional_fields(rows)
     schema = to_arrow_schema(rows.schema, error_on_duplicated_field_names_in_struct=True)
     batches = _collect(rows)
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+
+
+def with_optional_fields(rows: DataFrame) -> DataFrame:
+    """Return rows whose columns have the types of `optional`."""
+    fields = rows.schema.fields
+    if all(_optional(field.dataType) == field.dataType for field in fields):
+        return rows
+    return derive(rows, "optional", lambda rows: rows.select(*map(_optional_column, fields)))
 
 
 def _collect(rows: DataFrame) -> list[pa.RecordBatch]:

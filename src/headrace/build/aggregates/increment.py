@@ -15,6 +15,7 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.rows import ChangeSet, LocalRows, Rows, union
 from headrace.spec.layers import STATE, LayerTable
 from headrace.spec.pipeline import TableName
+from headrace.tables.prepared_queries import derive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,8 +34,8 @@ class MergedKeys:
 
 def run_with_states(inputs: PlannedInputs, drivers: Mapping[TableName, Rows]) -> DataFrame:
     """Return what the table's file makes of these rows of its drivers; an aggregate's with their states, in the same pass."""
-    groups = inputs.run_groups(drivers)
-    return groups if inputs.algebra is None else with_state(inputs.algebra, groups)
+    groups, algebra = inputs.run_groups(drivers), inputs.algebra
+    return groups if algebra is None else derive(groups, ("states", algebra.shape), lambda rows: with_state(algebra, rows))
 
 
 def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[TableName, ChangeSet]) -> MergedKeys | None:
@@ -55,14 +56,13 @@ def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[Tabl
     names = list(dict.fromkeys((*inputs.table.keys, *inputs.table.constant)))
     touched = union([part.select(names) for part in (added, removed) if part is not None], empty=added.select(names))
     with inputs.old_rows(touched, [*inputs.table.keys, STATE]) as old:
-        states = merge_states(
-            algebra,
-            old=old.rows.frame,
-            added=added.frame,
-            removed=None if removed is None else removed.frame,
-            knows_all=not algebra.having and not _hides_rows(inputs.table),
-        )
-        rows = rows_of_states(algebra, states)
+        knows_all = not algebra.having and not _hides_rows(inputs.table)
+
+        def merge(old: DataFrame, added: DataFrame, removed: DataFrame | None = None) -> DataFrame:
+            return rows_of_states(algebra, merge_states(algebra, old=old, added=added, removed=removed, knows_all=knows_all))
+
+        changed = [inputs.frame("added", added), *(() if removed is None else (inputs.frame("removed", removed),))]
+        rows = derive(inputs.frame("old", old.rows), ("merge", algebra.shape, knows_all), merge, *changed)
         if not isinstance(old.rows, LocalRows):  # scanned files can be read only while the block runs
             rows = inputs.once(rows.coalesce(1) if inputs.changes_few else rows).frame
             rows.count()
@@ -83,7 +83,7 @@ def _exact(inputs: PlannedInputs, name: TableName, change: ChangeSet) -> ChangeS
     between, and rows that are still there, because a build died. So it only says which keys of the driver to look at: as they
     were then, and as they are.
     """
-    if change.left is None or _is_empty(change.left):
+    if change.left is None or change.left.is_empty:
         return ChangeSet(change.entered)
     driver = next((table for table in inputs.lake.pipeline.tables if table.table == name), None)
     if driver is None or not driver.keys or not inputs.knows_past(name):
@@ -95,7 +95,3 @@ def _exact(inputs: PlannedInputs, name: TableName, change: ChangeSet) -> ChangeS
 
 def _hides_rows(table: LayerTable) -> bool:
     return any(expectation.otherwise in ("drop", "quarantine") for expectation in table.expectations)
-
-
-def _is_empty(rows: Rows) -> bool:
-    return not rows.arrow.num_rows if isinstance(rows, LocalRows) else rows.frame.isEmpty()

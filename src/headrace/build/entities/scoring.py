@@ -5,6 +5,7 @@ Both backends give the same levels, and the sum is made in one place, so it does
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -60,11 +61,7 @@ def number_records(records: pl.DataFrame) -> pl.DataFrame:
 
 def weigh(nodes: pl.Series, pairs: pl.DataFrame, fuzzy: Fuzzy, weights: Weights) -> pl.DataFrame:
     """Return the pairs whose levels add up to the threshold or more."""
-    added = [
-        pl.col(gamma(each.column, fuzzy)).replace_strict(weights.by_gamma(each.column), return_dtype=pl.Float64)
-        for each in fuzzy.compare
-    ]
-    weight = pl.sum_horizontal(pl.lit(weights.start), *added).round(DIGITS)
+    weight = add_weights(*level_weights(fuzzy, weights))
     weighed = pairs.select(ID_LEFT, ID_RIGHT, weight.alias(WEIGHT)).filter(pl.col(WEIGHT) >= fuzzy.at_least)
     return pl.DataFrame(
         {
@@ -74,3 +71,14 @@ def weigh(nodes: pl.Series, pairs: pl.DataFrame, fuzzy: Fuzzy, weights: Weights)
         },
         schema=PAIRS,
     )
+
+
+def level_weights(fuzzy: Fuzzy, weights: Weights) -> tuple[float, dict[str, dict[int, float]]]:
+    """Return the weight that a pair starts with, and what each level adds, by the column in which a backend tells it."""
+    return weights.start, {gamma(each.column, fuzzy): weights.by_gamma(each.column) for each in fuzzy.compare}
+
+
+def add_weights(start: float, added: Mapping[str, Mapping[int, float]]) -> pl.Expr:
+    """Return the weight of a pair: what its levels add up to."""
+    levels = (pl.col(name).replace_strict(by_level, return_dtype=pl.Float64) for name, by_level in added.items())
+    return pl.sum_horizontal(pl.lit(start), *levels).round(DIGITS)

@@ -45,6 +45,10 @@ class Strategy(ABC):
     def stage(self, inputs: PlannedInputs, build_id: int, *, rescaled: tuple[Column, ...] = ()) -> StagedBuild:
         """Compute and stage what the plan says: an increment, or a refresh that gives `rescaled` columns their new types."""
 
+    def refresh_instead(self, plan: TablePlan) -> str:
+        """Return why a planned increment has to be a refresh; empty where it hasn't."""
+        return ""
+
     def check_query(
         self, spark: SparkSession, table: LayerTable, columns: Mapping[TableName, Sequence[Column]]
     ) -> SpecError | None:

@@ -1,0 +1,271 @@
+package headrace;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.Partition;
+import org.apache.spark.SparkContext;
+import org.apache.spark.TaskContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.Encoder;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Statistics;
+import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.catalyst.types.DataTypeUtils;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.LocalTableScanExec;
+import org.apache.spark.sql.execution.LogicalRDD;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
+import org.apache.spark.sql.execution.exchange.Exchange;
+import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.Function1;
+import scala.Option;
+import scala.collection.immutable.Nil$;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag$;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * A query that was planned once on placeholders. Each run puts rows in their place, in a copy of the physical plan.
+ *
+ * A query that reads the clock, or has a query inside an expression, is analysed once and planned for each run: its physical plan
+ * holds the time, or the result of the inner query.
+ */
+public class PreparedQuery {
+    /** What the planner takes a placeholder to hold: so few rows that Spark broadcasts them in a join. */
+    private static final long PLANNED_BYTES = 100000L;
+
+    /**
+     * How many rows a relation has at most if its broadcast is kept for the next run: as many as a small lookup, which a build
+     * gives to Spark once. Larger relations are new ones in each build, and would only be held in memory.
+     */
+    private static final int MOST_KEPT_ROWS = 2000;
+
+    private SparkSession session;
+    private LogicalPlan analyzed;
+    private SparkPlan plan;
+    private Encoder encoder;
+    private final ArrayList placeholders = new ArrayList();
+
+    /** For each broadcast of the plan: the rows that it last read, and its copy that has sent them. */
+    private final Map broadcasts = new IdentityHashMap();
+
+    /** Return a relation of a schema that has no rows of its own. */
+    public Dataset placeholder(SparkSession session, String schema) {
+        Seq output = (Seq) (Object) DataTypeUtils.toAttributes((StructType) DataType.fromJson(schema));
+        Statistics few = new Statistics(
+            scala.math.BigInt.apply(PLANNED_BYTES), Option.empty(), Statistics.$lessinit$greater$default$3(), false
+        );
+        LogicalPlan leaf = new LogicalRDD(
+            output, new Placeholder(session.sparkContext()), new UnknownPartitioning(0), (Seq) (Object) Nil$.MODULE$, false,
+            Option.empty(), session, Option.apply(few), Option.empty()
+        );
+        return Dataset.ofRows(session, leaf);
+    }
+
+    /** Return the id of the placeholder that a relation is. */
+    public int idOf(Dataset relation) {
+        return ((LogicalRDD) relation.logicalPlan()).rdd().id();
+    }
+
+    /** Return a frame's query, planned. */
+    public PreparedQuery prepare(Dataset frame) {
+        QueryExecution execution = frame.queryExecution();
+        PreparedQuery prepared = new PreparedQuery();
+        prepared.session = (SparkSession) frame.sparkSession();
+        prepared.analyzed = execution.analyzed();
+        prepared.encoder = frame.encoder();
+        prepared.analyzed.transformWithSubqueries(new Replace(prepared.session, null, prepared.placeholders));
+        if (!prepared.analyzed.containsPattern(TreePattern.CURRENT_LIKE())) {
+            SparkPlan plan = execution.executedPlan();
+            prepared.plan = plan.subqueriesAll().isEmpty() ? plan : null;
+        }
+        return prepared;
+    }
+
+    /** Return the ids of the placeholders that the query reads. */
+    public List placeholders() {
+        return this.placeholders;
+    }
+
+    /** Return the query on other rows: `relations` come in the order of `placeholders()`. Nothing is computed yet. */
+    public synchronized Dataset bind(List relations) {
+        Map rows = new HashMap();
+        for (int i = 0; i < relations.size(); i++) {
+            rows.put(this.placeholders.get(i), ((Dataset) relations.get(i)).logicalPlan());
+        }
+        if (this.plan == null) {
+            return Dataset.ofRows(this.session, (LogicalPlan) this.analyzed.transformWithSubqueries(new Replace(this.session, rows, null)));
+        }
+        SparkPlan bound = replace(this.plan, rows, new IdentityHashMap());
+        return new Dataset(new BoundExecution(this.session, this.analyzed, bound), this.encoder);
+    }
+
+    private static void findPlaceholders(SparkPlan plan, List found) {
+        RDD rdd = placeholderOf(plan);
+        if (rdd != null && !found.contains(Integer.valueOf(rdd.id()))) found.add(Integer.valueOf(rdd.id()));
+        scala.collection.Iterator children = plan.children().iterator();
+        while (children.hasNext()) findPlaceholders((SparkPlan) children.next(), found);
+    }
+
+    private static RDD placeholderOf(Object plan) {
+        RDD rdd = null;
+        if (plan instanceof RDDScanExec) rdd = ((RDDScanExec) plan).rdd();
+        if (plan instanceof LogicalRDD) rdd = ((LogicalRDD) plan).rdd();
+        return rdd instanceof Placeholder ? rdd : null;
+    }
+
+    /** Return a copy of a plan that reads other rows. A broadcast of the same rows as before is not sent again. */
+    private SparkPlan replace(SparkPlan plan, Map rows, Map done) {
+        if (done.containsKey(plan)) return (SparkPlan) done.get(plan);
+        SparkPlan copy;
+        RDD placeholder = placeholderOf(plan);
+        if (placeholder != null) {
+            copy = scan(plan, rows.get(Integer.valueOf(placeholder.id())));
+        } else if (plan instanceof ReusedExchangeExec) {
+            ReusedExchangeExec reused = (ReusedExchangeExec) plan;
+            copy = new ReusedExchangeExec(reused.output(), (Exchange) replace(reused.child(), rows, done));
+        } else if (plan instanceof BroadcastExchangeExec) {
+            copy = broadcast(plan, rows, done);
+        } else {
+            copy = copyWithRows(plan, rows, done);
+        }
+        done.put(plan, copy);
+        return copy;
+    }
+
+    private SparkPlan copyWithRows(SparkPlan plan, Map rows, Map done) {
+        ArrayList children = new ArrayList();
+        scala.collection.Iterator each = plan.children().iterator();
+        while (each.hasNext()) children.add(replace((SparkPlan) each.next(), rows, done));
+        return (SparkPlan) plan.withNewChildren(CollectionConverters.asScala(children).toList());
+    }
+
+    private SparkPlan broadcast(SparkPlan plan, Map rows, Map done) {
+        ArrayList ids = new ArrayList();
+        findPlaceholders(plan, ids);
+        Object[] last = (Object[]) this.broadcasts.get(plan);
+        boolean isSame = last != null;
+        boolean isSmall = true;
+        ArrayList read = new ArrayList();
+        for (int i = 0; i < ids.size(); i++) {
+            Object relation = rows.get(ids.get(i));
+            read.add(relation);
+            isSame = isSame && ((List) last[0]).get(i) == relation;
+            isSmall = isSmall && relation instanceof LocalRelation && ((LocalRelation) relation).data().size() <= MOST_KEPT_ROWS;
+        }
+        if (isSame) return (SparkPlan) last[1];
+        SparkPlan copy = copyWithRows(plan, rows, done);
+        if (isSmall) {
+            this.broadcasts.put(plan, new Object[] {read, copy});
+        } else {
+            this.broadcasts.remove(plan);
+        }
+        return copy;
+    }
+
+    private static SparkPlan scan(SparkPlan placeholder, Object relation) {
+        if (relation instanceof LocalRelation) {
+            return new LocalTableScanExec(placeholder.output(), ((LocalRelation) relation).data(), Option.empty());
+        }
+        LogicalRDD rows = (LogicalRDD) relation;
+        return new RDDScanExec(
+            placeholder.output(), rows.rdd(), "ExistingRDD", rows.outputPartitioning(), rows.outputOrdering(), rows.stream()
+        );
+    }
+
+    /** Replaces the placeholders of a logical plan, or adds their ids to `found`. */
+    public static class Replace extends AbstractPartialFunction {
+        private final SparkSession session;
+        private final Map rows;
+        private final List found;
+
+        public Replace(SparkSession session, Map rows, List found) {
+            this.session = session;
+            this.rows = rows;
+            this.found = found;
+        }
+
+        public boolean isDefinedAt(Object plan) {
+            return placeholderOf(plan) != null;
+        }
+
+        public Object applyOrElse(Object plan, Function1 otherwise) {
+            RDD placeholder = placeholderOf(plan);
+            if (placeholder == null) return otherwise.apply(plan);
+            Integer id = Integer.valueOf(placeholder.id());
+            if (this.found != null) {
+                if (!this.found.contains(id)) this.found.add(id);
+                return plan;
+            }
+            Seq output = ((LogicalRDD) plan).output();
+            Object relation = this.rows.get(id);
+            if (relation instanceof LocalRelation) {
+                return new LocalRelation(output, ((LocalRelation) relation).data(), false, Option.empty());
+            }
+            LogicalRDD given = (LogicalRDD) relation;
+            return new LogicalRDD(
+                output, given.rdd(), given.outputPartitioning(), given.outputOrdering(), false, given.stream(), this.session,
+                Option.empty(), Option.empty()
+            );
+        }
+    }
+
+    /** Stands for rows that are not known yet. To compute it is an error: `bind` was forgotten. */
+    public static class Placeholder extends RDD {
+        public Placeholder(SparkContext context) {
+            super(context, (Seq) (Object) Nil$.MODULE$, ClassTag$.MODULE$.apply(InternalRow.class));
+        }
+
+        public Partition[] getPartitions() {
+            throw new IllegalStateException("a prepared query was run without rows");
+        }
+
+        public scala.collection.Iterator compute(Partition partition, TaskContext context) {
+            throw new IllegalStateException("a prepared query was run without rows");
+        }
+    }
+
+    /** The execution of a physical plan that is there already. */
+    public static class BoundExecution extends QueryExecution {
+        private final LogicalPlan analyzed;
+        private final SparkPlan plan;
+
+        public BoundExecution(SparkSession session, LogicalPlan analyzed, SparkPlan plan) {
+            super(
+                session, analyzed, QueryExecution.$lessinit$greater$default$3(), QueryExecution.$lessinit$greater$default$4(),
+                QueryExecution.$lessinit$greater$default$5(), QueryExecution.$lessinit$greater$default$6()
+            );
+            this.analyzed = analyzed;
+            this.plan = plan;
+        }
+
+        public LogicalPlan analyzed() {
+            return this.analyzed;
+        }
+
+        public LogicalPlan optimizedPlan() {
+            return this.analyzed;
+        }
+
+        public SparkPlan sparkPlan() {
+            return this.plan;
+        }
+
+        public SparkPlan executedPlan() {
+            return this.plan;
+        }
+    }
+}
