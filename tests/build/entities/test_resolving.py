@@ -17,7 +17,7 @@ from headrace.build.entities.index import FILE_NUMBER, ROW_NUMBER, RecordIndex, 
 from headrace.build.entities.names import NODE
 from headrace.build.entities.normalise import normalise, phone_number
 from headrace.build.entities.resolve import Rules, resolve, shared_too_widely
-from headrace.build.entities.touched import Resolved, resolve_change, rows_with_keys
+from headrace.build.entities.touched import Resolved, resolve_change
 from headrace.spec.fuzzy import Block, Comparison, Fuzzy
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, EmailRules, Match
 
@@ -76,7 +76,7 @@ class Index:
         touched = pl.DataFrame(list(change), schema=KEYS, orient="row")
         new = _frame({key: value for key, value in change.items() if value is not None})
         index = self.index()
-        found = resolve_change(index, new, rows_with_keys(index, touched), self.rules)
+        found = resolve_change(index, new, index.with_keys(touched), self.rules)
         came = new.drop(*ADDED).join(found.new, on=KEYS)
         rest = self.rows.join(touched, on=KEYS, how="anti")
         stays = rest.join(found.changed, on=KEYS, how="anti")

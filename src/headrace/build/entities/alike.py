@@ -35,7 +35,8 @@ def compare_all(records: pl.DataFrame, fuzzy: Fuzzy, *, keys: Sequence[str], sco
     ordered = records.select(NODE, *keys, *(name for name in fuzzy.columns if name not in keys)).sort(*keys, nulls_last=True)
     values = pl.concat([ordered.select(NODE), comparable(ordered, fuzzy)], how="horizontal")
     shared = [_shares(values, names) for names in _blocks(fuzzy)]
-    _check_size(values, fuzzy)
+    for block, names in zip(fuzzy.block_on, _blocks(fuzzy), strict=True):
+        check_pairs(_pairs_of(values, names), block)
     candidates = values.filter(pl.any_horizontal(shared))
     return score(candidates) if candidates.height else PAIRS.to_frame()
 
@@ -70,10 +71,19 @@ def confidence(records: int, *, exact: Sequence[pl.Series], pairs: pl.DataFrame)
     """
     both = pl.concat([pairs.select(pl.col(side).alias(NODE), WEIGHT) for side in (LEFT, RIGHT)])
     fuzzy = both.join(pl.DataFrame({NODE: pl.concat(exact).cast(pl.UInt32)}), on=NODE, how="anti")
-    best = fuzzy.group_by(NODE).agg(pl.col(WEIGHT).max().clip(upper_bound=_MOST))
+    best = fuzzy.group_by(NODE).agg(pl.col(WEIGHT).max())
     found = pl.repeat(_EXACT, records, dtype=pl.Float64, eager=True)
     if best.height:
-        found = found.scatter(best[NODE], best[WEIGHT])
+        found = found.scatter(best[NODE], below_exact(best[WEIGHT]))
+    return as_confidence(found)
+
+
+def below_exact(weights: pl.Series) -> pl.Series:
+    """Return the weights of alike records, of which none counts as much as an equal value."""
+    return weights.clip(upper_bound=_MOST)
+
+
+def as_confidence(found: pl.Series) -> pl.Series:
     return found.round(2).cast(pl.Decimal(5, 2)).alias(CONFIDENCE)
 
 
@@ -96,15 +106,13 @@ def _pairs_of(values: pl.DataFrame, names: list[str]) -> int:
     return int((sizes * (sizes - 1)).sum()) // 2
 
 
-def _check_size(values: pl.DataFrame, fuzzy: Fuzzy) -> None:
-    """Raises a BuildError where a block makes more pairs than can be compared in reasonable time."""
-    for block, names in zip(fuzzy.block_on, _blocks(fuzzy), strict=True):
-        pairs = _pairs_of(values, names)
-        if pairs > MOST_PAIRS:
-            raise BuildError(
-                f"fuzzy block_on [{', '.join(block.columns)}] makes {pairs:,} pairs of records to compare",
-                next_step=f"At most {MOST_PAIRS:,} are compared. Add a column to the block that tells more records apart.",
-            )
+def check_pairs(pairs: int, block: Block) -> None:
+    """Raise a BuildError where a block makes more pairs than can be compared in reasonable time."""
+    if pairs > MOST_PAIRS:
+        raise BuildError(
+            f"fuzzy block_on [{', '.join(block.columns)}] makes {pairs:,} pairs of records to compare",
+            next_step=f"At most {MOST_PAIRS:,} are compared. Add a column to the block that tells more records apart.",
+        )
 
 
 def _in_one_spelling(value: pl.Expr, how: How, kind: pl.DataType) -> pl.Expr:

@@ -15,12 +15,17 @@ import pyarrow as pa
 from headrace.build.entities.index import FILE_NUMBER, PLACE, ROW_NUMBER, Stored
 from headrace.build.entities.records import newest, normalised, resolve_records
 from headrace.build.entities.resolve import Rules, largest_entity
-from headrace.build.entities.touched import resolve_change, rows_with_keys
+from headrace.build.entities.touched import resolve_change
 from headrace.spec.layers import BUILD_ID, LayerTable
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 from headrace.tables.deleted_rows import MOST_DELETED
 from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
 
+MOST_REWRITTEN = 3_000_000
+"""How many rows of files are written again by one build, which holds them in memory, about a kilobyte each.
+
+Other files only lose rows, and compaction or a later build writes them again.
+"""
 _PARTS = 2
 _SMALL_ROWS = 50_000
 _RESOLVED = (ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE)
@@ -63,7 +68,7 @@ def change_entities(
     new = normalised(table, rows)
     index = stored.index(rules)
     meets = (new if touched is None else touched).select(keys).unique()
-    replaced = rows_with_keys(index, meets)
+    replaced = index.with_keys(meets)
     old = stored.complete(replaced)
     if touched is None:
         new = pl.concat([new, old.select(new.columns)])
@@ -83,27 +88,38 @@ def change_entities(
 
 
 def _change_files(written: pl.DataFrame, before: pl.DataFrame, *, stored: Stored, build_id: int) -> EntityRows:
-    """Gives back the rows that come, and how those of before go: deleted where they are, or with their file.
+    """Return the rows that come, and how the rows of before go: deleted where they are, or with their file.
 
-    A file is written anew when it has lost many rows, or is one of many small ones.
+    A file is rewritten when it has lost many rows, or is one of many small ones.
     """
     if not written.height and not before.height:
         return EntityRows((), (), {}, 0, before.select(written.columns), 0)
     gone = {number: each[ROW_NUMBER] for (number,), each in before.partition_by(FILE_NUMBER, as_dict=True).items()}
     gone = {number: pl.concat([rows, stored.deleted[number]]).sort() for number, rows in sorted(gone.items())}
     small = stored.small(rows=_SMALL_ROWS) if len(stored.files) >= MANY_SMALL else []
-    anew = {number for number, rows in gone.items() if len(rows) > stored.files[number].rows * MOST_DELETED}
-    anew |= {*small} if len(small) >= MANY_SMALL else set()
-    kept = stored.whole(sorted(anew)).join(before, on=PLACE, how="anti")
+    rewritten = {number for number, rows in gone.items() if len(rows) > stored.files[number].rows * MOST_DELETED}
+    rewritten |= {*small} if len(small) >= MANY_SMALL else set()
+    rewritten = _within(rewritten, stored, rows=MOST_REWRITTEN)
+    kept = stored.whole(sorted(rewritten)).join(before, on=PLACE, how="anti")
     new = written.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
     return EntityRows(
         _parts(pl.concat([new, kept.select(new.columns)]), stored, rows_each=ROWS_PER_FILE),
-        tuple(stored.files[number].path for number in sorted(anew)),
-        {stored.files[number].path: rows.to_arrow() for number, rows in gone.items() if number not in anew},
+        tuple(stored.files[number].path for number in sorted(rewritten)),
+        {stored.files[number].path: rows.to_arrow() for number, rows in gone.items() if number not in rewritten},
         written.height,
         before.select(written.columns),
         0,
     )
+
+
+def _within(numbers: set[int], stored: Stored, *, rows: int) -> set[int]:
+    """Return the first of these files that have at most so many rows together."""
+    found, total = set(), 0
+    for number in sorted(numbers):
+        total += stored.files[number].rows
+        if total <= rows:
+            found.add(number)
+    return found
 
 
 def _same(wanted: pl.DataFrame, before: pl.DataFrame, keys: list[str]) -> pl.DataFrame:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import polars as pl
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from headrace.build.entities.alike import share_block
 from headrace.build.entities.read_files import ReadFiles
 from headrace.build.entities.resolve import Rules
+from headrace.spec.fuzzy import Fuzzy
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 from headrace.tables.arrow_files import ArrowFile, read_arrow, read_row_groups
 from headrace.tables.position_deletes import read_positions
@@ -23,9 +26,28 @@ PLACE = (FILE_NUMBER, ROW_NUMBER)
 _HASH = "__hash_{}"
 
 
+class Lookup(Protocol):
+    """The records that a table holds, and how those are found that a change is about. Each row has its place."""
+
+    def having(self, name: str, values: pl.Series, *, most: int | None = None) -> pl.DataFrame:
+        """Return the records that have one of these values, null among them, in a column that is looked up.
+
+        With `most`, it is enough to return so many records of each value.
+        """
+
+    def with_keys(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """Return the records that have one of these keys."""
+
+    def sharing_blocks(self, new: pl.DataFrame, fuzzy: Fuzzy) -> pl.DataFrame:
+        """Return the records that share a block with one of the new ones."""
+
+    def largest_entity(self, touched: pl.Series) -> int:
+        """Return how many records the largest entity has that is not among the touched ones; 0 where there is none."""
+
+
 @dataclass(frozen=True)
 class RecordIndex:
-    """Records, a frame for each file; those whose place is among the deleted ones are no longer there.
+    """All records in this process, a frame for each file; those whose place is among the deleted ones are no longer there.
 
     Beside the columns that are looked up stand hashes of their values.
     """
@@ -51,14 +73,24 @@ class RecordIndex:
         there = pl.concat(found).join(self.deleted, on=PLACE, how="anti")
         return there.drop(each for each in there.columns if each.startswith(_HASH.format("")))
 
-    def having(self, name: str, values: pl.Series) -> pl.DataFrame:
-        """Gives back the records that are there and have one of these values, null among them, in a column that is looked up.
+    def having(self, name: str, values: pl.Series, *, most: int | None = None) -> pl.DataFrame:
+        """Return the records that are there and have one of these values, all of them.
 
         Hashes are numbers, and to look through those takes a sixth of the time; what they find is then compared itself.
         """
         wanted = values.cast(self.rows.schema[name])
         near = self.where(self.rows[_HASH.format(name)].is_in(wanted.hash().implode()))
         return near.filter(pl.col(name).is_in(wanted.implode(), nulls_equal=True))
+
+    def with_keys(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """Return the records that are there and have one of these keys."""
+        telling = max(keys.columns, key=lambda name: keys[name].n_unique())
+        near = self.having(telling, keys[telling].unique())
+        return near.join(keys, on=keys.columns, how="semi", nulls_equal=True)
+
+    def sharing_blocks(self, new: pl.DataFrame, fuzzy: Fuzzy) -> pl.DataFrame:
+        """Return the records that are there and share a block with one of the new ones."""
+        return self.where(share_block(self.rows, new, fuzzy))
 
     def largest_entity(self, touched: pl.Series) -> int:
         """Return how many records the largest entity has that is not among the touched ones; 0 where there is none.
@@ -84,6 +116,11 @@ def hashed(records: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     return records.with_columns(pl.col(name).hash().alias(_HASH.format(name)) for name in names)
 
 
+def index_columns(rules: Rules) -> list[str]:
+    """Return the columns of records that are needed to resolve others with them."""
+    return [*rules.keys, *rules.columns, ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
+
+
 @dataclass(frozen=True)
 class Stored:
     """A table as one snapshot has it. A row's place is the number of its file in `files`, and its own number there."""
@@ -92,11 +129,11 @@ class Stored:
     files: tuple[ArrowFile, ...]
     read_files: ReadFiles
 
-    def index(self, rules: Rules) -> RecordIndex:
-        """Gives back all records: keys, values and entities. They are kept for the next build."""
-        names = [*rules.keys, *rules.columns, ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
+    def index(self, rules: Rules) -> Lookup:
+        """Return all records: keys, values and entities. They are kept for the next build."""
+        names = index_columns(rules)
         self.read_files.keep_only({file.path for file in self.files}, under=f"{self.table.location()}/")
-        empty = hashed(self._empty(names), rules)
+        empty = hashed(self.empty(names), rules)
         kept = {file.path: self.read_files.get(file.path, empty.columns) for file in self.files}
         known = {path: frame for path, frame in kept.items() if frame is not None}
         unread = [path for path in kept if path not in known]
@@ -127,7 +164,7 @@ class Stored:
             self.read_files.put_parts(path, new)
             parts[path] |= new
         found = [part for path, each in wanted.items() for part in _rows_in(each, parts[path])]
-        others = pl.concat([self._empty(missing), *found])
+        others = pl.concat([self.empty(missing), *found])
         return pl.concat([ordered, others], how="horizontal").select(*self.columns, *PLACE)
 
     @property
@@ -167,9 +204,10 @@ class Stored:
         found = read_arrow(self.table, [self.files[number].path for number in numbers], columns=columns)
         frames = zip(numbers, map(pl.DataFrame, found), strict=True)
         placed = [_placed(each, number, pl.int_range(each.height, eager=True)) for number, each in frames]
-        return pl.concat([_placed(self._empty(columns), 0, pl.int_range(0, eager=True)), *placed])
+        return pl.concat([_placed(self.empty(columns), 0, pl.int_range(0, eager=True)), *placed])
 
-    def _empty(self, columns: Sequence[str]) -> pl.DataFrame:
+    def empty(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Return these columns of the table, without rows."""
         return pl.DataFrame(self.table.schema().as_arrow().empty_table().select(list(columns)))
 
 

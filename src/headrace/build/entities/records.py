@@ -9,15 +9,15 @@ import polars as pl
 from headrace.build.entities.alike import Score
 from headrace.build.entities.normalise import normalise
 from headrace.build.entities.resolve import Rules, resolve, shared_too_widely
-from headrace.spec.layers import LayerTable
+from headrace.spec.layers import TableSettings
 from headrace.spec.matching import ENTITY_ID, PREVIOUS
 
 
-def rules_of(table: LayerTable, *, score: Score | None) -> Rules:
+def rules_of(table: TableSettings, *, score: Score | None) -> Rules:
     return Rules(table.keys, table.oldest_by or table.sequence_by[0], table.matches, table.fuzzy, score)
 
 
-def normalised(table: LayerTable, rows: pl.DataFrame) -> pl.DataFrame:
+def normalised(table: TableSettings, rows: pl.DataFrame) -> pl.DataFrame:
     """Gives back records with their normalised values, without the columns that the table leaves out."""
     return normalise(rows, table.matches).drop(*table.except_columns)
 
@@ -32,7 +32,7 @@ def newest(records: pl.DataFrame, *, keys: Sequence[str], sequence_by: Sequence[
     several = pl.struct(keys).is_duplicated()
     alone, others = records.filter(~several), records.filter(several)
     columns = [*sequence_by, *(name for name in records.columns if name not in sequence_by)]
-    order = others.select(_comparable(others[name]).alias(name) for name in columns).select(pl.arg_sort_by(columns)).to_series()
+    order = others.select(sortable(others[name]).alias(name) for name in columns).select(pl.arg_sort_by(columns)).to_series()
     decided = others[order.to_list()].unique(keys, keep="last", maintain_order=True)
     return pl.concat([alone, decided])
 
@@ -46,8 +46,8 @@ def resolve_records(records: pl.DataFrame, known: pl.DataFrame, rules: Rules) ->
     return resolve(records, rules, unused=unused)
 
 
-def _comparable(column: pl.Series) -> pl.Series:
-    """Gives back values that can be put in order: what is nested, as text."""
+def sortable(column: pl.Series) -> pl.Series:
+    """Return values that can be put in order: what is nested, as text."""
     if not column.dtype.is_nested():
         return column
     return pl.Series(column.name, [None if each is None else repr(each) for each in column.to_list()], dtype=pl.String)

@@ -6,6 +6,7 @@ Splink's views and the copies that it keeps are in a session of their own, and a
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,34 +18,52 @@ from headrace.build.arrow import to_spark
 from headrace.build.entities.splink_model import ID, MARGIN, compared_pairs, splink_settings
 from headrace.build.entities.weights import Weights
 from headrace.spec.fuzzy import Fuzzy
+from headrace.tables.spark_catalog import use_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def compare_on_spark(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights, *, spark: SparkSession) -> pl.DataFrame:
     """Return the pairs that weigh at least about the threshold, with the level that each compared column has."""
-    from splink import Linker, SparkAPI
-
     names = [name for name in records.columns if name != ID]
     schema = StructType([StructField(ID, LongType()), *(StructField(name, StringType()) for name in names)])
     with _own_session(spark) as session:
-        partitions = int(session.conf.get("spark.sql.shuffle.partitions") or 2)
-        api = SparkAPI(  # type: ignore[no-untyped-call]
-            spark_session=session, break_lineage_method="persist", num_partitions_on_repartition=partitions
-        )
-        registered = api.register(to_spark(session, records, schema))
-        linker = Linker(registered, splink_settings(fuzzy, weights), log_level=logging.ERROR, validate_settings=False)
-        found = linker.inference.predict(threshold_match_weight=fuzzy.at_least - MARGIN, warning_mode="never")
-        return pl.DataFrame(found.as_spark_dataframe().select(*compared_pairs(fuzzy)).toArrow())
+        return pl.DataFrame(_predict(session, to_spark(session, records, schema), fuzzy, weights).toArrow())
+
+
+@contextmanager
+def predict_on_spark(records: DataFrame, fuzzy: Fuzzy, weights: Weights, *, spark: SparkSession) -> Iterator[DataFrame]:
+    """Give the pairs of rows of Spark, as `compare_on_spark` does. They can be computed while the block runs."""
+    shared = f"headrace_{uuid.uuid4().hex}"
+    records.createGlobalTempView(shared)  # the only kind of view that another session sees
+    try:
+        with _own_session(spark) as session:
+            yield _predict(session, session.table(f"global_temp.{shared}"), fuzzy, weights)
+    finally:
+        spark.catalog.dropGlobalTempView(shared)
+
+
+def _predict(session: SparkSession, records: DataFrame, fuzzy: Fuzzy, weights: Weights) -> DataFrame:
+    from splink import Linker, SparkAPI
+
+    partitions = int(session.conf.get("spark.sql.shuffle.partitions") or 2)
+    api = SparkAPI(  # type: ignore[no-untyped-call]
+        spark_session=session, break_lineage_method="persist", num_partitions_on_repartition=partitions
+    )
+    linker = Linker(api.register(records), splink_settings(fuzzy, weights), log_level=logging.ERROR, validate_settings=False)
+    found = linker.inference.predict(threshold_match_weight=fuzzy.at_least - MARGIN, warning_mode="never")
+    pairs: DataFrame = found.as_spark_dataframe()
+    return pairs.select(*compared_pairs(fuzzy))
 
 
 @contextmanager
 def _own_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """Yield a session with Splink's similarity functions; drop what it keeps at the end."""
+    """Yield a session with Splink's similarity functions, the active one of this thread; drop what it keeps at the end."""
     from splink.backends.spark import similarity_jar_location
 
     session = spark.newSession()
+    use_session(session)  # Spark looks classes up in the active session, and only this one has the jar
     session._jsparkSession.sessionState().resourceLoader().addJar(similarity_jar_location())
     try:
         yield session
@@ -53,3 +72,4 @@ def _own_session(spark: SparkSession) -> Iterator[SparkSession]:
             if view.isTemporary:
                 session.catalog.uncacheTable(view.name)
                 session.catalog.dropTempView(view.name)
+        use_session(spark)

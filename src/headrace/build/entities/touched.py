@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.build.entities.alike import share_block
-from headrace.build.entities.index import PLACE, RecordIndex
+from headrace.build.entities.index import PLACE, Lookup
 from headrace.build.entities.resolve import Rules, largest_entity, resolve
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, Match
 
@@ -31,13 +30,13 @@ class Resolved:
     largest_entity: int
 
 
-def resolve_change(index: RecordIndex, new: pl.DataFrame, replaced: pl.DataFrame, rules: Rules) -> Resolved:
+def resolve_change(index: Lookup, new: pl.DataFrame, replaced: pl.DataFrame, rules: Rules) -> Resolved:
     """Gives back what becomes of a table's records when the new ones come and the replaced ones, rows of the index, go."""
     keys = list(rules.keys)
     unused = {each.column: _Sharing(each, index, replaced, new) for each in rules.matches}
     entities = [replaced[ENTITY_ID], *(sharing.touched_entities() for sharing in unused.values())]
     if rules.fuzzy:
-        entities.append(_others(index.where(share_block(index.rows, new, rules.fuzzy)), replaced)[ENTITY_ID])
+        entities.append(_others(index.sharing_blocks(new, rules.fuzzy), replaced)[ENTITY_ID])
     touched = pl.concat(entities).unique()
     affected = _others(index.having(ENTITY_ID, touched), replaced)
     known = replaced.select(*keys, ENTITY_ID, PREVIOUS)
@@ -60,13 +59,6 @@ def resolve_change(index: RecordIndex, new: pl.DataFrame, replaced: pl.DataFrame
     return Resolved(resolved.head(came.height).select(*keys, *added), now.filter(differs), affected.filter(differs), largest)
 
 
-def rows_with_keys(index: RecordIndex, keys: pl.DataFrame) -> pl.DataFrame:
-    """Gives back the rows of the index that have one of these keys."""
-    telling = max(keys.columns, key=lambda name: keys[name].n_unique())
-    near = index.having(telling, keys[telling].unique())
-    return near.join(keys, on=keys.columns, how="semi", nulls_equal=True)
-
-
 def _others(rows: pl.DataFrame, replaced: pl.DataFrame) -> pl.DataFrame:
     return rows.join(replaced, on=PLACE, how="anti")
 
@@ -74,11 +66,13 @@ def _others(rows: pl.DataFrame, replaced: pl.DataFrame) -> pl.DataFrame:
 class _Sharing:
     """The values of one match that a change is about: how many records had each, and how many have it now."""
 
-    def __init__(self, match: Match, index: RecordIndex, replaced: pl.DataFrame, new: pl.DataFrame) -> None:
+    def __init__(self, match: Match, index: Lookup, replaced: pl.DataFrame, new: pl.DataFrame) -> None:
         self._match = match
         name = match.column
         self._values = pl.concat([replaced[name], new[name]]).drop_nulls().unique()
-        self._sharing = _others(index.having(name, self._values), replaced)
+        # Of a value that stays over its limit only that is asked: as many rows tell it, whichever of them are replaced.
+        most = match.max_records + replaced.height + 1
+        self._sharing = _others(index.having(name, self._values, most=most), replaced)
         there = self._sharing.group_by(name).len("there")
         counts = pl.DataFrame({name: self._values}).join(there, on=name, how="left")
         for column, frame in (("was", replaced), ("now", new)):

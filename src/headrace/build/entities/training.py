@@ -7,16 +7,17 @@ weights.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from headrace.build.entities.alike import block_columns, comparable, count_pairs
+from headrace.build.entities.ids import own_id
 from headrace.build.entities.levels import Level
 from headrace.build.entities.names import NODE
 from headrace.build.entities.scoring import number_records
@@ -29,7 +30,10 @@ from headrace.tables.build_ledger import TrainedWeights
 if TYPE_CHECKING:
     from splink import Linker
 
-_MOST_PAIRS = 2_000_000
+MOST_PAIRS = 2_000_000
+MOST_RECORDS = 1_000_000
+"""How many pairs and records weights are trained of: more cost time and memory of one process, and change estimates little."""
+_DRAWN_BITS = 64
 _RANDOM_PAIRS = 2_000_000
 _LEAST_COMPARED = 2
 _THREADS = 1
@@ -45,25 +49,56 @@ def choose_weights(records: pl.DataFrame, fuzzy: Fuzzy, *, keys: Sequence[str], 
 
     They are the fixed ones where the records are too few to learn from.
     """
-    values = comparable(records.sort(*keys, nulls_last=True), fuzzy).with_row_index(NODE)
+    ordered = records.sort(*keys, nulls_last=True)
+    values = comparable(ordered, fuzzy).with_row_index(NODE)
+    if is_too_large(values.height, count_pairs(values, fuzzy)):
+        halvings = pl.Series([halvings_of(own_id(key), fuzzy.seed) for key in ordered.select(keys).iter_rows()])
+        values = sample_records(values, halvings, fuzzy)
+    return weights_of_sample(values, fuzzy, records=records.height, version=version)
+
+
+def weights_of_sample(values: pl.DataFrame, fuzzy: Fuzzy, *, records: int, version: int) -> TrainedWeights:
+    """Return the weights of a table with so many records, trained of a sample of them, as its ledger keeps them."""
     weights, trained = train_weights(number_records(values), fuzzy)
-    return weights.store(version=version, records=records.height, trained=trained)
+    return weights.store(version=version, records=records, trained=trained)
+
+
+def is_too_large(records: int, pairs: int) -> bool:
+    """Return whether a sample has to be halved again before weights are trained of it."""
+    return records > MOST_RECORDS or pairs > MOST_PAIRS
+
+
+def halvings_of(own: str, seed: int) -> int:
+    """Return how often a record stays in the sample when it is halved, given the id that its key makes.
+
+    It depends on nothing but the key and the seed, so every form of a build draws the same sample.
+    """
+    drawn = int.from_bytes(hashlib.blake2b(own.encode(), digest_size=8, key=seed.to_bytes(8, "big")).digest(), "big")
+    return _DRAWN_BITS - drawn.bit_length()
+
+
+def sample_records(values: pl.DataFrame, halvings: pl.Series, fuzzy: Fuzzy) -> pl.DataFrame:
+    """Return the records of the largest sample that is not too large."""
+    halved, sample = 0, values
+    while is_too_large(sample.height, count_pairs(sample, fuzzy)):
+        halved += 1
+        sample = values.filter(halvings >= halved)
+    return sample
 
 
 def train_weights(records: pl.DataFrame, fuzzy: Fuzzy) -> tuple[Weights, tuple[str, ...]]:
     """Return the weights that fit the records best, and the columns whose levels were trained.
 
-    The records are in the order of their keys, and are called by their place. A sample of them is used where blocks make more
-    than two million pairs. A column whose levels can't be estimated keeps the fixed ones. All columns do where
-    fewer than two can be estimated, or where a tenth of all pairs would be matches, which no table of records has.
+    The records are in the order of their keys, and are called by their place. A column whose levels can't be estimated
+    keeps the fixed ones. All columns do where fewer than two can be estimated, or where a tenth of all pairs would be matches,
+    which no table of records has.
     """
     fixed = fixed_weights(fuzzy)
     if records.height < LEAST_RECORDS:
         return fixed, ()
-    sample = _sample(records, fuzzy)
-    random_u = _estimate_u(sample, fuzzy, fixed)
+    random_u = _estimate_u(records, fuzzy, fixed)
     start = Weights(fixed.chance, {column: _with(levels, u=random_u[column]) for column, levels in fixed.levels.items()})
-    estimates = [found for block in fuzzy.block_on if (found := _estimate_m(sample, fuzzy, start, block))]
+    estimates = [found for block in fuzzy.block_on if (found := _estimate_m(records, fuzzy, start, block))]
     levels = {
         column: _combine(start.levels[column], [each[column] for each in estimates if column in each])
         for column in start.levels
@@ -72,15 +107,8 @@ def train_weights(records: pl.DataFrame, fuzzy: Fuzzy) -> tuple[Weights, tuple[s
     if len(trained) < _LEAST_COMPARED:
         return fixed, ()
     weights = replace(fixed, levels=MappingProxyType({**fixed.levels, **trained}))
-    chance = _estimate_chance(sample, fuzzy, weights)
+    chance = _estimate_chance(records, fuzzy, weights)
     return (replace(weights, chance=chance), tuple(trained)) if chance < _MOST_CHANCE else (fixed, ())
-
-
-def _sample(records: pl.DataFrame, fuzzy: Fuzzy) -> pl.DataFrame:
-    random = Random(fuzzy.seed)
-    while count_pairs(records, fuzzy) > _MOST_PAIRS:
-        records = records[sorted(random.sample(range(records.height), records.height // 2))]
-    return records
 
 
 def _estimate_u(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights) -> Mapping[str, tuple[float, ...] | None]:
