@@ -44,6 +44,7 @@ generate-all: $(STAMP) ## all four of them
 generate-stop: $(STAMP) ## stop the generators in the background, by their pids
 	@$(RUN)/headrace generate --stop
 
+test: export PYTHONDONTWRITEBYTECODE = # two processes import the tests, and tests start a hundred that import Headrace
 test: check ## all that CI runs: check, and every test but the long ones
 	@$(RUN)/python -m tests.class_archive
 	@$(RUN)/pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder --durations=15

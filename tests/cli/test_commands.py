@@ -13,16 +13,15 @@ import pytest
 from headrace.settings import KNOWN
 from headrace.spec import list_pipelines
 from headrace.spec.folders import BUILT_IN
-from tests.application import start_headrace
 from tests.cli.conftest import Here
+from tests.command import run_command
 from tests.folders import write_files
 from tests.serving.shop_lake import ShopLake
 from tests.shop import write_shop
 
 
 def headrace(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
-    application = start_headrace(*arguments, environ=environ, folder=folder)
-    return application.wait(seconds=60), application.said()
+    return run_command(*arguments, environ=environ, folder=folder)
 
 
 @pytest.mark.parametrize(

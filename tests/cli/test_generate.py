@@ -58,7 +58,7 @@ def messages(lake: Lake, topic: str) -> list[tuple[int, int, bytes | None]]:
 def test_the_command_sends_the_same_bytes_to_the_same_places(lake: Lake) -> None:
     topics = [f"{lake.topic}-{number}" for number in range(2)]
     for topic in topics:
-        said = lake.run("generate", "lineage.events", "--count", "105", "--seed", "7", "--rate", "0", KAFKA_TOPIC=topic)
+        said = lake.command("generate", "lineage.events", "--count", "105", "--seed", "7", "--rate", "0", KAFKA_TOPIC=topic)
         assert "105 events are acknowledged by Kafka" in said
     one, two = (messages(lake, topic) for topic in topics)
     assert one == two

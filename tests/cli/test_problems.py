@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.application import start_headrace
+from tests.command import run_command
 
 
 def generate(*arguments: str, folder: Path) -> tuple[int, str]:
-    application = start_headrace("generate", *arguments, environ={"HEADRACE_HOME": str(folder / ".headrace")}, folder=folder)
-    return application.wait(), application.said()
+    return run_command("generate", *arguments, environ={"HEADRACE_HOME": str(folder / ".headrace")}, folder=folder)
 
 
 @pytest.mark.parametrize(

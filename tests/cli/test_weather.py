@@ -28,7 +28,7 @@ def test_the_demo_goes_the_whole_way_and_leaves_nothing_running(lake: Lake) -> N
         minutes = published(dsn, "sky")
         assert minutes == recompute(lake, "sky_default.weather")
         assert sum(count for _, _, count in minutes.values()) == 60
-        status = json.loads(lake.run("status", "sky", "--json"))
+        status = json.loads(lake.command("status", "sky", "--json"))
         assert {one["name"]: one["state"] for one in status["services"]} == {
             "kafka": "stopped",
             "postgres": "running",
@@ -38,7 +38,9 @@ def test_the_demo_goes_the_whole_way_and_leaves_nothing_running(lake: Lake) -> N
         }
         (table,) = status["tables"]
         assert (table["late_rows"], table["watermark"] is not None) == (0, True)
-        assert "watermark" in lake.run("status", "sky")
-    rows = json.loads(lake.run("query", "SELECT city, temperature FROM sky_default.weather ORDER BY kafka_offset", "--json"))
+        assert "watermark" in lake.command("status", "sky")
+    rows = json.loads(
+        lake.command("query", "SELECT city, temperature FROM sky_default.weather ORDER BY kafka_offset", "--json")
+    )
     assert len({row["city"] for row in rows}) == 10
-    assert lake.start("receive", "lineage").wait() == 2
+    assert lake.try_command("receive", "lineage")[0] == 2

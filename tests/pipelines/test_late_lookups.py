@@ -77,7 +77,7 @@ def test_increments_with_late_lookups_are_a_full_refresh(name: str, spark: Spark
     pipeline = load_pipeline(name, environ={}, folder=tmp_path)
     random = Random(f"late {name}")
     engine = EngineBuild(tmp_path, spark, pipeline)
-    with random_paths(random):
+    with random_paths(random, scans=0.1):
         for batch in cut_sample(pipeline, random):
             engine.land_messages(batch)
             engine.build()

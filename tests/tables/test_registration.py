@@ -15,6 +15,7 @@ from headrace.runs.inspection import commits_of, need_landed
 from headrace.settings import Settings, load_settings
 from headrace.spec import TableName, load_pipeline
 from headrace.spec.types import Column, Primitive
+from headrace.tables import registration
 from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.ledger import Ledger, read_ledger
@@ -23,6 +24,12 @@ from headrace.tables.registration import find_unregistered, register_tables
 from tests.tables.tables import add_files, numbers, write_files
 
 NAMES = (TableName("raw", "numbers"), TableName("stage.shop", "numbers"), TableName("metadata", "numbers"))
+
+
+@pytest.fixture(autouse=True)
+def nobody_creates_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for other applications, of which there are none, for two looks at the catalog and not for twenty."""
+    monkeypatch.setattr(registration, "_CREATED_WITHIN_SECONDS", 0.2)
 
 
 @pytest.fixture

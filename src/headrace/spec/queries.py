@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from headrace.spec.layers import Query, Reference
@@ -64,7 +65,7 @@ def parse_sql(text: str, *, place: Place, origin: SourceMap | None = None, fix: 
     import sqlglot
 
     try:
-        statements = [each for each in sqlglot.parse(text, dialect=DIALECT) if each is not None]
+        statements = _parse(text)
     except sqlglot.ParseError as error:
         first = error.errors[0] if error.errors else {}
         description = _CLASS.sub("", str(first.get("description", error)))
@@ -81,7 +82,15 @@ def parse_sql(text: str, *, place: Place, origin: SourceMap | None = None, fix: 
     if len(statements) != 1:
         count = f"{len(statements)} statements" if statements else "no statement"
         raise place.error(f"the file holds {count}", line=1, fix="Write one query in a file")
-    return statements[0]
+    return statements[0].copy()
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> tuple[exp.Expr, ...]:
+    """Return the statements of a text. A pipeline's queries are parsed for several checks, and a copy takes a fraction."""
+    import sqlglot
+
+    return tuple(statement for statement in sqlglot.parse(text, dialect=DIALECT) if statement is not None)
 
 
 def named_in(condition: str, *, place: Place) -> tuple[str, ...]:
