@@ -34,7 +34,8 @@ MART = "payments_db.payments_daily"
 _BETWEEN = "payments_db.payment_transactions"
 STREAMS = ("charges", "refunds", "disputes")
 """Those that reach the mart: subscriptions move no money."""
-_WARM_UP_SECONDS = 60
+_WARM_UP_SECONDS = 180
+"""Java compiles what it runs for the first minutes, and what has gathered until the first build has to be worked off."""
 _SECONDS = 120
 _START_SECONDS = 300.0
 _DRAIN_SECONDS = 300.0
