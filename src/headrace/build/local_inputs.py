@@ -35,10 +35,10 @@ from headrace.spec.types import Column
 from headrace.tables.build_ledger import BuildLedger
 from headrace.tables.files import format_of
 from headrace.tables.live_files import LiveFile
-from headrace.tables.prepared_queries import bind, derive, make_placeholder
+from headrace.tables.prepared_queries import derive, make_placeholder
 from headrace.tables.row_store import FILE, POSITION
 from headrace.tables.schema import arrow_schema
-from headrace.tables.spark_arrow import with_optional_fields
+from headrace.tables.spark_arrow import collect_prepared, optional
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -230,9 +230,9 @@ class LocalInputs(PlannedInputs):
         return placeholder.frame
 
     def once(self, rows: DataFrame) -> LocalRows:
-        kept = collect(self.lake.spark, bind(with_optional_fields(rows), lambda number: self._bound[number].relation))
-        self._tables.bounded(kept.arrow)
-        return kept
+        arrow = collect_prepared(rows, lambda number: self._bound[number].relation)
+        self._tables.bounded(arrow)
+        return LocalRows(self.lake.spark, arrow, optional(rows.schema))
 
     def close(self) -> None:
         """Do nothing: what is in memory goes with the build."""

@@ -56,6 +56,7 @@ public class PreparedQuery {
     private SparkSession session;
     private LogicalPlan analyzed;
     private SparkPlan plan;
+    private SparkPlan localPlan;
     private Encoder encoder;
     private final ArrayList placeholders = new ArrayList();
 
@@ -91,6 +92,7 @@ public class PreparedQuery {
         if (!prepared.analyzed.containsPattern(TreePattern.CURRENT_LIKE())) {
             SparkPlan plan = execution.executedPlan();
             prepared.plan = plan.subqueriesAll().isEmpty() ? plan : null;
+            prepared.localPlan = prepared.plan == null ? null : LocalExecution.localForm(plan);
         }
         return prepared;
     }
@@ -100,17 +102,37 @@ public class PreparedQuery {
         return this.placeholders;
     }
 
-    /** Return the query on other rows: `relations` come in the order of `placeholders()`. Nothing is computed yet. */
-    public synchronized Dataset bind(List relations) {
+    /** Return whether `run` can compute the query. A query that is not local is bound, and runs as a job. */
+    public boolean isLocal() {
+        return this.localPlan != null;
+    }
+
+    /** Compute the query in this thread, on rows in the order of `placeholders()`, and write the result to a file. */
+    public void run(List relations, String path) throws Throwable {
+        SparkSession.setActiveSession(this.session);
+        SparkPlan bound = withRows(this.localPlan, relations);
+        LocalExecution.writeArrow(bound, this.session, this.analyzed.schema(), path);
+    }
+
+    private synchronized SparkPlan withRows(SparkPlan plan, List relations) throws Throwable {
+        return replace(plan, rowsById(relations), new IdentityHashMap());
+    }
+
+    private Map rowsById(List relations) {
         Map rows = new HashMap();
         for (int i = 0; i < relations.size(); i++) {
             rows.put(this.placeholders.get(i), ((Dataset) relations.get(i)).logicalPlan());
         }
+        return rows;
+    }
+
+    /** Return the query on other rows: `relations` come in the order of `placeholders()`. Nothing is computed yet. */
+    public Dataset bind(List relations) throws Throwable {
         if (this.plan == null) {
-            return Dataset.ofRows(this.session, (LogicalPlan) this.analyzed.transformWithSubqueries(new Replace(this.session, rows, null)));
+            Replace replace = new Replace(this.session, rowsById(relations), null);
+            return Dataset.ofRows(this.session, (LogicalPlan) this.analyzed.transformWithSubqueries(replace));
         }
-        SparkPlan bound = replace(this.plan, rows, new IdentityHashMap());
-        return new Dataset(new BoundExecution(this.session, this.analyzed, bound), this.encoder);
+        return new Dataset(new BoundExecution(this.session, this.analyzed, withRows(this.plan, relations)), this.encoder);
     }
 
     private static void findPlaceholders(SparkPlan plan, List found) {
@@ -128,7 +150,7 @@ public class PreparedQuery {
     }
 
     /** Return a copy of a plan that reads other rows. A broadcast of the same rows as before is not sent again. */
-    private SparkPlan replace(SparkPlan plan, Map rows, Map done) {
+    private SparkPlan replace(SparkPlan plan, Map rows, Map done) throws Throwable {
         if (done.containsKey(plan)) return (SparkPlan) done.get(plan);
         SparkPlan copy;
         RDD placeholder = placeholderOf(plan);
@@ -146,14 +168,14 @@ public class PreparedQuery {
         return copy;
     }
 
-    private SparkPlan copyWithRows(SparkPlan plan, Map rows, Map done) {
+    private SparkPlan copyWithRows(SparkPlan plan, Map rows, Map done) throws Throwable {
         ArrayList children = new ArrayList();
         scala.collection.Iterator each = plan.children().iterator();
         while (each.hasNext()) children.add(replace((SparkPlan) each.next(), rows, done));
         return (SparkPlan) plan.withNewChildren(CollectionConverters.asScala(children).toList());
     }
 
-    private SparkPlan broadcast(SparkPlan plan, Map rows, Map done) {
+    private SparkPlan broadcast(SparkPlan plan, Map rows, Map done) throws Throwable {
         ArrayList ids = new ArrayList();
         findPlaceholders(plan, ids);
         Object[] last = (Object[]) this.broadcasts.get(plan);
@@ -168,6 +190,7 @@ public class PreparedQuery {
         }
         if (isSame) return (SparkPlan) last[1];
         SparkPlan copy = copyWithRows(plan, rows, done);
+        if (copy instanceof LocalExecution.LocalBroadcast) copy = ((LocalExecution.LocalBroadcast) copy).evaluated(this.session);
         if (isSmall) {
             this.broadcasts.put(plan, new Object[] {read, copy});
         } else {

@@ -163,6 +163,13 @@ def may_hold(file: DataFile, field_id: int, low: int, high: int) -> bool:
     return not (smallest and _integer(smallest) > high) and not (largest and _integer(largest) < low)
 
 
+def bounds_of(file: DataFile, field_id: int) -> tuple[int, int] | None:
+    """Return the smallest and the largest value of a column of a file, or None where it has no bounds."""
+    smallest = (file.lower_bounds or _NO_BOUNDS).get(field_id)
+    largest = (file.upper_bounds or _NO_BOUNDS).get(field_id)
+    return (_integer(smallest), _integer(largest)) if smallest and largest else None
+
+
 def _integer(bound: bytes) -> int:
     return int.from_bytes(bound, "little", signed=True)
 

@@ -38,6 +38,7 @@ class _Prepared:
 
     java: JavaObject
     placeholders: tuple[int, ...]
+    is_local: bool
 
 
 @dataclass
@@ -50,6 +51,9 @@ class _Derived:
 
 _DERIVED: WeakKeyDictionary[DataFrame, _Derived] = WeakKeyDictionary()
 """Every frame on placeholders alone. It lives as long as the placeholder does that it was first derived from."""
+
+_JAVA_CLASSES = ("LocalExecution", "PreparedQuery")
+"""Each is compiled after those that it uses."""
 
 _COMPILING = Lock()
 
@@ -78,16 +82,33 @@ def derive(frame: DataFrame, what: Hashable, transform: Callable[..., DataFrame]
 
 def bind(frame: DataFrame, rows_of: Callable[[int], DataFrame]) -> DataFrame:
     """Return a frame with rows in the place of its placeholders, whose ids are passed to `rows_of`. Nothing is computed yet."""
-    known = _DERIVED.get(frame, _Derived())
-    if known.prepared is None:
-        java = _java(frame.sparkSession.sparkContext).prepare(frame._jdf)
-        known.prepared = _Prepared(java, tuple(java.placeholders()))
-    prepared = known.prepared
+    prepared = _prepare(frame)
     if not prepared.placeholders:
         return frame
     bound = _data_frame(frame.sparkSession, prepared.java.bind([rows_of(number)._jdf for number in prepared.placeholders]))
     bound._schema = frame.schema
     return bound
+
+
+def run_here(frame: DataFrame, rows_of: Callable[[int], DataFrame], path: str) -> bool:
+    """Compute a frame in the calling thread of Spark's process, and write Arrow streams to a file, one for each batch.
+
+    Return False, with nothing done, where the query can only run as a Spark job: see `bind`.
+    """
+    prepared = _prepare(frame)
+    if not prepared.is_local:
+        return False
+    prepared.java.run([rows_of(number)._jdf for number in prepared.placeholders], path)
+    return True
+
+
+def _prepare(frame: DataFrame) -> _Prepared:
+    known = _DERIVED.get(frame, _Derived())
+    if known.prepared is None:
+        java = _java(frame.sparkSession.sparkContext).prepare(frame._jdf)
+        placeholders = tuple(java.placeholders())
+        known.prepared = _Prepared(java, placeholders, is_local=bool(placeholders) and java.isLocal())
+    return known.prepared
 
 
 def _data_frame(spark: SparkSession, java: JavaObject) -> DataFrame:
@@ -106,9 +127,12 @@ def _java(context: SparkContext) -> Any:
 def _compiled(context: SparkContext) -> Any:
     gateway = context._gateway
     assert gateway is not None
-    compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook((files("headrace.tables") / "PreparedQuery.java").read_text(encoding="utf-8"))
-    java_class = compiler.getClassLoader().loadClass("headrace.PreparedQuery")
+    loader = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for name in _JAVA_CLASSES:
+        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook((files("headrace.tables") / f"{name}.java").read_text(encoding="utf-8"))
+        loader = compiler.getClassLoader()
+    java_class = loader.loadClass("headrace.PreparedQuery")
     no_types, nothing = gateway.new_array(gateway.jvm.java.lang.Class, 0), gateway.new_array(gateway.jvm.java.lang.Object, 0)
     return java_class.getDeclaredConstructor(no_types).newInstance(nothing)

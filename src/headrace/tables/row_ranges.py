@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from headrace.tables.live_files import LiveFile, bounds_field, may_hold
+from headrace.tables.live_files import LiveFile, bounds_field, bounds_of, may_hold
 
 Ranges = Mapping[str, Sequence[tuple[object, object]]]
 """For a column of integers, dates or timestamps the ranges, both ends included, of which its values must be in one."""
@@ -50,10 +50,20 @@ class Within:
             )
         ]
 
+    def covers(self, file: LiveFile, schema: Schema) -> bool:
+        """Say whether all rows of a file are within the ranges, as far as its bounds tell."""
+        for name, ranges in self.ranges.items():
+            bounds = bounds_of(file.file, bounds_field(schema, name))
+            if bounds is None or not any(low <= bounds[0] and bounds[1] <= high for low, high in ranges):
+                return False
+        return True
+
     def rows(self, batches: Sequence[pa.RecordBatch | pa.Table]) -> pl.Series:
         """Return the numbers of the rows within the ranges, in ascending order."""
         found, first = [pl.Series([], dtype=pl.Int64)], 0
         for batch in batches:
+            if not batch.num_rows:  # pyarrow 25.0.1 ends the process when it looks for values in a column without chunks
+                continue
             is_within = pa.repeat(pa.scalar(True), batch.num_rows)
             for name, ranges in self.ranges.items():
                 is_within = pc.and_(is_within, _is_in_one(batch.column(name), ranges))

@@ -161,10 +161,12 @@ class RowStore:
         needed = list(dict.fromkeys([*names, *within.ranges, *(match.columns if match else ())]))
         parts, by_match = [], []
         for file in within.files_with(files, table.schema()):
-            named = _named(table, file)
-            batches = self._batches(table, named)
+            if match is not None and within.covers(file, table.schema()):
+                by_match.append(file)
+                continue
+            batches = self._batches(table, _named(table, file))
             numbers = within.rows(batches)
-            if match is not None and len(numbers) * _FEW_WITHIN > file.rows and file.rows > SMALL_ROWS:
+            if match is not None and len(numbers) * _FEW_WITHIN > file.rows:
                 by_match.append(file)
                 continue
             numbers = _without(numbers, self.deleted(table, file)) if file.deletes else numbers

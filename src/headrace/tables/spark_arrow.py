@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 
 import pyarrow as pa
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
@@ -18,7 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from pyspark.util import _load_from_socket
 
 from headrace.tables.java_classes import java_class
-from headrace.tables.prepared_queries import derive
+from headrace.tables.prepared_queries import bind, derive, run_here
 from headrace.tables.spark_catalog import use_session
 from headrace.tables.spark_columns import named
 
@@ -60,6 +61,28 @@ def to_arrow(rows: DataFrame) -> pa.Table:
     rows = with_optional_fields(rows)
     schema = to_arrow_schema(rows.schema, error_on_duplicated_field_names_in_struct=True)
     batches = _collect(rows)
+    return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+
+
+def collect_prepared(rows: DataFrame, rows_of: Callable[[int], DataFrame]) -> pa.Table:
+    """Collect rows of a query on placeholders as `to_arrow` does, without a Spark job where its plan allows that."""
+    rows = with_optional_fields(rows)
+    context = rows.sparkSession.sparkContext
+    if context._encryption_enabled:  # rows must not be on a disk as they are
+        return to_arrow(bind(rows, rows_of))
+    file, path = tempfile.mkstemp(dir=context._temp_dir)
+    try:
+        os.close(file)
+        if not run_here(rows, rows_of, path):
+            return to_arrow(bind(rows, rows_of))
+        with open(path, "rb") as stream:
+            streams = pa.BufferReader(stream.read())
+    finally:
+        os.unlink(path)
+    schema = to_arrow_schema(rows.schema, error_on_duplicated_field_names_in_struct=True)
+    batches = []
+    while streams.tell() < streams.size():
+        batches += pa.ipc.open_stream(streams)
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
 
 
