@@ -24,6 +24,7 @@ from headrace.build.stored_columns import stored_columns
 from headrace.quality.expectations import Measured
 from headrace.spec.layers import LayerTable, Query, Window
 from headrace.spec.pipeline import TableName
+from headrace.spec.sliding_windows import add_running_sums
 from headrace.spec.stage_query import follow_columns
 from headrace.spec.types import Column
 from headrace.tables.catalog import load_table
@@ -174,12 +175,14 @@ class PlannedInputs(ABC):
 
         It is computed by `once` or `check`.
         """
-        table = follow_columns(self.table, self.lake.columns)
-        return self._run(replace(table, source=self.algebra.source) if self.algebra else table, drivers, past=past)
+        if self.algebra:
+            return self._run(replace(self.table, source=self.algebra.source), drivers, past=past)
+        return self.run(drivers, past=past)
 
     def run(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> DataFrame:
         """Return what the table's file makes of these rows of its drivers, and of its lookups: for `once` or `check`."""
-        return self._run(follow_columns(self.table, self.lake.columns), drivers, past=past)
+        columns = self.lake.columns
+        return self._run(add_running_sums(follow_columns(self.table, columns), columns), drivers, past=past)
 
     def _run(self, table: LayerTable, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> DataFrame:
         rows = {**self.lookups(drivers, past=past), **drivers}
