@@ -26,6 +26,7 @@ from headrace.build.planned_inputs import NotLocalError, OldRows, PlannedInputs
 from headrace.build.removed import DELETED, TRUNCATES
 from headrace.build.rows import ChangeSet, LocalRows, Rows, collect, union
 from headrace.build.text_keys import values_for
+from headrace.build.touched_rows import read_columns
 from headrace.build.types import spark_schema
 from headrace.build.windows import Affected, moments_of, window_ranges
 from headrace.quality.expectations import Measured
@@ -102,8 +103,16 @@ class LocalInputs(PlannedInputs):
         moments = changes.both([*window.partition_by, window.order_by])
         parts = self._match(name, moments.select(window.partition_by))
         between = window_ranges(arrow_of(moments), window)
-        rows = self._tables.fetch(name, self.plan.until[name], match=parts, between=between)
-        return Affected(self._rows(name, rows), self.frame("moments", moments_of(changes, window)), window)
+        columns = self._read_columns(name, also=(*window.partition_by, window.order_by))
+        rows = self._tables.fetch(name, self.plan.until[name], match=parts, between=between, columns=columns)
+        context = LocalRows(self.lake.spark, rows, spark_schema(columns))
+        return Affected(context, self.frame("moments", moments_of(changes, window)), window)
+
+    def _read_columns(self, name: TableName, *, also: Collection[str]) -> tuple[Column, ...]:
+        """Return the columns of an input that the query reads, and some more; all of them where the query doesn't tell."""
+        columns = self.lake.columns[name]
+        read = read_columns(self.lake, self.table).get(name)
+        return columns if read is None else tuple(column for column in columns if column.name in {*read, *also})
 
     def lookups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> Mapping[TableName, Rows]:
         paths = lookup_paths(self.lake, self.table)

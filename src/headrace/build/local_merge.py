@@ -18,7 +18,7 @@ from headrace.build.merge import PLACE
 from headrace.build.removed import DELETED
 from headrace.tables.row_store import FILE, POSITION
 
-_WINNER, _OLD, _IS_NEW, _SAME = "__winner", "__old", "__is_new", "__same"
+_WINNER, _OLD = "__winner", "__old"
 
 
 @dataclass(frozen=True)
@@ -61,19 +61,24 @@ def decide_rows(rule: MergeRule, rows: pa.Table, old: pa.Table, *, columns: Sequ
     winners = _newest(rule, events.with_row_index(_WINNER))
     if winners is None:
         return None
-    places = theirs.select(rule.keys).with_row_index(_OLD)
-    pairs = winners.join(places, on=list(rule.keys), how="full", nulls_equal=True, coalesce=True)
-    pairs = pairs.filter((pl.col(_WINNER) < mine.height).fill_null(True))  # a row that the table has already changes nothing
-    met = pairs.filter(pl.col(_WINNER).is_not_null() & pl.col(_OLD).is_not_null() & ~pl.col(DELETED))
-    same = met.filter(_equal_rows(mine[met[_WINNER]], theirs[met[_OLD]]))
-    pairs = pairs.join(same.select(_WINNER, _OLD), on=[_WINNER, _OLD], how="anti")
-    enters = pairs.filter(~pl.col(DELETED))[_WINNER].to_arrow()
-    leaves = pairs[_OLD].drop_nulls().to_arrow()
+    places = theirs.lazy().select(rule.keys).with_row_index(_OLD)
+    pairs = (
+        winners.lazy()
+        .join(places, on=list(rule.keys), how="full", nulls_equal=True, coalesce=True)
+        .filter((pl.col(_WINNER) < mine.height).fill_null(True))  # a row that the table has already changes nothing
+        .select(_WINNER, _OLD, DELETED)
+        .collect()
+    )
+    winner, place, is_deletion = (pairs[name].to_arrow() for name in (_WINNER, _OLD, DELETED))
+    stays = pc.and_(pc.is_valid(place), pc.fill_null(pc.invert(is_deletion), False))
+    stays = _and_equal(stays, new, winner, known, place)
+    leaves = pc.drop_null(place.filter(pc.invert(stays)))
+    enters = winner.filter(pc.fill_null(pc.and_(pc.invert(stays), pc.invert(is_deletion)), False))
     left = old.take(leaves)
     return Decided(
         new=new.take(enters),
         old=left.select(list(columns)),
-        deletions=new.take(pairs.filter(pl.col(DELETED))[_WINNER].to_arrow()),
+        deletions=new.take(winner.filter(pc.fill_null(is_deletion, False))),
         places=pl.DataFrame(left.select([FILE, POSITION])).rename({FILE: PLACE[0], POSITION: PLACE[1]}),
     )
 
@@ -99,19 +104,27 @@ def _newest(rule: MergeRule, events: pl.DataFrame) -> pl.DataFrame | None:
         if any(events.schema[name].is_nested() or events.schema[name].is_float() for name in rest):
             return None
         order += rest
-    return events.sort(order, nulls_last=False).group_by(keys).last().select(found)
+    return events.lazy().sort(order, nulls_last=False).group_by(keys).last().select(found).collect()
 
 
-def _equal_rows(mine: pl.DataFrame, theirs: pl.DataFrame) -> pl.Series:
-    """Return for each pair of rows whether all columns are equal or both null."""
-    same = pl.Series([True] * mine.height, dtype=pl.Boolean)
-    for name in theirs.columns:
-        left, right = mine[name], theirs[name]
-        if left.dtype.is_nested():
-            same &= pl.Series([a == b for a, b in zip(left.to_list(), right.to_list(), strict=True)], dtype=pl.Boolean)
-        else:
-            same &= left.eq_missing(right)
-    return same
+def _and_equal(which: pa.Array, mine: pa.Table, left: pa.Array, theirs: pa.Table, right: pa.Array) -> pa.Array:
+    """Return of each pair of rows, by their numbers, whether it is one of `which`, and all columns are equal or both null."""
+    chosen = pc.indices_nonzero(which)
+    rows, others = mine.take(left.take(chosen)), theirs.take(right.take(chosen))
+    same = pa.repeat(pa.scalar(True), len(chosen))
+    for column, other in zip(rows.columns, others.columns, strict=True):
+        same = pc.and_(same, _equal_values(column.combine_chunks(), other.combine_chunks()))
+    return pc.is_in(pa.array(range(len(which)), pa.uint64()), value_set=chosen.filter(same))
+
+
+def _equal_values(mine: pa.Array, theirs: pa.Array) -> pa.Array:
+    """Return of each pair of values whether they are equal or both null; NaN equals NaN."""
+    if pa.types.is_nested(mine.type):
+        return pa.array([a == b for a, b in zip(mine.to_pylist(), theirs.to_pylist(), strict=True)], pa.bool_())
+    if pa.types.is_floating(mine.type):
+        return pl.Series(mine).eq_missing(pl.Series(theirs)).to_arrow()
+    both_null = pc.and_(pc.is_null(mine), pc.is_null(theirs))
+    return pc.or_(both_null, pc.fill_null(pc.equal(mine, theirs), False))
 
 
 def _fit(old: pa.Table, schema: pa.Schema) -> pa.Table | None:

@@ -51,12 +51,13 @@ class LocalTables:
         *,
         match: Sequence[pa.Table] | None = None,
         between: Ranges | None = None,
+        columns: tuple[Column, ...] | None = None,
     ) -> pa.Table:
-        """Return rows of a table at a position: its columns as the lake knows them.
+        """Return rows of a table at a position: its columns as the lake knows them, or some of these.
 
         With `match`, only rows whose columns equal a row of any of these; with `between`, only rows within the ranges.
         """
-        columns = self.lake.columns[name]
+        columns = self.lake.columns[name] if columns is None else columns
         table = load_table(self.lake.catalog, name)
         if table is None or state.snapshot_id is None or match == []:
             return self._fit(None, columns)
@@ -174,7 +175,7 @@ def _local_only() -> Iterator[None]:
 
 
 def match_table(values: pa.Table, schema: pa.Schema, *, nulls_match: bool = True) -> pa.Table:
-    """Return values, each once, as a table to match by, in the types of the columns they are compared with.
+    """Return values as a table to match by, in the types of the columns they are compared with.
 
     Raise a NotLocalError where types differ in more than width, or are nested: only Spark knows how it would compare them.
     """
@@ -185,8 +186,7 @@ def match_table(values: pa.Table, schema: pa.Schema, *, nulls_match: bool = True
             raise NotLocalError(f"{name} is {wanted}, and is compared with {have}")
         columns.append(values[name].cast(wanted))
     table = pa.Table.from_arrays(columns, names=values.column_names)
-    table = table if nulls_match else table.drop_null()
-    return table.group_by(table.column_names).aggregate([])
+    return table if nulls_match else table.drop_null()
 
 
 def is_comparable(have: pa.DataType, wanted: pa.DataType) -> bool:

@@ -87,7 +87,7 @@ def _changed_rows(inputs: PlannedInputs, path: JoinPath) -> Rows:
     lookup, changes = path.table, inputs.changes(path.table)
     left = changes.left
     have = [column.name for column in inputs.lake.columns[lookup]]
-    read = _read_columns(inputs.lake, inputs.table).get(lookup, tuple(have))
+    read = read_columns(inputs.lake, inputs.table).get(lookup, tuple(have))
     columns = list(dict.fromkeys((*read, *route_columns(inputs.table.follows, lookup))))
     is_plain = all(column == plain_column(column) for column in path.columns)
     none_left = left is None or (isinstance(left, LocalRows) and left.is_empty)
@@ -97,7 +97,7 @@ def _changed_rows(inputs: PlannedInputs, path: JoinPath) -> Rows:
     return net_rows(ChangeSet(inputs.matching(lookup, values), inputs.matching(lookup, values, past=True)), columns)
 
 
-def _read_columns(lake: Lake, table: LayerTable) -> Mapping[TableName, tuple[str, ...]]:
+def read_columns(lake: Lake, table: LayerTable) -> Mapping[TableName, tuple[str, ...]]:
     """Return the columns of its inputs that a table's query reads; an input is left out where that can't be told."""
     if not isinstance(table.source, Query):
         return {}

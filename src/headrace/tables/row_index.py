@@ -13,6 +13,7 @@ from functools import cached_property
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from headrace.tables.live_files import LiveFile, bounds_field, may_hold
@@ -27,9 +28,13 @@ INDEX_SCHEMA = pa.schema([pa.field("hash", pa.uint64()), pa.field("row", pa.uint
 
 @dataclass(frozen=True)
 class Match:
-    """The rows to look for: distinct values of some columns, in the columns' types."""
+    """The rows to look for: values of some columns, in the columns' types. A row may be there several times.
 
-    values: pl.DataFrame
+    Few values are compared with Arrow in the calling thread. polars hands every operation to its pool, which takes a
+    millisecond on busy cores, and a build makes hundreds.
+    """
+
+    rows: pa.Table
 
     @classmethod
     def of(cls, rows: pa.Table, schema: pa.Schema) -> Match:
@@ -41,11 +46,15 @@ class Match:
         names = sorted(rows.column_names)
         check_columns(names, schema)
         wanted = pa.schema([schema.field(name) for name in names])
-        return cls(pl.DataFrame(rows.select(names).cast(wanted)).unique())
+        return cls(rows.select(names).cast(wanted).combine_chunks())
+
+    @cached_property
+    def values(self) -> pl.DataFrame:
+        return pl.DataFrame(self.rows)
 
     @property
     def columns(self) -> list[str]:
-        return self.values.columns
+        return list(self.rows.column_names)
 
     @cached_property
     def index(self) -> str:
@@ -53,9 +62,13 @@ class Match:
         return hashlib.sha256(repr(self.columns).encode()).hexdigest()[:16]
 
     @cached_property
-    def hashes(self) -> pl.Series:
-        """The hashes of the values, each once, in ascending order."""
-        return self.values.hash_rows().unique().sort()
+    def hashes(self) -> pa.Array:
+        """The hashes of the values, each once."""
+        return pc.unique(self._hash_of_rows)
+
+    @cached_property
+    def _hash_of_rows(self) -> pa.Array:
+        return self.values.hash_rows().to_arrow()
 
     def files_with(self, files: Iterable[LiveFile], schema: Schema) -> list[LiveFile]:
         """Return the files whose bounds allow any of the values."""
@@ -66,22 +79,39 @@ class Match:
         """Return the candidates of an index in ascending order: the numbers of the rows that have one of the hashes."""
         index = pl.DataFrame({"hash": hashes, "row": rows})
         # One expression: every operation on a Series is a query of its own in polars, and costs more than the search.
-        first, end = (pl.col("hash").search_sorted(pl.lit(self.hashes), side=side) for side in ("left", "right"))
+        first, end = (pl.col("hash").search_sorted(pl.lit(pl.Series(self.hashes)), side=side) for side in ("left", "right"))
         ranges = index.select(first=first, end=end).filter(pl.col("first") < pl.col("end"))
         if ranges.is_empty():
             return pl.Series([], dtype=pl.Int64)
         places = pl.int_ranges("first", "end").explode()
         return index["row"].gather(ranges.select(places).to_series()).cast(pl.Int64).sort()
 
-    def scan(self, hashes: pl.Series) -> pl.Series:
+    def scan(self, hashes: pa.Array) -> pl.Series:
         """Return the candidates among hashes in the order of their rows."""
-        return hashes.is_in(self.hashes.implode()).arg_true().cast(pl.Int64)
+        return pl.Series(pc.indices_nonzero(pc.is_in(hashes, value_set=self.hashes)), dtype=pl.Int64)
 
     def equal(self, rows: pa.Table) -> pl.Series | None:
-        """Return which of the candidates equal one of the values, or None where all do."""
-        numbered = pl.DataFrame(rows.select(self.columns)).with_row_index("__row")
-        same = numbered.join(self.values, on=self.columns, how="semi", nulls_equal=True)
-        return None if same.height == numbered.height else same["__row"].cast(pl.Int64).sort()
+        """Return which of the rows equal one of the values, in ascending order, or None where all do."""
+        if not rows.num_rows:
+            return None
+        candidates = rows.select(self.columns)
+        if self._representatives is None:
+            numbered = pl.DataFrame(candidates).with_row_index("__row")
+            same = numbered.join(self.values, on=self.columns, how="semi", nulls_equal=True)["__row"].cast(pl.Int64).sort()
+        else:
+            places = pc.index_in(pl.DataFrame(candidates).hash_rows().to_arrow(), value_set=self.hashes)
+            is_same = pc.and_(pc.is_valid(places), _equal_rows(candidates, self._representatives.take(places)))
+            same = pl.Series(pc.indices_nonzero(is_same), dtype=pl.Int64)
+        return None if len(same) == rows.num_rows else same
+
+    @cached_property
+    def _representatives(self) -> pa.Table | None:
+        """The value of each hash, or None where two values have the same one, or only polars compares them as Spark does."""
+        if any(pa.types.is_floating(field.type) for field in self.rows.schema):
+            return None
+        found = self.rows.take(pc.index_in(self.hashes, value_set=self._hash_of_rows))
+        places = pc.index_in(self._hash_of_rows, value_set=self.hashes)
+        return found if pc.all(_equal_rows(self.rows, found.take(places)), min_count=0).as_py() else None
 
     @cached_property
     def _ranges(self) -> dict[str, tuple[int, int]]:
@@ -93,6 +123,15 @@ class Match:
                 numbers = column.to_physical()
                 ranges[column.name] = (int(numbers.min()), int(numbers.max()))  # type: ignore[arg-type]
         return ranges
+
+
+def _equal_rows(left: pa.Table, right: pa.Table) -> pa.ChunkedArray:
+    """Return of each pair of rows whether all columns are equal, or both null."""
+    found = pa.repeat(pa.scalar(True), left.num_rows)
+    for mine, theirs in zip(left.columns, right.columns, strict=True):
+        is_null = pc.and_(pc.is_null(mine), pc.is_null(theirs))
+        found = pc.and_(found, pc.or_(is_null, pc.fill_null(pc.equal(mine, theirs), False)))
+    return found
 
 
 def check_columns(names: Sequence[str], schema: pa.Schema) -> None:

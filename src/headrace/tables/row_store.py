@@ -62,7 +62,7 @@ class RowStore:
         self._most_bytes = most_bytes
         self._formats: BoundedCache[tuple[str, int], RowFormat] = BoundedCache(1_024)
         self._in_memory: BoundedCache[str, _Batches] = BoundedCache(_IN_MEMORY_BYTES)
-        self._hashes: BoundedCache[str, pl.Series] = BoundedCache(_HASHES)
+        self._hashes: BoundedCache[str, pa.Array] = BoundedCache(_HASHES)
         self._deleted: BoundedCache[tuple[str, str], pa.Array] = BoundedCache(_POSITIONS)
         self._refused: BoundedCache[str, bool] = BoundedCache(1_024)
 
@@ -180,7 +180,7 @@ class RowStore:
 
     def _matching(self, table: Table, files: Sequence[LiveFile], match: Match, names: Sequence[str]) -> list[pa.Table]:
         """Return the live rows of files that equal one of the match's, with their places."""
-        if match.values.is_empty():
+        if not match.rows.num_rows:
             return []
         named = [_named(table, file) for file in match.files_with(files, table.schema())]
         needed = list(dict.fromkeys([*names, *match.columns]))
@@ -217,7 +217,7 @@ class RowStore:
             return None
         hashes = [self._small_hashes(table, file, match) for file in named]
         starts = pl.Series([0, *accumulate(map(len, hashes))][:-1], dtype=pl.Int64)
-        found = match.scan(pl.concat(hashes))
+        found = match.scan(pa.concat_arrays(hashes))
         if not len(found):
             return None
         places = pl.DataFrame({"file": starts.search_sorted(found, side="right").cast(pl.Int64) - 1, "found": found})
@@ -249,9 +249,11 @@ class RowStore:
         paths = pa.array([file.path for file, _ in files], pa.string()).take(order.to_arrow())
         return _placed(rows, paths, places["row"])
 
-    def _small_hashes(self, table: Table, named: _NamedFile, match: Match) -> pl.Series:
-        name = f"{named[1]}-{match.index}"
-        return self._hashes.get_or_build(name, lambda: hash_rows(self._batches(table, named), match.columns), weigh=len)
+    def _small_hashes(self, table: Table, named: _NamedFile, match: Match) -> pa.Array:
+        def read() -> pa.Array:
+            return hash_rows(self._batches(table, named), match.columns).to_arrow()
+
+        return self._hashes.get_or_build(f"{named[1]}-{match.index}", read, weigh=len)
 
     def _batches(self, table: Table, named: _NamedFile) -> _Batches:
         file, name = named
