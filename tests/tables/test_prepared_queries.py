@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DecimalType, StringType, StructType
 
 from headrace.settings import load_settings
-from headrace.tables.prepared_queries import Placeholder, bind, derive, make_placeholder
-from headrace.tables.spark_arrow import from_arrow, to_arrow
+from headrace.tables.prepared_queries import Placeholder, bind, derive, make_placeholder, run_here
+from headrace.tables.spark_arrow import collect_prepared, from_arrow, to_arrow
 from headrace.tables.spark_catalog import open_spark_catalog
 
 if TYPE_CHECKING:
@@ -95,6 +96,14 @@ class Prepared:
         rows = {self.slots[name].id: relation for name, relation in relations.items()}
         return bind(self.frame, rows.__getitem__)
 
+    def collect(self, relations: dict[str, DataFrame]) -> pa.Table:
+        rows = {self.slots[name].id: relation for name, relation in relations.items()}
+        return collect_prepared(self.frame, rows.__getitem__)
+
+    def is_local(self, relations: dict[str, DataFrame], path: Path) -> bool:
+        rows = {self.slots[name].id: relation for name, relation in relations.items()}
+        return run_here(self.frame, rows.__getitem__, str(path))
+
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_rows_are_what_spark_makes_of_them(session: SparkSession, name: str) -> None:
@@ -108,7 +117,9 @@ def test_rows_are_what_spark_makes_of_them(session: SparkSession, name: str) -> 
         expected = prepared.run(**{name: frame.coalesce(1) for name, frame in relations.items()})
         bound = prepared.bind(relations)
         assert bound.schema == expected.schema
-        assert sorted_rows(bound) == sorted_rows(expected), given.num_rows
+        wanted = sorted_rows(expected)
+        assert sorted_rows(bound) == wanted, given.num_rows
+        assert sorted(prepared.collect(relations).to_pylist(), key=str) == wanted, given.num_rows
 
 
 def test_rows_that_spark_keeps_as_arrow_are_read(session: SparkSession) -> None:
@@ -117,7 +128,9 @@ def test_rows_that_spark_keeps_as_arrow_are_read(session: SparkSession) -> None:
         prepared = Prepared(session, QUERIES[name])
         for count in (9, 30):
             relations = {"orders": from_arrow(session, orders(count), ORDERS), "people": from_arrow(session, people(8), PEOPLE)}
-            assert sorted_rows(prepared.bind(relations)) == sorted_rows(prepared.run(**relations))
+            wanted = sorted_rows(prepared.run(**relations))
+            assert sorted_rows(prepared.bind(relations)) == wanted
+            assert sorted(prepared.collect(relations).to_pylist(), key=str) == wanted
 
 
 def test_the_clock_is_read_at_each_run(session: SparkSession) -> None:
@@ -142,3 +155,38 @@ def test_a_prepared_query_without_rows_is_refused(session: SparkSession) -> None
     slot = make_placeholder(session, PEOPLE)
     with pytest.raises(Py4JJavaError, match="a prepared query was run without rows"):
         slot.frame.collect()
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_only_subqueries_in_expressions_and_the_clock_need_a_job(session: SparkSession, tmp_path: Path, name: str) -> None:
+    prepared = Prepared(session, QUERIES[name])
+    relations = {"orders": from_arrow(session, orders(5), ORDERS), "people": from_arrow(session, people(2), PEOPLE)}
+    assert prepared.is_local(relations, tmp_path / "rows") == (name != "scalar subquery")
+
+
+def test_a_plan_with_an_operator_that_is_not_known_needs_a_job(session: SparkSession, tmp_path: Path) -> None:
+    prepared = Prepared(session, "SELECT TRANSFORM(id) USING 'cat' AS (id) FROM {orders}")
+    relations = {"orders": from_arrow(session, orders(5), ORDERS), "people": from_arrow(session, people(2), PEOPLE)}
+    assert not prepared.is_local(relations, tmp_path / "rows")
+    assert sorted(prepared.collect(relations)["id"].to_pylist()) == ["0", "1", "2", "3", "4"]
+
+
+def test_many_rows_come_in_several_batches(session: SparkSession) -> None:
+    prepared = Prepared(session, "SELECT id, row_number() OVER (ORDER BY id) AS n FROM {orders}")
+    relations = {"orders": from_arrow(session, orders(25_000), ORDERS), "people": from_arrow(session, people(1), PEOPLE)}
+    rows = prepared.collect(relations)
+    assert rows["n"].num_chunks == 3
+    assert sorted(rows["n"].to_pylist()) == list(range(1, 25_001))
+    assert rows.sort_by("n")["id"].to_pylist() == sorted(rows["id"].to_pylist())
+
+
+def test_an_error_is_spark_s_own_and_leaves_the_query_usable(session: SparkSession) -> None:
+    total = "sum(amount) OVER (PARTITION BY person ORDER BY id)"
+    prepared = Prepared(session, f"SELECT id, {total} + if(id = '3', raise_error('no three'), 0) AS n FROM {{orders}}")
+    people_rows = from_arrow(session, people(1), PEOPLE)
+    for _ in range(3):
+        with pytest.raises(PySparkException, match="no three"):
+            prepared.collect({"orders": from_arrow(session, orders(5), ORDERS), "people": people_rows})
+        assert prepared.collect({"orders": from_arrow(session, orders(3), ORDERS), "people": people_rows}).num_rows == 3
+    manager = session._jvm.org.apache.spark.SparkEnv.get().memoryManager()  # type: ignore[union-attr]
+    assert manager.executionMemoryUsed() == 0
