@@ -93,7 +93,7 @@ def random_rows(seed: int, count: int) -> list[tuple[object, ...]]:
     def maybe(value: object) -> object:
         return None if random.random() < 0.2 else value
 
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for number in range(count):
         at = start + timedelta(microseconds=random.choice(steps) + random.randrange(4) * 1_800_000_000)
         amount = Money(random.randrange(-(10**10), 10**10)) / 100
@@ -142,6 +142,6 @@ def test_references_move_with_the_text(table: LayerTable) -> None:
 
 def test_the_shipped_windows_are_running_sums(tmp_path: Path) -> None:
     payments = load_pipeline("payments", environ={}, folder=tmp_path)
-    arrivals = next(table for table in payments.tables if table.table.name == "event_arrivals")
+    repeated = next(table for table in payments.tables if table.table.name == "repeated_events")
     columns = (Column("event_id", Primitive("string")), Column("turn", Primitive("timestamp")))
-    assert "UNBOUNDED" in text_of(add_running_sums(arrivals, {arrivals.inputs[0]: columns}))
+    assert "UNBOUNDED" in text_of(add_running_sums(repeated, {repeated.inputs[0]: columns}))

@@ -130,6 +130,7 @@ def test_the_tables_and_their_kinds() -> None:
         "payments_daily": "aggregate",
         "failure_and_dispute_rates": "aggregate",
         "payment_events": "append",
+        "repeated_events": "features",
         "event_arrivals": "features",
         "data_quality_issues": "aggregate",
         "data_quality_summary": "aggregate",

@@ -538,7 +538,7 @@ def test_paths_of_every_shipped_table(pipeline: str) -> None:
         ("payments", "payments_db.customer_days", {CHARGES: "customer_id"}),
         ("payments", "payments_db.disputes", {"payments_db.payment_disputes_cleaned": "dispute_id"}),
         ("payments", "payments_db.payment_charges_cleaned", {"payments_db.payment_charges": ""}),
-        ("payments", "payments_db.event_arrivals", {"payments_db.payment_events": "stream"}),
+        ("payments", "payments_db.event_arrivals", {"payments_db.repeated_events": "stream"}),
         ("payments", "payments_db.charge_features", None),
         (
             "payments",

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from headrace.spec.aggregates.clauses import Span, closing
-from headrace.spec.layers import LayerTable, Query
+from headrace.spec.layers import LayerTable, Query, Reference
 from headrace.spec.pipeline import TableName
 from headrace.spec.queries import DIALECT
 from headrace.spec.types import Column, ColumnType, Decimal, Primitive
@@ -53,7 +53,8 @@ def _rewrite(query: Query, columns: tuple[Column, ...]) -> Query:
         return query  # a name may stand for something other than a column of the table
     types = {column.name.lower(): column.type for column in columns}
     calls = [call for call in _find_calls(query.text, tokens) if call.sql(types) is not None]
-    text, references = query.text, query.references
+    text = query.text
+    references: tuple[Reference, ...] = query.references
     for call in reversed(calls):
         sql = call.sql(types)
         assert sql is not None

@@ -3,11 +3,10 @@ about: Every event as it arrived with all its problems, those among them that on
 keys: [stream, kafka_partition, kafka_offset]
 partition_by: [days(created_at)]
 constant: [created_at]
-window: {partition_by: [stream], order_by: turn, range: 1 day}
+window: {partition_by: [stream], order_by: turn, range: 1 hour}
 */
--- A duplicate is an event whose id was sent before, within a day of turns: the last 864 messages of each partition. A late event
--- is older than one of those that were sent just before it, within an hour of turns: whatever is late is older than most of them,
--- and one event from the future makes only a few others late.
+-- A late event is older than one of those that were sent just before it, within an hour of turns: whatever is late is older than
+-- most of them, and one event from the future makes only a few others late.
 SELECT
     stream,
     kafka_partition,
@@ -18,12 +17,10 @@ SELECT
     concat(
         problems,
         CASE
-            WHEN event_id IS NOT NULL AND count(*) OVER same_event > 1 THEN array('duplicate')
+            WHEN is_repeated THEN array('duplicate')
             WHEN max(created_at) OVER just_before > created_at THEN array('late')
             ELSE array()
         END
     ) AS problems
-FROM payments_db.payment_events
-WINDOW
-    just_before AS (PARTITION BY stream ORDER BY turn RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW),
-    same_event AS (PARTITION BY stream, event_id ORDER BY turn RANGE BETWEEN INTERVAL 1 DAY PRECEDING AND CURRENT ROW)
+FROM payments_db.repeated_events
+WINDOW just_before AS (PARTITION BY stream ORDER BY turn RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW)
