@@ -399,3 +399,52 @@ def test_every_change_reaches_every_table(seed: int) -> None:
     assert clock.scheduler.is_idle
     for each in tables:
         assert {up: seen[each.name][up] for up in each.followed} == {up: versions[up] for up in each.followed}
+
+
+def test_a_table_with_a_short_lag_and_its_upstream_go_first() -> None:
+    clock = Clock(table("side", "x"), table("other", "y"), table("base", "raw"), table("mart", "base", lag=1.0))
+    for source in ("x", "y", "raw"):
+        clock.land(source)
+        clock.wait(1)
+    assert clock.start() == ["base", "side"], "others have waited longer, and get the other worker"
+    clock.end("base")
+    assert clock.start() == ["mart"]
+    clock.end("mart")
+    clock.end("side")
+    assert clock.start() == ["other"]
+
+
+def test_one_worker_is_kept_for_a_table_with_a_short_lag_while_it_has_changes() -> None:
+    clock = Clock(table("side", "x"), table("other", "y"), table("mart", "raw", lag=2.0))
+    for source in ("x", "y", "raw"):
+        clock.land(source)
+    assert clock.start() == ["side"], "the mart still rests, and will soon need a worker"
+    clock.wait(2)
+    assert clock.start() == ["mart"]
+    clock.end("mart")
+    assert clock.start() == ["other"], "nothing is left for the mart"
+
+
+def test_tables_with_a_short_lag_leave_the_other_worker_to_the_oldest_change() -> None:
+    clock = Clock(table("side", "x"), table("a", "raw", lag=0.0), table("b", "raw", lag=0.0))
+    clock.land("x")
+    clock.wait(1)
+    clock.land("raw")
+    assert clock.start() == ["a", "side"]
+    clock.end("side")
+    assert clock.start() == ["b"]
+
+
+def test_tables_with_a_short_lag_take_turns_from_upstream_to_downstream() -> None:
+    clock = Clock(table("side", "z"), table("a", "x"), table("b", "y"), table("mart", "a", "b", lag=0.0))
+    clock.land("z")
+    assert clock.start() == ["side"], "one of two workers is busy from here on"
+    built: list[str] = []
+    for _ in range(9):
+        for source in ("x", "y"):
+            clock.land(source)
+        clock.wait(0.3)
+        built += clock.start()
+        clock.wait(0.2)
+        clock.end(built[-1])
+    assert built == ["a", "b", "mart"] * 3

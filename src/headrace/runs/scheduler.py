@@ -1,7 +1,8 @@
 """Decide which table a live run builds next: pure logic, without threads, clock or I/O.
 
 A table is due when an input that it follows has moved. Of the tables that are due, the one whose oldest unseen change has
-waited longest goes first, and a table waits for upstream tables that still have to bring it changes as old as its own. Times
+waited longest goes first, and a table waits for upstream tables that still have to bring it changes as old as its own. Tables
+with a short `target_lag`, and all that they are built from, have a worker of their own while they have changes to build. Times
 are seconds of any clock that only goes forward. Why it is done so: docs/decisions/0024-no-rounds.md.
 """
 
@@ -15,6 +16,9 @@ from headrace.spec.pipeline import TableName
 WORKERS = 2
 MOST_BUILDS = 2 * WORKERS
 """How many builds run at once at most, the long ones included."""
+
+PROMPT_SECONDS = 5.0
+"""Up to this `target_lag` a table is a prompt one."""
 
 
 class Scheduler:
@@ -34,6 +38,8 @@ class Scheduler:
         for table in tables:
             following[table.name] = self._closure(table.followed, following)
             self._upstream[table.name] = self._closure(table.inputs, following)
+        asked = [table.name for table in tables if table.target_lag is not None and table.target_lag <= PROMPT_SECONDS]
+        self._prompt = frozenset(asked).union(*(self._upstream[name] for name in asked))
         self._claimed: frozenset[TableName] = frozenset()
 
     def _closure(self, inputs: frozenset[TableName], following: dict[TableName, frozenset[TableName]]) -> frozenset[TableName]:
@@ -65,7 +71,7 @@ class Scheduler:
         ready = [state for state in self._states.values() if self._can_start(state, now)]
         if not ready:
             return None
-        state = min(ready, key=lambda state: (self._oldest(state), self._rank[state.table.name]))
+        state = min(ready, key=self._order)
         state.start(now)
         return state.table.name
 
@@ -148,8 +154,24 @@ class Scheduler:
         """Say whether a worker is free; in the place of a long build only a table may run that is known to be quick."""
         running = [each for each in self._states.values() if each.building is not None]
         short = sum(not each.runs_since(now) for each in running)
+        if state.table.name not in self._prompt and self._has_prompt_changes:
+            short += not any(each.table.name in self._prompt for each in running)  # a worker is kept for a prompt table
         large = sum(each.runs_since(now) or not each.is_quick for each in running)
         return short < WORKERS and len(running) < MOST_BUILDS and (state.is_quick or large < WORKERS)
+
+    @property
+    def _has_prompt_changes(self) -> bool:
+        return any(self.has_unseen(name) for name in self._prompt)
+
+    def _order(self, state: TableState) -> tuple[bool, float, float, int]:
+        """Return what puts tables in order. One prompt table at a time comes before those that have waited longer.
+
+        Prompt tables take turns, upstream first, so that the changes of several of them share the builds of their readers.
+        """
+        is_running = any(self._states[name].building for name in self._prompt)
+        goes_first = state.table.name in self._prompt and not is_running
+        turn = state.started_at if goes_first else self._oldest(state)
+        return not goes_first, turn, self._oldest(state), self._rank[state.table.name]
 
     def _must_wait_for(self, state: TableState, now: float) -> Iterator[TableName]:
         """Yield the inputs without which a build would be wrong or wasted, however long they take.
