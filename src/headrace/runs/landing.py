@@ -23,7 +23,7 @@ from headrace.services.java import find_java_home
 from headrace.services.kafka import kafka
 from headrace.services.kafka_client import KafkaServers
 from headrace.services.registry import ExpectedRegistry
-from headrace.services.spark import spark_jars, start_spark
+from headrace.services.spark import spark_jars, start_spark, stop_spark
 from headrace.services.topics import admin_client
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _IDLE_SECONDS = 0.05
+_BUSY_SECONDS = 1.0
+"""How long a batch takes at least while tables are built. Each one costs a job, and a commit for each stream, and its rows wait
+for the builds that run."""
+_LOOK_SECONDS = 0.02
+"""How often landing looks whether tables are still built."""
 _RETRIES_ONCE = 2
 """How often `--once` tries a stream again that failed, after one second and after two."""
 
@@ -112,7 +117,7 @@ def spark_session(settings: Settings, *, report: Report) -> Iterator[SparkSessio
     try:
         yield spark
     finally:
-        spark.stop()
+        stop_spark(spark)
 
 
 def land(
@@ -124,13 +129,14 @@ def land(
     report: Report,
     idle: Callable[[], None] = lambda: None,
     nothing: Report = lambda sentence: None,
+    is_busy: Callable[[], bool] = lambda: False,
 ) -> None:
     """Lands batch after batch until `stop` is set, or with `once` until all is landed that was there at its start.
 
     With `once`, `nothing` is called with a sentence when nothing was there. A stream that can't go on stops alone; its error is
     raised when the others are done. One that fails is tried again after longer and longer waits; with `once` it is given up
     after a few. When Kafka, the catalog or the object store is away, landing waits and says so; with `once` it gives up after
-    five minutes.
+    five minutes. While `is_busy`, batches start at most once in a second.
     """
     patience = for_a_command("landing", report=report) if once else Patience("landing", report=report)
     until: Mapping[tuple[str, int], int] | None = None
@@ -165,6 +171,9 @@ def land(
         if batch is None or not batch.behind:
             pause = _IDLE_SECONDS if batch is None else 0.0
             stop.wait(max(pause, 0.0 if once else session.pipeline.trigger_seconds - (time.monotonic() - started)))
+            while batch is not None and is_busy() and time.monotonic() - started < _BUSY_SECONDS:
+                if stop.wait(_LOOK_SECONDS):
+                    break
     stopped = session.lander.stopped
     if len(stopped) > 1:
         raise LandingError(

@@ -108,7 +108,7 @@ def _land(session: Session, *, stop: Event, board: Board, gate: MaintenanceGate,
         gate.note_behind(pipeline.name, batch.behind)
         board.landed(batch)
 
-    land(session, once=False, stop=stop, landed=landed, report=board.report, idle=board.idle)
+    land(session, once=False, stop=stop, landed=landed, report=board.report, idle=board.idle, is_busy=lambda: builds.is_busy)
 
 
 def _run_beside_each_other(loops: dict[str, Callable[[], None]], stop: Event, report: Report) -> None:

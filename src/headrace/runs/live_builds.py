@@ -79,6 +79,11 @@ class LiveBuilds:
         now = time.monotonic()
         self._inbox.put(partial(self._landed, pipeline, tuple(tables), Changes(now, now)))
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a table is being built. Any thread may ask."""
+        return self._scheduler.is_running
+
     def end(self) -> None:
         """Let `work` return when the builds that run have ended. Any thread may call this."""
         self._inbox.put(self._end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 _JAVA_OPTIONS = "-XX:-UsePerfData -XX:-DontCompileHugeMethods"
 """Spark generates one method for a whole projection. Of wide tables it is longer than what Java compiles by default, and runs
 interpreted: compiling it saves a fifth of the CPU of their large builds."""
+
+_END_SECONDS = 30.0
+"""For how long Spark's process may delete its temporary files before it is killed."""
 
 _OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 _LOGGING = """\
@@ -110,6 +114,29 @@ def start_spark(
         builder = builder.config(key, value)
     with _stderr_to(log):
         return builder.getOrCreate()
+
+
+def stop_spark(spark: SparkSession) -> None:
+    """Stop Spark, and wait until its process has ended: up to then it deletes its temporary files.
+
+    A process that spark-submit has started ends with it.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    spark.stop()
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None  # the next session starts a process of its own
+    if process.poll() is None:
+        gateway.shutdown()
+    process.stdin.close()
+    try:
+        process.wait(timeout=_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def explain_end(logs: Path) -> ServiceError:

@@ -1,0 +1,61 @@
+"""How often landing starts a batch: at once, unless tables are being built."""
+
+from __future__ import annotations
+
+import time
+from threading import Event
+from types import SimpleNamespace
+from typing import Any, cast
+
+from headrace.runs import landing
+from headrace.runs.landing import Session, land
+
+BATCH = SimpleNamespace(notes=(), behind=0)
+
+
+class Lander:
+    """Has a batch whenever it is asked, and sets `stop` after some."""
+
+    def __init__(self, stop: Event, *, batches: int) -> None:
+        self.stop, self.left = stop, batches
+        self.stopped: dict[str, Any] = {}
+        self.retried: frozenset[str] = frozenset()
+
+    def land_batch(self, *_: object, until: object) -> SimpleNamespace:
+        self.left -= 1
+        if not self.left:
+            self.stop.set()
+        return BATCH
+
+
+def seconds_of(batches: int, *, busy_until: float) -> float:
+    """Return how long so many batches take where tables are built for the first seconds."""
+    stop, started = Event(), time.monotonic()
+    session = SimpleNamespace(
+        lander=Lander(stop, batches=batches),
+        spark=SimpleNamespace(sparkContext=None),
+        pipeline=SimpleNamespace(trigger_seconds=0.0),
+    )
+    land(
+        cast("Session", session),
+        once=False,
+        stop=stop,
+        landed=lambda batch: None,
+        report=lambda sentence: None,
+        is_busy=lambda: time.monotonic() - started < busy_until,
+    )
+    return time.monotonic() - started
+
+
+def test_batches_follow_one_another_while_nothing_is_built() -> None:
+    assert seconds_of(5, busy_until=0.0) < 0.5
+
+
+def test_a_batch_starts_once_in_a_while_as_long_as_tables_are_built(monkeypatch: Any) -> None:
+    monkeypatch.setattr(landing, "_BUSY_SECONDS", 0.4)
+    assert 0.8 <= seconds_of(3, busy_until=10.0) < 1.6
+
+
+def test_landing_goes_on_as_soon_as_the_builds_have_ended(monkeypatch: Any) -> None:
+    monkeypatch.setattr(landing, "_BUSY_SECONDS", 5.0)
+    assert 0.3 <= seconds_of(3, busy_until=0.3) < 1.5
