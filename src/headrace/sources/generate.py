@@ -25,6 +25,7 @@ Way = tuple[str, Prepare]
 _NO_SEED = 0
 _LEADER_SECONDS = 15.0
 _AT_ONCE = 1_000
+_SHOWN_SECONDS = 0.1
 
 
 def events_of(stream: Stream, rate: Rate, *, start: int = 0) -> Iterator[Event]:
@@ -52,13 +53,15 @@ def generate(
     pause = None if rate.per_second is None else rate.seconds_between(stream)
     sink: Sink = TopicSink(stream, bootstrap_servers) if way is None else HttpSink(*way, is_stopped=stop.is_set)
     events = _events(generator, stream, rate, start=first)
-    sent = 0
+    sent, shown_at = 0, 0.0
     for event in islice(_paced(events, pause, started=time.monotonic(), stop=stop), rate.count):
         sink.send(event, number=first + sent)
         sent += 1
         if pause is not None or sent % _AT_ONCE == 0:
             sink.poll()
-            progress(sent)
+            if time.monotonic() - shown_at > _SHOWN_SECONDS:  # a bar takes longer to move than an event to make
+                progress(sent)
+                shown_at = time.monotonic()
         if sink.has_failed():
             break
     sink.finish(sent)
