@@ -448,3 +448,13 @@ def test_tables_with_a_short_lag_take_turns_from_upstream_to_downstream() -> Non
         clock.wait(0.2)
         clock.end(built[-1])
     assert built == ["a", "b", "mart"] * 3
+
+
+def test_no_worker_is_kept_for_a_table_with_a_short_lag_that_fails() -> None:
+    clock = Clock(table("side", "x"), table("other", "y"), table("mart", "raw", lag=0.0))
+    clock.land("raw")
+    assert clock.start() == ["mart"]
+    clock.fail("mart")
+    for source in ("x", "y"):
+        clock.land(source)
+    assert clock.start() == ["side", "other"]

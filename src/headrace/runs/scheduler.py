@@ -71,7 +71,7 @@ class Scheduler:
         ready = [state for state in self._states.values() if self._can_start(state, now)]
         if not ready:
             return None
-        state = min(ready, key=self._order)
+        state = min(ready, key=lambda state: self._order(state, now))
         state.start(now)
         return state.table.name
 
@@ -154,22 +154,27 @@ class Scheduler:
         """Say whether a worker is free; in the place of a long build only a table may run that is known to be quick."""
         running = [each for each in self._states.values() if each.building is not None]
         short = sum(not each.runs_since(now) for each in running)
-        if state.table.name not in self._prompt and self._has_prompt_changes:
-            short += not any(each.table.name in self._prompt for each in running)  # a worker is kept for a prompt table
+        if state.table.name not in self._prompt and self._awaits_prompt(now) and not self._runs_prompt(now):
+            short += 1  # a worker is kept for a prompt table
         large = sum(each.runs_since(now) or not each.is_quick for each in running)
         return short < WORKERS and len(running) < MOST_BUILDS and (state.is_quick or large < WORKERS)
 
-    @property
-    def _has_prompt_changes(self) -> bool:
-        return any(self.has_unseen(name) for name in self._prompt)
+    def _awaits_prompt(self, now: float) -> bool:
+        """Say whether a prompt table has changes to build; one that has failed is not waited for."""
+        states = [self._states[name] for name in self._prompt]
+        return any(state.unseen is not None and state.retry_at <= now for state in states)
 
-    def _order(self, state: TableState) -> tuple[bool, float, float, int]:
+    def _runs_prompt(self, now: float) -> bool:
+        """Say whether a prompt table has one of the workers."""
+        states = [self._states[name] for name in self._prompt]
+        return any(state.building is not None and not state.runs_since(now) for state in states)
+
+    def _order(self, state: TableState, now: float) -> tuple[bool, float, float, int]:
         """Return what puts tables in order. One prompt table at a time comes before those that have waited longer.
 
         Prompt tables take turns, upstream first, so that the changes of several of them share the builds of their readers.
         """
-        is_running = any(self._states[name].building for name in self._prompt)
-        goes_first = state.table.name in self._prompt and not is_running
+        goes_first = state.table.name in self._prompt and not self._runs_prompt(now)
         turn = state.started_at if goes_first else self._oldest(state)
         return not goes_first, turn, self._oldest(state), self._rank[state.table.name]
 
