@@ -24,6 +24,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.plans.physical.BroadcastMode;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.CoalesceExec;
 import org.apache.spark.sql.execution.LocalTableScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.arrow.ArrowConverters$;
@@ -34,8 +35,6 @@ import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.execution.exchange.ShuffleOrigin;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SparkUncaughtExceptionHandler;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import scala.Option;
 import scala.Tuple2;
 import scala.collection.Iterator;
@@ -64,8 +63,6 @@ public class LocalExecution {
 
     /** As by default in Spark. */
     private static final long ROWS_PER_BATCH = 10000L;
-
-    private static final Logger LOG = LoggerFactory.getLogger("headrace.LocalExecution");
 
     /** Ids of tasks, by which Spark shares out memory. Those of jobs go up from 0. */
     private static final AtomicLong LAST_TASK = new AtomicLong(0L);
@@ -147,7 +144,6 @@ public class LocalExecution {
                 take(rows.iterator(partition, task));
             } catch (Throwable error) {
                 failure = error;
-                LOG.error("A query of few rows failed", error);
                 task.markTaskFailed(error);
                 throw error;
             } finally {
@@ -223,8 +219,7 @@ public class LocalExecution {
         }
 
         public RDD doExecute() {
-            RDD rows = ((SparkPlan) this.child()).execute();
-            return rows.coalesce(1, false, Option.empty(), null);
+            return new CoalesceExec(1, (SparkPlan) this.child()).execute();
         }
 
         public ShuffleExchangeExec withNewChildInternal(SparkPlan child) {

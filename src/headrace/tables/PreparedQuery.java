@@ -29,6 +29,8 @@ import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import scala.Function1;
 import scala.Option;
 import scala.collection.immutable.Nil$;
@@ -52,6 +54,8 @@ public class PreparedQuery {
      * gives to Spark once. Larger relations are new ones in each build, and would only be held in memory.
      */
     private static final int MOST_KEPT_ROWS = 2000;
+
+    private static final Logger LOG = LoggerFactory.getLogger("headrace.PreparedQuery");
 
     private SparkSession session;
     private LogicalPlan analyzed;
@@ -110,8 +114,12 @@ public class PreparedQuery {
     /** Compute the query in this thread, on rows in the order of `placeholders()`, and write the result to a file. */
     public void run(List relations, String path) throws Throwable {
         SparkSession.setActiveSession(this.session);
-        SparkPlan bound = withRows(this.localPlan, relations);
-        LocalExecution.writeArrow(bound, this.session, this.analyzed.schema(), path);
+        try {
+            LocalExecution.writeArrow(withRows(this.localPlan, relations), this.session, this.analyzed.schema(), path);
+        } catch (Throwable error) {
+            LOG.error("A query of a small build failed", error);
+            throw error;
+        }
     }
 
     private synchronized SparkPlan withRows(SparkPlan plan, List relations) throws Throwable {

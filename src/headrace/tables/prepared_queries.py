@@ -1,9 +1,9 @@
 """Queries that Spark analyses and plans once, and runs on other rows each time.
 
 A build of few rows spends more on analysing and planning its query than on the rows, and the query is the same in every build
-of a table. So it is written on placeholders, which have a schema and no rows, and `bind` puts rows in their place. This module
-and `PreparedQuery.java` alone use the private parts of Spark behind it. Janino compiles the Java file once for each
-application; Spark has it for the code that it generates.
+of a table. So it is written on placeholders, which have a schema and no rows, and `run_here` or `bind` puts rows in their
+place. This module, `PreparedQuery.java` and `LocalExecution.java` alone use the private parts of Spark behind it. Janino
+compiles the Java files once for each application; Spark has it for the code that it generates.
 """
 
 from __future__ import annotations
