@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from headrace.build.merge import PLACE
 from headrace.build.removed import DELETED
+from headrace.tables.arrow_equality import all_true, equal_values
 from headrace.tables.row_store import FILE, POSITION
 
 _WINNER, _OLD = "__winner", "__old"
@@ -111,9 +112,8 @@ def _and_equal(which: pa.Array, mine: pa.Table, left: pa.Array, theirs: pa.Table
     """Return of each pair of rows, by their numbers, whether it is one of `which`, and all columns are equal or both null."""
     chosen = pc.indices_nonzero(which)
     rows, others = mine.take(left.take(chosen)), theirs.take(right.take(chosen))
-    same = pa.repeat(pa.scalar(True), len(chosen))
-    for column, other in zip(rows.columns, others.columns, strict=True):
-        same = pc.and_(same, _equal_values(column.combine_chunks(), other.combine_chunks()))
+    pairs = zip(rows.columns, others.columns, strict=True)
+    same = all_true([_equal_values(a.combine_chunks(), b.combine_chunks()) for a, b in pairs], rows=len(chosen))
     return pc.is_in(pa.array(range(len(which)), pa.uint64()), value_set=chosen.filter(same))
 
 
@@ -123,8 +123,7 @@ def _equal_values(mine: pa.Array, theirs: pa.Array) -> pa.Array:
         return pa.array([a == b for a, b in zip(mine.to_pylist(), theirs.to_pylist(), strict=True)], pa.bool_())
     if pa.types.is_floating(mine.type):
         return pl.Series(mine).eq_missing(pl.Series(theirs)).to_arrow()
-    both_null = pc.and_(pc.is_null(mine), pc.is_null(theirs))
-    return pc.or_(both_null, pc.fill_null(pc.equal(mine, theirs), False))
+    return equal_values(mine, theirs)
 
 
 def _fit(old: pa.Table, schema: pa.Schema) -> pa.Table | None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
+from headrace.tables.arrow_equality import all_true, equal_values
 from headrace.tables.live_files import LiveFile, bounds_field, may_hold
 
 _PROBE = pl.DataFrame({"text": ["headrace", None], "number": [1, 2]}).hash_rows()
@@ -125,13 +126,9 @@ class Match:
         return ranges
 
 
-def _equal_rows(left: pa.Table, right: pa.Table) -> pa.ChunkedArray:
+def _equal_rows(left: pa.Table, right: pa.Table) -> pa.Array:
     """Return of each pair of rows whether all columns are equal, or both null."""
-    found = pa.repeat(pa.scalar(True), left.num_rows)
-    for mine, theirs in zip(left.columns, right.columns, strict=True):
-        is_null = pc.and_(pc.is_null(mine), pc.is_null(theirs))
-        found = pc.and_(found, pc.or_(is_null, pc.fill_null(pc.equal(mine, theirs), False)))
-    return found
+    return all_true([equal_values(*pair) for pair in zip(left.columns, right.columns, strict=True)], rows=left.num_rows)
 
 
 def check_columns(names: Sequence[str], schema: pa.Schema) -> None:
