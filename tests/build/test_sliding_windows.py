@@ -17,7 +17,7 @@ from headrace.spec import load_pipeline
 from headrace.spec.layers import LayerTable, Query
 from headrace.spec.queries import parse_query
 from headrace.spec.sliding_windows import add_running_sums
-from headrace.spec.types import Column, Decimal, Primitive
+from headrace.spec.types import Column, Decimal, Primitive, Struct
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +31,7 @@ COLUMNS = (
     Column("weight", Primitive("double")),
     Column("big", Primitive("long")),
     Column("wide", Decimal(30, 2)),
+    Column("inside", Struct((Column("amount", Primitive("double")), Column("risk_score", Primitive("long"))))),
 )
 HOUR = "RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW"
 EXACT = {
@@ -54,6 +55,8 @@ LEFT = {
     "RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND INTERVAL 1 HOUR FOLLOWING)",
     "by_number": "count(*) OVER (PARTITION BY customer_id ORDER BY risk_score RANGE BETWEEN 3 PRECEDING AND CURRENT ROW)",
     "whole": "count(*) OVER whole",
+    "field_amount": "sum(inside.amount) OVER last_hour",
+    "field_risk": "sum(`inside`.risk_score) OVER last_hour",
 }
 
 
@@ -97,7 +100,14 @@ def random_rows(seed: int, count: int) -> list[tuple[object, ...]]:
     for number in range(count):
         at = start + timedelta(microseconds=random.choice(steps) + random.randrange(4) * 1_800_000_000)
         amount = Money(random.randrange(-(10**10), 10**10)) / 100
-        values = (maybe(amount), maybe(random.randrange(-(2**31), 2**31)), random.random(), number, amount)
+        values = (
+            maybe(amount),
+            maybe(random.randrange(-(2**31), 2**31)),
+            random.random(),
+            number,
+            amount,
+            (random.random(), number),
+        )
         rows.append((str(number), maybe(random.choice("ab")), maybe(at), *values))
     return rows
 

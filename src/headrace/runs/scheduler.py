@@ -170,7 +170,7 @@ class Scheduler:
         return any(state.building is not None and not state.runs_since(now) for state in states)
 
     def _order(self, state: TableState, now: float) -> tuple[bool, float, float, int]:
-        """Return what puts tables in order. One prompt table at a time comes before those that have waited longer.
+        """Return what puts tables in order. One prompt table at a time comes before tables that have waited longer.
 
         Prompt tables take turns, upstream first, so that the changes of several of them share the builds of their readers.
         """

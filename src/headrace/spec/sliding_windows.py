@@ -28,6 +28,9 @@ _SUMMED = Primitive("int")
 _MOST_PRECISION = 28
 """Of decimals that are summed: Spark's sum has ten digits more, and 38 at most."""
 
+_OTHER_NAMES = frozenset(("JOIN", "LATERAL", "PIVOT", "UNPIVOT"))
+"""What brings columns into a query besides those of its table."""
+
 _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
 """The seconds of each unit that an interval of one length can have."""
 
@@ -49,7 +52,7 @@ def _rewrite(query: Query, columns: tuple[Column, ...]) -> Query:
 
     tokens = tuple(sqlglot.tokenize(query.text, read=DIALECT))
     words = [_word(token) for token in tokens]
-    if words.count("SELECT") != 1 or "JOIN" in words or "LATERAL" in words or len(query.references) != 1:
+    if words.count("SELECT") != 1 or not _OTHER_NAMES.isdisjoint(words) or len(query.references) != 1:
         return query  # a name may stand for something other than a column of the table
     types = {column.name.lower(): column.type for column in columns}
     calls = [call for call in _find_calls(query.text, tokens) if call.sql(types) is not None]
@@ -84,8 +87,8 @@ class _Call:
 
     def sql(self, types: Mapping[str, ColumnType]) -> str | None:
         """Return the same value by running sums, or None where that would not be exact."""
-        kind = types.get(_plain_name(self.argument))
-        if types.get(_plain_name(self.order_by)) != Primitive("timestamp"):
+        kind = _type_of(self.argument, types)
+        if _type_of(self.order_by, types) != Primitive("timestamp"):
             return None  # the moment before the window is only known of times, which are whole microseconds
         if self.function == "count":
             return f"({self._count})" if kind or self.argument == "*" else None
@@ -168,8 +171,10 @@ def _is_name(tokens: Sequence[Token]) -> bool:
     return len(tokens) == 1 and tokens[0].token_type.name in ("VAR", "IDENTIFIER", "STAR")
 
 
-def _plain_name(sql: str) -> str:
-    return sql.rpartition(".")[2].strip("`").lower()
+def _type_of(name: str, types: Mapping[str, ColumnType]) -> ColumnType | None:
+    """Return the type of a column by its name, with or without that of its table; None for a field of a struct."""
+    table, _, column = (part.strip("`").lower() for part in name.rpartition("."))
+    return None if table in types else types.get(column)
 
 
 def _word(token: Token) -> str:

@@ -53,7 +53,7 @@ _DERIVED: WeakKeyDictionary[DataFrame, _Derived] = WeakKeyDictionary()
 """Every frame on placeholders alone. It lives as long as the placeholder does that it was first derived from."""
 
 _JAVA_CLASSES = ("LocalExecution", "PreparedQuery")
-"""Each is compiled after those that it uses."""
+"""Each is compiled after the classes that it uses."""
 
 _COMPILING = Lock()
 
