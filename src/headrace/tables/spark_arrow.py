@@ -59,9 +59,7 @@ def to_arrow(rows: DataFrame) -> pa.Table:
     field: "nulls in input cannot be viewed as non-nullable".
     """
     rows = with_optional_fields(rows)
-    schema = to_arrow_schema(rows.schema, error_on_duplicated_field_names_in_struct=True)
-    batches = _collect(rows)
-    return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+    return _table_of(rows, _collect(rows))
 
 
 def collect_prepared(rows: DataFrame, rows_of: Callable[[int], DataFrame]) -> pa.Table:
@@ -79,10 +77,15 @@ def collect_prepared(rows: DataFrame, rows_of: Callable[[int], DataFrame]) -> pa
             streams = pa.BufferReader(stream.read())
     finally:
         os.unlink(path)
-    schema = to_arrow_schema(rows.schema, error_on_duplicated_field_names_in_struct=True)
-    batches = []
+    batches: list[pa.RecordBatch] = []
     while streams.tell() < streams.size():
         batches += pa.ipc.open_stream(streams)
+    return _table_of(rows, batches)
+
+
+def _table_of(rows: DataFrame, batches: list[pa.RecordBatch]) -> pa.Table:
+    """Return what was collected of rows, in the types that their schema has in Arrow."""
+    schema = to_arrow_schema(rows.schema, error_on_duplicated_field_names_in_struct=True)
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
 
 
