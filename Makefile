@@ -79,8 +79,8 @@ captured: $(STAMP) ## play with a captured shop for MINUTES (5) while its server
 hostile: $(STAMP) ## attack every HTTP server with REQUESTS (10000) generated requests, slow clients, long bodies and heavy queries
 	@$(RUN)/python -m tests.hostile $(or $(REQUESTS),10000)
 
-truth: $(STAMP) ## BUILDS (1000) small builds of tables of every kind against one big one and a full refresh
-	@$(RUN)/python -m tests.build.truth $(or $(BUILDS),1000)
+truth: $(STAMP) ## play ROUNDS (1000) of random pipelines from SEED (1): increments, one large build and a full refresh have the same rows
+	@$(RUN)/python -m tests.build.truth $(or $(ROUNDS),1000) $(or $(SEED),1)
 
 airflow: $(STAMP) ## run the DAG of PIPELINE (payments) and of a broken one in a real Airflow, in an environment of its own
 	@$(RUN)/python -m tests.export.airflow_check $(or $(PIPELINE),payments)

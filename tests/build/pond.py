@@ -245,22 +245,27 @@ class Pond:
     def reload(self) -> None:
         """Reads the pipeline's files again."""
         self.pipeline: Pipeline = load_pipeline("pond", environ={}, folder=self.folder)
-        stream = self.pipeline.streams[0]
-        self._raw = ensure_table(
-            self.catalog,
-            stream.table,
-            columns=landed_columns(stream),
-            location=table_location(self.settings, stream.table),
-        )
+        self._raw = {
+            stream.name: ensure_table(
+                self.catalog,
+                stream.table,
+                columns=landed_columns(stream),
+                location=table_location(self.settings, stream.table),
+            )
+            for stream in self.pipeline.streams
+        }
         self.lake: Lake = open_lake(self.settings, self.pipeline, self._spark)
 
-    def widen(self, columns: tuple[Column, ...]) -> None:
-        """Gives the raw table a place for more, as landing does when a schema has grown."""
-        self._raw = widen_table(self._raw, columns)
+    def widen(self, columns: tuple[Column, ...], *, stream: str | None = None) -> None:
+        """Gives the raw table of a stream, by default the first, a place for more, as landing does when a schema has grown."""
+        name = stream or self.pipeline.streams[0].name
+        self._raw[name] = widen_table(self._raw[name], columns)
 
-    def land(self, events: Sequence[Sent]) -> None:
-        """Appends events to the raw table as one checkpoint."""
-        planned = read_ledger(self._raw)
+    def land(self, events: Sequence[Sent], *, stream: str | None = None) -> None:
+        """Appends events to the raw table of a stream, by default the first, as one checkpoint."""
+        name = stream or self.pipeline.streams[0].name
+        raw = self._raw[name]
+        planned = read_ledger(raw)
         checkpoint, offset = planned.checkpoint_id + 1, planned.offsets.get(0, 0)
         rows = [
             {
@@ -274,13 +279,11 @@ class Pond:
             }
             for index, event in enumerate(events)
         ]
-        schema = self._raw.schema()
-        files = TableFiles(
-            TableFormat(schema, self._raw.spec()), folder=f"{self._raw.location()}/output", name=uuid.uuid4().hex
-        )
+        schema = raw.schema()
+        files = TableFiles(TableFormat(schema, raw.spec()), folder=f"{raw.location()}/output", name=uuid.uuid4().hex)
         files.write(pa.Table.from_pylist(rows, schema=schema_to_pyarrow(schema)))
         new = Ledger(checkpoint, {0: offset + len(rows)}, writer=str(uuid.uuid4()))
-        self._raw = append_checkpoint(self.catalog, self._raw, files=files.close(), planned=planned, new=new)
+        self._raw[name] = append_checkpoint(self.catalog, raw, files=files.close(), planned=planned, new=new)
 
     def build(self, table: str | None = None, *, full_refresh: bool = False) -> tuple[Outcome, ...]:
         """Builds all tables, none of which may fail."""

@@ -231,7 +231,7 @@ def test_a_new_column_reaches_the_table_without_a_refresh(spark: SparkSession, t
         location=table_location(pond.settings, stream.table),
     )
     assert raw.schema().find_field("after.paid_at").doc == "io.debezium.time.MicroTimestamp"
-    pond._raw = pond.catalog.load_table(str(stream.table))
+    pond._raw[stream.name] = pond.catalog.load_table(str(stream.table))
     pond.land([Change("c", 2, after={"id": 2, "paid_at": 1_700_000_000_000_000})])
     lake = open_lake(pond.settings, pond.pipeline, spark)
     actions = {
