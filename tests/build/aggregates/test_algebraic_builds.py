@@ -77,6 +77,19 @@ def test_changed_rows_are_added_and_subtracted_without_reading_others(
     assert_as_refreshed(pond)
 
 
+def test_rows_ordered_by_two_fields_of_one_name_are_recomputed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.build.strategies.aggregate.FEW_ROWS_OF_KEYS", 0)
+    stats = "/*\nkeys: [g]\n*/\nSELECT g, max_by(k, struct(n, tags['g'] AS n, k)) AS last_key FROM pond.latest GROUP BY g"
+    pond = Pond(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"], "b/stats.sql": stats})
+    pond.land([event(1, key=1), event(2, key=2), event(3, key=3, group="y")])
+    pond.build()
+    pond.land([event(4, key=4, group="y"), event(5, key=1)])
+    pond.build()
+    assert_as_refreshed(pond)
+
+
 def test_a_table_without_states_gets_them_key_by_key(spark: SparkSession, tmp_path: Path) -> None:
     pond = Pond(tmp_path, spark, FILES)
     pond.land([event(number, key=number, group="xy"[number % 2]) for number in range(1, 7)])
