@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
+from tests.build.random_joins import with_joins
 from tests.build.random_queries import (
     Field,
     Relation,
@@ -20,7 +21,6 @@ from tests.build.random_queries import (
     settings,
     unique_sources,
     with_filter,
-    with_joins,
 )
 
 _GROUPED = ("g", "k", "day", "op", "small", "flag", "hour", "count", "entity")
@@ -130,7 +130,7 @@ def _union(random: Random, relations: Sequence[Relation]) -> Source | None:
     where = f" WHERE {condition(random, first.fields)}" if chance(random, 0.3) else ""
     before = f"WITH both AS (SELECT {left} FROM pond.{first.name}{where} UNION ALL SELECT {right} FROM pond.{second.name})\n"
     qualified = tuple(replace(field, name=f"d.{field.name}") for field in fields)
-    return Source("both d", qualified, (), max(first.weight, second.weight), before=before)
+    return Source("both d", qualified, (), max(first.weight, second.weight), (first.name, second.name), before=before)
 
 
 def _grouping(random: Random, source: Source) -> list[tuple[str, Field]]:

@@ -64,7 +64,7 @@ class Traffic:
             "n": self._version(),
             "amount": None if random.random() < 0.1 else Decimal(random.randrange(-2_000, 10_000)) / 100,
             "op": random.choice("uuuud"),
-            "at": START + timedelta(minutes=random.randrange(4 * 24 * 60)),
+            "at": None if random.random() < 0.04 else START + timedelta(minutes=random.randrange(4 * 24 * 60)),
             "mail": random.choice(_MAILS),
             "tags": [("g", group or "")],
         }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from headrace.spec.layers import HISTORY_COLUMNS
+from tests.build.random_joins import with_joins
 from tests.build.random_queries import (
     Field,
     Relation,
@@ -21,7 +22,6 @@ from tests.build.random_queries import (
     select,
     settings,
     with_filter,
-    with_joins,
 )
 
 

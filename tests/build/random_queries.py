@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from random import Random
 
 GROUPS = ("x", "y", "z")
@@ -46,13 +47,15 @@ class Relation:
 class Source:
     """What stands after FROM: the columns that can be selected, each with its alias, and how rows are joined and filtered.
 
-    `key` are columns that tell the joined rows apart, empty if rows may repeat. `before` are common table expressions.
+    `key` are columns that tell the joined rows apart, empty if rows may repeat. `before` are common table expressions,
+    `drivers` the tables whose rows become the query's rows.
     """
 
     text: str
     fields: tuple[Field, ...]
     key: tuple[str, ...]
     weight: int
+    drivers: tuple[str, ...]
     where: tuple[str, ...] = ()
     before: str = ""
 
@@ -69,8 +72,7 @@ def chance(random: Random, share: float) -> bool:
 
 def some(random: Random, fields: Sequence[Field], *, least: int, most: int) -> list[Field]:
     """Return a few of the fields, in their order."""
-    count = min(len(fields), random.randint(least, most))
-    chosen = random.sample(range(len(fields)), count)
+    chosen = random.sample(range(len(fields)), min(len(fields), random.randint(least, most)))
     return [fields[index] for index in sorted(chosen)]
 
 
@@ -140,7 +142,7 @@ def driver_source(random: Random, relation: Relation) -> Source:
     """Return a relation as the driver `d` of a query, as it is, or through a subquery or a common table expression."""
     fields = tuple(replace(field, name=f"d.{field.name}") for field in relation.fields)
     key = tuple(f"d.{name}" for name in relation.key)
-    plain = Source(f"pond.{relation.name} d", fields, key, relation.weight)
+    plain = Source(f"pond.{relation.name} d", fields, key, relation.weight, (relation.name,))
     # Columns have aliases: those of a SELECT * over a struct are not known before Spark has analysed it.
     inside = [replace(field, name=f"s.{field.name}") for field in relation.fields]
     names = ", ".join(field.name for field in inside)
@@ -156,76 +158,6 @@ def with_filter(random: Random, source: Source, *, share: float = 0.4) -> Source
     if not chance(random, share):
         return source
     return replace(source, where=(*source.where, condition(random, source.fields)))
-
-
-def with_joins(
-    random: Random, source: Source, lookups: Sequence[Relation], *, most: int, unique: bool = False, kinds: Sequence[str] = ()
-) -> Source:
-    """Return the source joined to up to `most` lookups, on columns of the same domain.
-
-    With `unique`, a row is joined to one row at most. A join that multiplies rows is made once at most, so that the rows of a
-    few hundred events stay few.
-    """
-    for number in range(1, most + 1):
-        options = [
-            (relation, field, other)
-            for relation in lookups
-            for field in relation.fields
-            for other in source.fields
-            if _can_join(field, other, is_plain=not source.before and "(SELECT" not in source.text)
-        ]
-        options = [
-            option
-            for option in options
-            if option[0].key == (option[1].name,) or (not unique and source.weight + option[0].weight <= 2)
-        ]
-        if not options:
-            return source
-        relation, field, other = random.choice(options)
-        lookups = [lookup for lookup in lookups if lookup != relation]
-        kind = random.choice(kinds or ("LEFT", "LEFT", "INNER", "INNER", "SEMI", "ANTI", "IN", "EXISTS", "DERIVED"))
-        source = _joined(random, source, relation, field, other, kind=kind, alias=f"l{number}", unique=unique)
-    return source
-
-
-def _can_join(field: Field, other: Field, *, is_plain: bool) -> bool:
-    if field.domain == other.domain and field.type == other.type:
-        return field.type in ("text", "int", "long", "date", "timestamp", "entity")
-    return is_plain and field.domain == "digits" and other.domain in ("n", "number") and other.type in ("int", "long")
-
-
-def _joined(
-    random: Random, source: Source, relation: Relation, field: Field, other: Field, *, kind: str, alias: str, unique: bool
-) -> Source:
-    theirs = f"{alias}.{field.name}"
-    ours = f"CAST({other.name} AS STRING)" if field.type != other.type else other.name
-    is_one = relation.key == (field.name,)
-    if kind in ("SEMI", "ANTI"):
-        return replace(source, text=f"{source.text}\nLEFT {kind} JOIN pond.{relation.name} {alias} ON {theirs} = {ours}")
-    if kind == "IN" and field.type == other.type:
-        inner = f"SELECT {theirs} FROM pond.{relation.name} {alias}"
-        return replace(source, where=(*source.where, f"{ours} IN ({inner})"))
-    if kind == "EXISTS" and field.type == other.type:
-        inner = f"SELECT 1 FROM pond.{relation.name} {alias} WHERE {theirs} = {ours}"
-        return replace(source, where=(*source.where, f"EXISTS ({inner})"))
-    if kind == "DERIVED" and field.type == other.type:
-        inner = f"SELECT s.{field.name}, count(*) AS rows_there FROM pond.{relation.name} s GROUP BY s.{field.name}"
-        return replace(
-            source,
-            text=f"{source.text}\nLEFT JOIN ({inner}) {alias} ON {theirs} = {ours}",
-            fields=(*source.fields, Field(f"{alias}.rows_there", "long", "rows")),
-        )
-    how = "LEFT JOIN" if kind in ("LEFT", "IN", "EXISTS", "DERIVED") else "JOIN"
-    also = ""
-    if chance(random, 0.1):
-        also = f" AND {condition(random, [replace(each, name=f'{alias}.{each.name}') for each in relation.fields])}"
-    return replace(
-        source,
-        text=f"{source.text}\n{how} pond.{relation.name} {alias} ON {theirs} = {ours}{also}",
-        fields=(*source.fields, *(replace(each, name=f"{alias}.{each.name}") for each in relation.fields)),
-        key=source.key if is_one else (),
-        weight=source.weight if is_one else 2,
-    )
 
 
 @dataclass(frozen=True)
@@ -251,7 +183,7 @@ def select(random: Random, source: Source, needed: Sequence[tuple[str, Field]] =
             columns[plain] = (field.name, replace(field, name=plain))
         else:
             sql, result = expression(random, field)
-            name = f"c{len(columns)}"
+            name = next(name for number in count(len(columns)) if (name := f"c{number}") not in columns)
             columns[name] = (sql, replace(result, name=name))
     return Selected(tuple(columns.values()))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from tests.build.random_aggregates import grouped
+from tests.build.random_joins import with_joins
 from tests.build.random_queries import (
     Field,
     Relation,
@@ -21,7 +22,6 @@ from tests.build.random_queries import (
     settings,
     unique_sources,
     with_filter,
-    with_joins,
 )
 
 
@@ -51,7 +51,7 @@ def features(random: Random, name: str, relations: Sequence[Relation]) -> Table 
     if not drivers:
         return None
     driver = random.choice(drivers)
-    source = with_filter(random, Source(f"pond.{driver.name} d", _qualified(driver.fields), (), 1), share=0.3)
+    source = with_filter(random, Source(f"pond.{driver.name} d", _qualified(driver.fields), (), 1, (driver.name,)), share=0.3)
     part, time = random.choice(_parts(driver)), random.choice(driver.of(types=("timestamp",)))
     hours = random.choice((1, 2, 12, 24))
     needed = dict.fromkeys((*driver.key, part.name, time.name))

@@ -21,7 +21,7 @@ from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home
 from headrace.services.spark import start_spark
 from headrace.settings import load_settings
-from headrace.spec.layers import BUILD_ID, STATE
+from headrace.spec.layers import HIDDEN
 from tests.build.paths import random_paths, scanned_refreshes
 from tests.build.pond import Pond
 from tests.build.random_events import Landed, Traffic
@@ -127,7 +127,7 @@ class Snapshot:
 
 def _rows(lake: Pond, table: str) -> list[dict[str, Any]]:
     rows = lake.catalog.load_table(f"pond.{table}").scan().to_arrow()
-    return list(rows.drop_columns([name for name in (BUILD_ID, STATE) if name in rows.column_names]).to_pylist())
+    return list(rows.drop_columns([name for name in HIDDEN if name in rows.column_names]).to_pylist())
 
 
 def _comparable(row: Mapping[str, Any], smallest: Mapping[str, str]) -> dict[str, Any]:
