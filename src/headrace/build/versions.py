@@ -19,7 +19,7 @@ from headrace.spec.layers import CARRIED, HISTORY_COLUMNS, LayerTable
 from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, GroupedData
+    from pyspark.sql import Column, DataFrame
 
 ORDER = "__order"
 """A column that has what `event_order` gives."""
@@ -27,32 +27,40 @@ ORDER = "__order"
 NOT_UNIQUE = "headrace: several rows have the key "
 """How the error begins that Spark raises where `one_of_keys` finds more than one."""
 
+_RANK, _COUNT = "__rank", "__count"
+
 
 def newest_of_keys(rows: DataFrame, *, keys: Sequence[str], sequence_by: Sequence[str], order: str | None = None) -> DataFrame:
-    """Gives back the newest row of each key.
+    """Return the newest row of each key.
 
     A deletion wins over another row of the same sequence; a sequence that is null is older than any other. `order` is the
     column that says which is newer, where it was decided before.
     """
-    newest = F.col(order) if order else event_order(rows, sequence_by=sequence_by)
-    return _by_key(rows, keys).agg(F.max_by(_all_of(rows), newest).alias("row")).select("row.*")
+    # A window sorts the rows once. An aggregate of whole rows (max_by) would sort them twice, each with a copy of itself.
+    columns = [F.col(order)] if order else _order_columns(rows, sequence_by=sequence_by)
+    newest_first = Window.partitionBy(*map(named, keys)).orderBy(*(column.desc_nulls_last() for column in columns))
+    return rows.withColumn(_RANK, F.row_number().over(newest_first)).where(F.col(_RANK) == 1).drop(_RANK)
 
 
 def event_order(rows: DataFrame, *, sequence_by: Sequence[str]) -> Column:
-    """Gives back what puts rows of a key in order: their sequence, deletions last, and then all columns."""
+    """Return what puts rows of a key in order: their sequence, deletions last, and then all columns."""
+    columns = _order_columns(rows, sequence_by=sequence_by)
+    return F.struct(*(column.alias(f"_{index}") for index, column in enumerate(columns)))
+
+
+def _order_columns(rows: DataFrame, *, sequence_by: Sequence[str]) -> list[Column]:
     first = [*sequence_by, DELETED]
     rest = [name for name in rows.columns if name not in first]
-    return F.struct(*(comparable(rows, name).alias(f"_{index}") for index, name in enumerate((*first, *rest))))
+    return [comparable(rows, name) for name in (*first, *rest)]
 
 
 def one_of_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
-    """Gives back the one row that each key has; computing it fails where a key has several."""
-    shown = F.to_json(
-        F.struct(*(F.col(f"__key_{index}").alias(key) for index, key in enumerate(keys))), {"ignoreNullFields": "false"}
-    )
+    """Return the one row that each key has; computing it fails where a key has several."""
+    shown = F.to_json(F.struct(*(named(key).alias(key) for key in keys)), {"ignoreNullFields": "false"})
     refuse = F.raise_error(F.concat(F.lit(NOT_UNIQUE), shown)).cast("boolean")
-    counted = _by_key(rows, keys).agg(F.first(_all_of(rows)).alias("row"), F.count(F.lit(1)).alias("count"))
-    return counted.where(F.when(F.col("count") == 1, F.lit(True)).otherwise(refuse)).select("row.*")
+    by_key = Window.partitionBy(*map(named, keys))
+    counted = rows.withColumn(_COUNT, F.count(F.lit(1)).over(by_key))
+    return counted.where(F.when(F.col(_COUNT) == 1, F.lit(True)).otherwise(refuse)).drop(_COUNT)
 
 
 def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
@@ -86,11 +94,3 @@ def comparable(rows: DataFrame, name: str) -> Column:
     """Gives back a column as something that Spark can compare: a map as its JSON."""
     column = named(name)
     return F.to_json(column) if has_map(rows.schema[name].dataType) else column
-
-
-def _by_key(rows: DataFrame, keys: Sequence[str]) -> GroupedData:
-    return rows.groupBy(*(named(key).alias(f"__key_{index}") for index, key in enumerate(keys)))
-
-
-def _all_of(rows: DataFrame) -> Column:
-    return F.struct(*(named(name) for name in rows.columns))
