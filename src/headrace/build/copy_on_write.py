@@ -15,7 +15,7 @@ from headrace.build.target import Merged, Target
 from headrace.spec.layers import BUILD_ID, CARRIED
 from headrace.tables.build_commit import FileChanges
 from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
-from headrace.tables.spark_columns import named
+from headrace.tables.spark_columns import build_number, named
 from headrace.tables.spark_files import (
     FILE,
     POSITION,
@@ -78,7 +78,7 @@ def _stage(target: Target, new: DataFrame, files: ScanFiles, *, gone: DataFrame,
     """Return files with the new rows and the rows of old files that stay. `gone` are the places of rows that don't."""
     spark = target.lake.spark
     table: JavaObject = load_java_table(spark, target.table.table)
-    new = new.withColumn(BUILD_ID, F.lit(target.build_id).cast("long"))
+    new = new.withColumn(BUILD_ID, build_number(target.build_id))
     kept_rows = sum(int(task.file().recordCount()) for task in files.tasks.values())
     parts = max(1, (written + kept_rows) // ROWS_PER_FILE)
     if not files.tasks:

@@ -21,6 +21,7 @@ from headrace.spec.layers import BUILD_ID, CARRIED, STATE
 from headrace.tables.build_commit import FileChanges
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, TrainedWeights
 from headrace.tables.row_delta import RowDelta
+from headrace.tables.spark_columns import build_number
 from headrace.tables.spark_files import (
     JavaObject,
     StagedFiles,
@@ -64,7 +65,7 @@ def write_measured(
     observation, unknown = Observation(), Observation()
     metrics = [*measured.metrics(), *glance_metrics(inputs.table, measured.rows, BuildLedger())]
     observed = replace(measured, rows=measured.rows.observe(observation, *metrics))
-    rows = shape(observed.good).withColumn(BUILD_ID, F.lit(build_id).cast("long"))
+    rows = shape(observed.good).withColumn(BUILD_ID, build_number(build_id))
     if inputs.table.unchanged:
         counts = (F.count(CARRIED).alias(_CARRIED), F.count_if(has_unknown(F.col(CARRIED))).alias(_UNKNOWN))
         rows = rows.observe(unknown, *counts)

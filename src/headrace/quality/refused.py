@@ -15,6 +15,7 @@ from headrace.tables.build_phases import phase
 from headrace.tables.catalog import load_table
 from headrace.tables.commit import commit_once
 from headrace.tables.quarantine import QUARANTINE, Refused, open_quarantine, settle_quarantine
+from headrace.tables.spark_columns import build_number
 from headrace.tables.spark_files import load_java_table, stage_files
 from headrace.tables.staged_rows import stage_rows
 
@@ -42,7 +43,7 @@ def stage_refused(
         known("kafka_timestamp", "timestamp").alias("timestamp"),
         F.col("reason"),
         F.encode(F.col("row"), "UTF-8").alias("original_bytes"),
-        F.lit(build_id).cast("long").alias("checkpoint_id"),
+        build_number(build_id).alias("checkpoint_id"),
     )
     staged = stage_files(spark, load_java_table(spark, QUARANTINE), shaped.coalesce(1))
     return tuple(str(file.location()) for file in staged.files)

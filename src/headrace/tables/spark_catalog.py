@@ -22,7 +22,11 @@ _CONF: dict[Size, dict[str, str]] = {
         # Spark keeps smaller relations as rows, several times as large as Arrow, and larger ones as the Arrow that they were.
         "spark.sql.execution.arrow.localRelationThreshold": "4MB",
     },
-    "many": {},
+    "many": {
+        # Adaptive execution numbers the stages of a query in the order in which they end. With the number in the name of its
+        # class, the same code would be another class each time, and Java would compile it again.
+        "spark.sql.codegen.useIdInClassName": "false",
+    },
 }
 
 

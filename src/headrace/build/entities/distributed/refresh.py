@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.entities.distributed.pairs import comparable_values, find_pairs
 from headrace.build.entities.distributed.records import number_records
@@ -23,7 +22,7 @@ from headrace.spec.matching import ENTITY_ID, PREVIOUS
 from headrace.tables.build_commit import FileChanges
 from headrace.tables.build_ledger import TrainedWeights
 from headrace.tables.spark_checkpoints import Checkpoints
-from headrace.tables.spark_columns import named
+from headrace.tables.spark_columns import build_number, named
 from headrace.tables.spark_files import load_java_table, plan_files, read_files, stage_files
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def refresh_on_spark(inputs: PlannedInputs, build_id: int) -> StagedBuild:
         pairs, weights = _alike(inputs, records, build_id, checkpoints)
         resolved = resolve_on_spark(records, rules_of(table, score=None), pairs=pairs, checkpoints=checkpoints)
         columns = [named(name) for name in written_columns(inputs)]
-        rows = resolved.rows.select(*columns, F.lit(build_id).cast("long").alias(BUILD_ID))
+        rows = resolved.rows.select(*columns, build_number(build_id).alias(BUILD_ID))
         staged = stage_files(lake.spark, java_table, rows)
     return StagedBuild(
         FileChanges(staged.files, tuple(files.tasks.values()), snapshot_id=current),
