@@ -88,11 +88,12 @@ class TablePlan:
     @property
     def is_small(self) -> bool:
         """Says whether few rows are read and written, as far as metadata tells."""
-        changed, table = self.changed_rows, self.table
+        table, is_refresh = self.table, self.action == "refresh"
+        changed = self._input_rows if is_refresh else self.changed_rows
         looked_up = any(routes and not self.since[name].is_at(self.until[name]) for name, routes in table.follows.items())
         by_rows = table.traits.reads_new_rows and not looked_up and not table.untracked
         read = self.rows if not table.constant and table.traits.scans_own_rows else 0
-        if not by_rows or self.action == "refresh":
+        if not by_rows or is_refresh:
             read += self._input_rows
         return changed <= _FEW_SCANNED and read <= _FEW_SCANNED * _READ_PER_CHANGED
 

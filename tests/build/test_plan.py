@@ -1,0 +1,29 @@
+"""What metadata tells of a build before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.build.plan import plan_table
+from tests.build.pond import TABLES, Event, Pond
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(("rows", "is_small"), [(100, True), (60_000, False)])
+def test_a_refresh_is_small_if_its_inputs_are_even_where_nothing_moved(
+    rows: int, is_small: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    pond = Pond(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"]})
+    pond.land([Event("e1", "k1", "x", 1, 100, "u", 1)])
+    pond.build()
+    plan = plan_table(pond.catalog, pond.pipeline, pond.pipeline.tables[0], full_refresh=True)
+    inputs = {name: replace(state, rows=rows) for name, state in plan.until.items()}
+    assert replace(plan, since=inputs, until=inputs).is_small is is_small
