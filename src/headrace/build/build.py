@@ -35,7 +35,13 @@ from headrace.tables.row_delta import RowDelta
 from headrace.tables.small_build_commit import commit_small_build
 
 _LOG = logging.getLogger(__name__)
-_PROPERTIES = {"commit.retry.num-retries": "0", "write.metadata.metrics.default": "truncate(16)"}
+_PROPERTIES = {
+    "commit.retry.num-retries": "0",
+    "write.metadata.metrics.default": "truncate(16)",
+    # As landing and small builds write. Ids are different in each row: a small dictionary is given up for them soon.
+    "write.parquet.compression-level": "1",
+    "write.parquet.dict-size-bytes": "131072",
+}
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,9 @@ def on_this_machine() -> Mapping[str, str]:
         "spark.driver.host": _LOOPBACK,
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.sql.shuffle.partitions": "2",
+        # What is shuffled stays on this machine, mostly in memory: to compress it and add it up only takes CPU.
+        "spark.shuffle.compress": "false",
+        "spark.shuffle.checksum.enabled": "false",
     }
 
 
