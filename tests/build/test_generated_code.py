@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ def test_a_refresh_compiles_nothing_that_the_last_one_has_compiled(
         for _ in range(3):
             pond.build(full_refresh=True)
             compiled.append(_compiled(spark))
-    first, _, last = (after - before for before, after in zip(compiled[:-1], compiled[1:], strict=True))
+    first, _, last = (after - before for before, after in pairwise(compiled))
     assert first > 0
     assert last == 0, "a build number, or the order in which stages end, is part of the code"
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _IDLE_SECONDS = 0.05
 _BUSY_SECONDS = 1.0
 _BUSY_SHARE = 0.25
-"""While tables are built, landing takes at most this share of the time, and waits for a second at most: a batch costs a job and a
-commit for each stream, and its rows wait for the builds that run. Small batches take little, so single events land sooner."""
+"""While tables are built, landing takes at most this share of the time, and waits for a second at most: a batch costs a job and
+a commit for each stream, and its rows wait for the builds that run. Small batches take little, so single events land sooner."""
 _LOOK_SECONDS = 0.02
 """How often landing looks whether tables are still built."""
 _RETRIES_ONCE = 2
