@@ -247,10 +247,11 @@ GROWING = {
 @dataclass(frozen=True)
 class Envelope:
     lsn: int
-    after: dict[str, Any]
+    after: dict[str, Any] | None
+    op: str = "u"
 
     def row(self) -> dict[str, Any]:
-        return {"before": None, "after": self.after, "source": {"lsn": self.lsn}, "op": "u"}
+        return {"before": None, "after": self.after, "source": {"lsn": self.lsn}, "op": self.op}
 
 
 def test_a_column_that_comes_is_followed_without_building_anew(spark: SparkSession, tmp_path: Path) -> None:
@@ -266,6 +267,23 @@ def test_a_column_that_comes_is_followed_without_building_anew(spark: SparkSessi
         emails = {(row["_lsn"], row["size"], row["email"]) for row in table.scan().to_arrow().to_pylist()}
         assert {(3, 2**40, "a@b.c"), (1, 5, None)} <= emails, name
         assert read_build(table).generation == 1, name
+    found = pond.all_rows()
+    pond.build(full_refresh=True)
+    assert_same(found, pond.all_rows())
+
+
+def test_a_history_of_required_columns_is_refreshed_with_a_truncate(spark: SparkSession, tmp_path: Path) -> None:
+    versions = (
+        "/*\nkeys: [id]\nsequence_by: _lsn\nstored_as_scd_type: 2\napply_as_deletes: _op = 'd'\n"
+        "apply_as_truncates: _op = 't'\n*/\nSELECT * FROM pond.stage"
+    )
+    pond = Pond(tmp_path, spark, {**GROWING, "b/versions.sql": versions})
+    pond.land([Envelope(1, {"id": 1, "size": 5}), Envelope(2, None, op="t"), Envelope(3, {"id": 2, "size": 6})])
+    pond.build()
+    rows = pond.catalog.load_table("pond.versions").scan().to_arrow().to_pylist()
+    assert sorted((row["id"], row["valid_to"], row["is_current"]) for row in rows) == [(1, 2, False), (2, None, True)]
+    pond.land([Envelope(0, {"id": 3, "size": 7})])
+    pond.build()
     found = pond.all_rows()
     pond.build(full_refresh=True)
     assert_same(found, pond.all_rows())

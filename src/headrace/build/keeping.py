@@ -55,7 +55,10 @@ def keep_removed(
     if isinstance(rows, pa.Table):
         kept = rows.select(names).append_column(TRUNCATES, pa.repeat(pa.scalar(False), rows.num_rows))
         if truncates is not None:
-            kept = pa.concat_tables([kept, to_arrow(truncates.select(*map(named, kept.column_names))).cast(kept.schema)])
+            # A truncate has nulls also where rows can't: `is_current`, if the query's columns are required.
+            optional = pa.schema([field.with_nullable(True) for field in kept.schema])
+            found = to_arrow(truncates.select(*map(named, kept.column_names))).cast(optional)
+            kept = pa.concat_tables([kept.cast(optional), found])
     else:
         kept = rows.select(*map(named, names), F.lit(False).alias(TRUNCATES))
         kept = kept if truncates is None else kept.unionByName(truncates)
