@@ -26,7 +26,8 @@ def test_a_refresh_compiles_nothing_that_the_last_one_has_compiled(
 ) -> None:
     monkeypatch.setattr(TablePlan, "is_small", property(lambda plan: False))
     names = ("a/latest.sql", "a/by_event.sql", "b/groups.sql", "b/rolling.sql")
-    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in names})
+    new = "/*\nkeys: [id]\nsequence_by: n\n*/\nSELECT id, n, n * 20261118 AS code_that_no_other_test_has FROM pond.events"
+    pond = Pond(tmp_path, spark, {**{name: TABLES[name] for name in names}, "a/new.sql": new})
     pond.land(events_of(Random(3), 30))
     with scanned_refreshes():
         compiled = [_compiled(spark)]
