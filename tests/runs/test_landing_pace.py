@@ -14,26 +14,25 @@ BATCH = SimpleNamespace(notes=(), behind=0)
 
 
 class Lander:
-    """Has a batch whenever it is asked, which takes some seconds, and sets `stop` after some."""
+    """Has a batch whenever it is asked, and sets `stop` after some."""
 
-    def __init__(self, stop: Event, *, batches: int, seconds: float) -> None:
-        self.stop, self.left, self.seconds = stop, batches, seconds
+    def __init__(self, stop: Event, *, batches: int) -> None:
+        self.stop, self.left = stop, batches
         self.stopped: dict[str, Any] = {}
         self.retried: frozenset[str] = frozenset()
 
     def land_batch(self, *_: object, until: object) -> SimpleNamespace:
-        time.sleep(self.seconds)
         self.left -= 1
         if not self.left:
             self.stop.set()
         return BATCH
 
 
-def seconds_of(batches: int, *, each: float = 0.0, busy_until: float) -> float:
+def seconds_of(batches: int, *, busy_until: float) -> float:
     """Return how long so many batches take where tables are built for the first seconds."""
     stop, started = Event(), time.monotonic()
     session = SimpleNamespace(
-        lander=Lander(stop, batches=batches, seconds=each),
+        lander=Lander(stop, batches=batches),
         spark=SimpleNamespace(sparkContext=None),
         pipeline=SimpleNamespace(trigger_seconds=0.0),
     )
@@ -52,16 +51,11 @@ def test_batches_follow_one_another_while_nothing_is_built() -> None:
     assert seconds_of(5, busy_until=0.0) < 0.5
 
 
-def test_landing_takes_a_quarter_of_the_time_as_long_as_tables_are_built() -> None:
-    assert 0.85 <= seconds_of(3, each=0.1, busy_until=10.0) < 1.7, "two pauses of 0.3 s and three batches"
-
-
-def test_a_long_batch_is_not_followed_by_a_long_pause(monkeypatch: Any) -> None:
+def test_a_batch_starts_once_in_a_while_as_long_as_tables_are_built(monkeypatch: Any) -> None:
     monkeypatch.setattr(landing, "_BUSY_SECONDS", 0.4)
-    assert 1.0 <= seconds_of(3, each=0.3, busy_until=10.0) < 1.9, "two batches of 0.4 s and one of 0.3 s"
+    assert 0.8 <= seconds_of(3, busy_until=10.0) < 1.6
 
 
 def test_landing_goes_on_as_soon_as_the_builds_have_ended(monkeypatch: Any) -> None:
     monkeypatch.setattr(landing, "_BUSY_SECONDS", 5.0)
-    monkeypatch.setattr(landing, "_BUSY_SHARE", 0.001)
-    assert 0.3 <= seconds_of(3, each=0.01, busy_until=0.3) < 1.5
+    assert 0.3 <= seconds_of(3, busy_until=0.3) < 1.5

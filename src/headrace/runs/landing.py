@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
 _IDLE_SECONDS = 0.05
 _BUSY_SECONDS = 1.0
-_BUSY_SHARE = 0.25
-"""While tables are built, landing takes at most this share of the time, and waits for a second at most: a batch costs a job and
-a commit for each stream, and its rows wait for the builds that run. Small batches take little, so single events land sooner."""
+"""How long a batch takes at least while tables are built. Each one costs a job, and a commit for each stream, and its rows wait
+for the builds that run."""
 _LOOK_SECONDS = 0.02
 """How often landing looks whether tables are still built."""
 _RETRIES_ONCE = 2
@@ -137,7 +136,7 @@ def land(
     With `once`, `nothing` is called with a sentence when nothing was there. A stream that can't go on stops alone; its error is
     raised when the others are done. One that fails is tried again after longer and longer waits; with `once` it is given up
     after a few. When Kafka, the catalog or the object store is away, landing waits and says so; with `once` it gives up after
-    five minutes. While `is_busy`, landing pauses after each batch for three times what it took, up to a second in all.
+    five minutes. While `is_busy`, batches start at most once in a second.
     """
     patience = for_a_command("landing", report=report) if once else Patience("landing", report=report)
     until: Mapping[tuple[str, int], int] | None = None
@@ -153,7 +152,6 @@ def land(
         except RetryableError as error:
             stop.wait(patience.next_pause(error))
             continue
-        next_batch = started + min(_BUSY_SECONDS, (time.monotonic() - started) / _BUSY_SHARE)
         patience.goes_on()
         failing = _report_changes(failing, session.lander, report)
         if batch is not None:
@@ -173,7 +171,7 @@ def land(
         if batch is None or not batch.behind:
             pause = _IDLE_SECONDS if batch is None else 0.0
             stop.wait(max(pause, 0.0 if once else session.pipeline.trigger_seconds - (time.monotonic() - started)))
-            while batch is not None and is_busy() and time.monotonic() < next_batch:
+            while batch is not None and is_busy() and time.monotonic() - started < _BUSY_SECONDS:
                 if stop.wait(_LOOK_SECONDS):
                     break
     stopped = session.lander.stopped
