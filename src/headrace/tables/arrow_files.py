@@ -16,7 +16,7 @@ from headrace.tables.build_phases import phase
 from headrace.tables.deleted_rows import deletes_of
 from headrace.tables.java_classes import iceberg_class
 from headrace.tables.spark_files import JavaObject, StagedFiles
-from headrace.tables.staged_rows import stage_rows
+from headrace.tables.staged_rows import fit_columns, stage_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,11 +40,16 @@ def arrow_file(path: str, task: JavaObject) -> ArrowFile:
 
 @phase("fetch")
 def read_arrow(table: Table, paths: Sequence[str], *, columns: Sequence[str]) -> list[pa.Table]:
-    """Gives back these columns of data files, a table for each file, its rows in their order, also those that were deleted."""
+    """Return these columns of data files, a table for each file, its rows in their order, also those that were deleted.
+
+    Columns have the types that the table has now; one that came after a file was written is null there.
+    """
+    schema = _schema_of(table, columns)
 
     def read(path: str) -> pa.Table:
         with table.io.new_input(path).open() as stream:
-            return pq.read_table(stream, columns=list(columns), use_threads=False).select(list(columns))
+            file = pq.ParquetFile(stream)
+            return fit_columns(file.read(columns=_there(file, columns), use_threads=False), schema)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(read, paths))
@@ -52,7 +57,11 @@ def read_arrow(table: Table, paths: Sequence[str], *, columns: Sequence[str]) ->
 
 @phase("fetch")
 def read_row_groups(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequence[str]) -> dict[str, dict[int, pa.Table]]:
-    """Gives back these columns of the row groups that hold given rows of each data file, by the number of their first row."""
+    """Return these columns of the row groups that hold given rows of each data file, by the number of their first row.
+
+    Columns are those of the table as it is now, as in `read_arrow`.
+    """
+    schema = _schema_of(table, columns)
 
     def read(wanted: tuple[str, pa.Array]) -> dict[int, pa.Table]:
         path, positions = wanted
@@ -62,8 +71,8 @@ def read_row_groups(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequ
             for group in range(file.metadata.num_row_groups):
                 end = first + file.metadata.row_group(group).num_rows
                 if pc.any(pc.and_(pc.greater_equal(positions, first), pc.less(positions, end))).as_py():
-                    held = file.read_row_group(group, columns=list(columns), use_threads=False)
-                    found[first] = held.select(list(columns))
+                    held = file.read_row_group(group, columns=_there(file, columns), use_threads=False)
+                    found[first] = fit_columns(held, schema)
                 first = end
         return found
 
@@ -89,6 +98,17 @@ def with_constants(rows: pa.Table, values: Mapping[str, int]) -> pa.Table:
     for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
     return rows
+
+
+def _there(file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
+    """Return the columns that a file has."""
+    names = {*file.schema_arrow.names}
+    return [name for name in columns if name in names]
+
+
+def _schema_of(table: Table, columns: Sequence[str]) -> pa.Schema:
+    schema = table.schema().as_arrow()
+    return pa.schema([schema.field(name) for name in columns])
 
 
 def _as_java(spark: SparkSession, java_table: JavaObject, path: str) -> JavaObject:

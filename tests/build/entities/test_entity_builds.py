@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from headrace.build import build as build_module
 from headrace.build import keeping
 from headrace.build.entities import build as entity_build
-from tests.build.entities.people import TABLES, People, Record, clusters
+from tests.build.entities.people import SCHEMA, TABLES, People, Record, clusters
 from tests.build.pond import assert_same
 from tests.dying import KilledError, die_in
 
@@ -100,6 +101,25 @@ def test_a_build_that_dies_is_taken_up_again(spark: SparkSession, tmp_path: Path
     people.build(full_refresh=True)
     assert_same(people.all_rows(), found)
     assert len(clusters(people.index())) == 1
+
+
+@pytest.mark.parametrize("reopens", [True, False])
+def test_columns_come_and_widen(reopens: bool, spark: SparkSession, tmp_path: Path) -> None:
+    """Also where the rows of before are still in memory, with the types that they had."""
+    hidden = "_extra, kafka_topic, kafka_partition, kafka_offset, kafka_timestamp, checkpoint_id"
+    table = f"{TABLES['b/direct_index.sql'].split('SELECT')[0]}SELECT * EXCEPT ({hidden}) FROM pond.events"
+    people = People(tmp_path, spark, {"b/entity_index.sql": table})
+    people.send(Record("shop", "1", email="a@b.org"), Record("crm", "1", email="c@b.org", day=2))
+    read_files = people.lake.read_files
+    home = people.folder / "pipelines/pond"
+    (home / "schemas/event.sql").write_text(f"{SCHEMA.replace('n INT', 'n LONG')}, note STRING", encoding="utf-8")
+    people.reload()
+    if not reopens:
+        people.lake = replace(people.lake, read_files=read_files)
+    people.send(Record("crm", "2", email="a@b.org", n=2**40, day=3))
+    people.send(Record("crm", "1", email="a@b.org", n=2**41, day=3))
+    index = people.send(Record("shop", "1", email="c@b.org", n=2**41))
+    assert clusters(index) == {frozenset(["crm:1", "crm:2"]), frozenset(["shop:1"])}
 
 
 def records_of(random: Random, count: int) -> list[Record]:

@@ -134,7 +134,7 @@ class Stored:
         names = index_columns(rules)
         self.read_files.keep_only({file.path for file in self.files}, under=f"{self.table.location()}/")
         empty = hashed(self.empty(names), rules)
-        kept = {file.path: self.read_files.get(file.path, empty.columns) for file in self.files}
+        kept = {file.path: self.read_files.get(file.path, empty.schema) for file in self.files}
         known = {path: frame for path, frame in kept.items() if frame is not None}
         unread = [path for path in kept if path not in known]
         for path, found in zip(unread, read_arrow(self.table, unread, columns=names), strict=True):
@@ -156,7 +156,8 @@ class Stored:
         missing = [name for name in self.columns if name not in rows.columns]
         places = ordered.partition_by(FILE_NUMBER, as_dict=True)
         wanted = {self.files[number].path: each[ROW_NUMBER] for (number,), each in sorted(places.items())}
-        parts = {path: self.read_files.parts(path, missing) for path in wanted}
+        empty = self.empty(missing)
+        parts = {path: self.read_files.parts(path, empty.schema) for path in wanted}
         unread = {path: _not_in(each, parts[path]).to_arrow() for path, each in wanted.items()}
         unread = {path: each for path, each in unread.items() if len(each)}
         for path, groups in read_row_groups(self.table, unread, columns=missing).items():
@@ -164,7 +165,7 @@ class Stored:
             self.read_files.put_parts(path, new)
             parts[path] |= new
         found = [part for path, each in wanted.items() for part in _rows_in(each, parts[path])]
-        others = pl.concat([self.empty(missing), *found])
+        others = pl.concat([empty, *found])
         return pl.concat([ordered, others], how="horizontal").select(*self.columns, *PLACE)
 
     @property

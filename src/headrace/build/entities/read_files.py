@@ -1,9 +1,12 @@
-"""What builds read from data files, kept for the next ones. It can't be stale: a data file never changes."""
+"""What builds read from data files, kept for the next ones. It can't be stale: a data file never changes.
+
+The types in which its columns are read may widen with the table, so they are part of every question.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from threading import Lock
 
 import polars as pl
@@ -23,14 +26,14 @@ class ReadFiles:
         self._parts: OrderedDict[tuple[str, int], pl.DataFrame] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, path: str, columns: Sequence[str]) -> pl.DataFrame | None:
-        """Gives back these columns of a file, or None where they have to be read."""
+    def get(self, path: str, schema: pl.Schema) -> pl.DataFrame | None:
+        """Return the columns of a schema in a file, or None where they have to be read."""
         with self._lock:
             found = self._frames.get(path)
-            if found is None or not {*columns} <= {*found.columns}:
+            if found is None or not schema.items() <= found.schema.items():
                 return None
             self._frames.move_to_end(path)
-        return found.select(columns)
+        return found.select(schema.names())
 
     def put(self, path: str, frame: pl.DataFrame) -> None:
         with self._lock:
@@ -38,13 +41,14 @@ class ReadFiles:
             self._frames.move_to_end(path)
             self._make_room()
 
-    def parts(self, path: str, columns: Sequence[str]) -> dict[int, pl.DataFrame]:
-        """Gives back these columns of the parts of a file that are there, by their first row."""
+    def parts(self, path: str, schema: pl.Schema) -> dict[int, pl.DataFrame]:
+        """Return the columns of a schema in the parts of a file that are there, by their first row."""
         with self._lock:
-            known = [each for each, frame in self._parts.items() if each[0] == path and {*columns} <= {*frame.columns}]
+            parts = self._parts.items()
+            known = [each for each, frame in parts if each[0] == path and schema.items() <= frame.schema.items()]
             for each in known:
                 self._parts.move_to_end(each)
-            return {first: self._parts[path, first].select(columns) for _, first in known}
+            return {first: self._parts[path, first].select(schema.names()) for _, first in known}
 
     def put_parts(self, path: str, parts: Mapping[int, pl.DataFrame]) -> None:
         with self._lock:
