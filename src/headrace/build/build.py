@@ -38,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 _PROPERTIES = {
     "commit.retry.num-retries": "0",
     "write.metadata.metrics.default": "truncate(16)",
-    # As landing and small builds write. Ids are different in each row: a small dictionary is given up for them soon.
+    # Level 1, as landing and small builds write. Ids differ in each row: a small dictionary is given up for them soon.
     "write.parquet.compression-level": "1",
     "write.parquet.dict-size-bytes": "131072",
 }
