@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.tables.spark_arrow import from_arrow
+from headrace.tables.spark_schemas import schema_forms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +19,7 @@ def to_spark(spark: SparkSession, rows: pa.Table | pl.DataFrame, schema: StructT
     """Return the columns of a schema as rows of Spark; polars has other types for text and lists than Spark in Arrow."""
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()) if isinstance(rows, pl.DataFrame) else rows
     table = copy_maps(table.select(schema.names).combine_chunks())
-    return from_arrow(spark, table.cast(to_arrow_schema(schema)), schema)
+    return from_arrow(spark, table.cast(schema_forms(schema).arrow), schema)
 
 
 def copy_maps(rows: pa.Table) -> pa.Table:

@@ -7,7 +7,7 @@ properties: compaction's snapshots carry no summary of ours, and expiry removes 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -159,13 +159,13 @@ def find_held(table: Table, key: str) -> tuple[Snapshot, str] | None:
 
     A LandingError where those that would say it are gone.
     """
-    current = table.current_snapshot()
-    ancestors = _ancestors(table, current)
-    for snapshot in ancestors:
+    current = first = table.current_snapshot()
+    for snapshot in _ancestors(table, current):
+        first = snapshot
         text = snapshot.summary.additional_properties.get(key) if snapshot.summary else None
         if text:
             return snapshot, text
-    if current is not None and ancestors[-1].sequence_number != 1:
+    if current is not None and first is not None and first.sequence_number != 1:
         raise LandingError(
             f"the table was rolled back to snapshot {current.snapshot_id}, which does not say how far it was landed, and the "
             "snapshots before it are gone",
@@ -175,10 +175,9 @@ def find_held(table: Table, key: str) -> tuple[Snapshot, str] | None:
     return None
 
 
-def _ancestors(table: Table, snapshot: Snapshot | None) -> list[Snapshot]:
-    found: list[Snapshot] = []
+def _ancestors(table: Table, snapshot: Snapshot | None) -> Iterator[Snapshot]:
+    """Yield a snapshot and its ancestors, the newest first. Most callers need the first alone."""
     while snapshot is not None:
-        found.append(snapshot)
+        yield snapshot
         parent = snapshot.parent_snapshot_id
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
-    return found

@@ -33,7 +33,10 @@ from pyiceberg.utils.properties import property_as_bool, property_as_int
 from headrace.tables.build_attempt import compacted_error
 from headrace.tables.history import snapshots_to_drop
 from headrace.tables.manifest_reads import manifests_of
+from headrace.tables.manifest_writes import use_prepared_schemas
 from headrace.tables.manifests import may_hold
+
+use_prepared_schemas()
 
 MANY_MANIFESTS = 24
 """How many manifests are merged into one, unless the table's properties say otherwise. Iceberg's default is 100: a table that

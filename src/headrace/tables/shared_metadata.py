@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.snapshots import Snapshot
 from typing_extensions import Self
 
 
@@ -18,6 +19,10 @@ class SharedMetadata(TableMetadataV2):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         return super().model_copy(update=update, deep=False)
+
+    def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
+        """Return a snapshot, searched from the newest on: nearly every look-up is for the current one."""
+        return next((each for each in reversed(self.snapshots) if each.snapshot_id == snapshot_id), None)
 
 
 def share_metadata(metadata: TableMetadata) -> TableMetadata:

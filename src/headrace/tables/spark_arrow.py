@@ -14,21 +14,21 @@ import pyarrow as pa
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, AtomicType, DataType, MapType, StructField, StructType
 from pyspark.util import _load_from_socket
 
 from headrace.tables.java_classes import java_class
 from headrace.tables.prepared_queries import bind, derive, run_here
 from headrace.tables.spark_catalog import use_session
 from headrace.tables.spark_columns import named
+from headrace.tables.spark_schemas import schema_forms
 
 _BATCH_ROWS = 10_000
 """How many rows of Arrow Spark gets at once, as by default (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
 
 
 def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    """Give rows to Spark. Their types must be those of `to_arrow_schema(schema)`, and the session's time zone UTC.
+    """Give rows to Spark. Their types must be those of `schema_forms(schema).arrow`, and the session's time zone UTC.
 
     As with `createDataFrame`, the session is the active one of this thread from then on: Spark looks tables, functions and
     classes of added jars up in that one.
@@ -44,7 +44,7 @@ def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataF
         with os.fdopen(file, "wb") as stream, pa.ipc.new_stream(stream, rows.schema) as batches:
             batches.write_table(rows, max_chunksize=_BATCH_ROWS)
         java = java_class(spark, "org.apache.spark.sql.api.python.PythonSQLUtils")
-        frame = java.toDataFrame(java.readArrowStreamFromFile(path), schema.json(), spark._jsparkSession)
+        frame = java.toDataFrame(java.readArrowStreamFromFile(path), schema_forms(schema).json, spark._jsparkSession)
     finally:
         os.unlink(path)
     frame = ClassicDataFrame(frame, spark)
@@ -85,14 +85,14 @@ def collect_prepared(rows: DataFrame, rows_of: Callable[[int], DataFrame]) -> pa
 
 def _table_of(rows: DataFrame, batches: list[pa.RecordBatch]) -> pa.Table:
     """Return what was collected of rows, in the types that their schema has in Arrow."""
-    schema = to_arrow_schema(rows.schema, error_on_duplicated_field_names_in_struct=True)
+    schema = schema_forms(rows.schema).arrow
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
 
 
 def with_optional_fields(rows: DataFrame) -> DataFrame:
     """Return rows whose columns have the types of `optional`."""
     fields = rows.schema.fields
-    if all(_optional(field.dataType) == field.dataType for field in fields):
+    if all(isinstance(field.dataType, AtomicType) or _optional(field.dataType) == field.dataType for field in fields):
         return rows
     return derive(rows, "optional", lambda rows: rows.select(*map(_optional_column, fields)))
 

@@ -1,0 +1,97 @@
+"""Manifests are written as PyIceberg writes them, with schemas that are prepared once; contract tests of its Avro writer."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg import manifest
+from pyiceberg.avro import file as avro_file
+from pyiceberg.avro.resolver import construct_writer, resolve_writer
+from pyiceberg.manifest import data_file_with_partition, manifest_entry_schema_with_data_file
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from headrace.settings import load_settings
+from headrace.tables import manifest_writes
+from headrace.tables.catalog import open_catalog
+from headrace.tables.manifest_writes import PreparedSchemaConversion, use_prepared_schemas
+
+_OWN = (AvroSchemaConversion, construct_writer, resolve_writer, data_file_with_partition, manifest_entry_schema_with_data_file)
+
+
+@pytest.fixture
+def pyiceberg_alone(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Let PyIceberg write as it does by itself until `undo` is called."""
+    for function in _OWN:
+        for module in (avro_file, manifest):
+            if hasattr(module, function.__name__):
+                monkeypatch.setattr(module, function.__name__, function)
+    return monkeypatch
+
+
+def words(folder: Path, *, partitioned: bool) -> Table:
+    """Return a table of two snapshots."""
+    catalog = open_catalog(load_settings(flags={}, environ={}, folder=folder))
+    catalog.create_namespace("raw")
+    schema = Schema(NestedField(1, "n", LongType()), NestedField(2, "word", StringType()))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "word")) if partitioned else PartitionSpec()
+    table = catalog.create_table("raw.words", schema=schema, partition_spec=spec, location=f"file://{folder}/words")
+    rows = pa.table({"n": pa.array([1, 2], pa.int64()), "word": ["a", None]})
+    table.append(rows)
+    table.append(rows)
+    return table
+
+
+def written(table: Table) -> tuple[list[int], list[dict[str, str]]]:
+    """Return how many entries each manifest has, and the headers of the Avro files."""
+    snapshot = table.current_snapshot()
+    assert snapshot
+    manifests = snapshot.manifests(table.io)
+    headers = []
+    for path in (snapshot.manifest_list, *(each.manifest_path for each in manifests)):
+        opened: avro_file.AvroFile[Record] = avro_file.AvroFile(table.io.new_input(path))
+        with opened:
+            headers.append({key: value for key, value in opened.header.meta.items() if "snapshot-id" not in key})
+    return [len(each.fetch_manifest_entry(table.io)) for each in manifests], headers
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_manifests_are_those_that_pyiceberg_writes(
+    tmp_path: Path, pyiceberg_alone: pytest.MonkeyPatch, partitioned: bool
+) -> None:
+    assert vars(avro_file)["AvroSchemaConversion"] is AvroSchemaConversion
+    wanted = written(words(tmp_path / "theirs", partitioned=partitioned))
+    pyiceberg_alone.undo()
+    use_prepared_schemas()
+    assert vars(avro_file)["AvroSchemaConversion"] is PreparedSchemaConversion
+    ours = words(tmp_path / "ours", partitioned=partitioned)
+    assert written(ours) == wanted
+    assert ours.scan().to_arrow().num_rows == 4
+
+
+def test_each_form_of_a_schema_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_prepared_schemas()
+    table = words(tmp_path, partitioned=True)
+    before = len(manifest_writes._forms)
+    table.append(pa.table({"n": pa.array([3], pa.int64()), "word": ["b"]}))
+    assert len(manifest_writes._forms) == before
+
+
+def test_the_private_names_are_still_there() -> None:
+    assert list(inspect.signature(data_file_with_partition).parameters) == ["partition_type", "format_version"]
+    assert list(inspect.signature(manifest_entry_schema_with_data_file).parameters) == ["format_version", "data_file"]
+    assert list(inspect.signature(resolve_writer).parameters) == ["record_schema", "file_schema"]
+    assert list(inspect.signature(construct_writer).parameters) == ["file_schema"]
+    assert list(inspect.signature(AvroSchemaConversion.iceberg_to_avro).parameters) == ["self", "schema", "schema_name"]
+    source = inspect.getsource(avro_file.AvroOutputFile)
+    assert "AvroSchemaConversion().iceberg_to_avro(self.file_schema, schema_name=self.schema_name)" in source
+    assert "resolve_writer(record_schema=record_schema, file_schema=self.file_schema)" in source
+    assert "data_file_with_partition(" in inspect.getsource(manifest.ManifestWriter._with_partition)
