@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ from headrace.runs.building import build, plan
 from headrace.runs.quality import report_quality
 from headrace.spec.layers import Expectation
 from headrace.tables.quarantine import QUARANTINE
+from tests.build.paths import scanned_refreshes
 from tests.build.pond import CHECKED, READER, Event, Pond
 
 if TYPE_CHECKING:
@@ -229,11 +232,24 @@ FROM pond.events"""
     assert [row["part"] for row in then] == [Decimal("0.13")], "older snapshots keep the old column"
 
 
-def test_keys_that_are_not_unique_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, {"a/wrong.sql": "/*\nkeys: [k]\n*/\nSELECT k, n FROM pond.events"})
+@pytest.mark.parametrize("refreshes", [nullcontext, scanned_refreshes])
+def test_keys_that_are_not_unique_are_refused(
+    spark: SparkSession, tmp_path: Path, refreshes: Callable[[], AbstractContextManager[None]]
+) -> None:
+    tables = {
+        "a/wrong.sql": "/*\nkeys: [k]\n*/\nSELECT k, n FROM pond.events",
+        "a/null.sql": "/*\nkeys: [k]\npartition_by: [days(at)]\n*/\nSELECT nullif(k, 'k') AS k, at FROM pond.events",
+        "a/right.sql": "/*\nkeys: [k, n]\npartition_by: [days(at)]\n*/\nSELECT k, n, at FROM pond.events",
+        "a/grouped.sql": "/*\nkeys: [k]\n*/\nSELECT k, count(*) AS n FROM pond.events GROUP BY k",
+    }
+    pond = Pond(tmp_path, spark, tables)
     pond.land(events(1, 3))
-    outcome = build(pond.lake)[0]
-    assert 'a/wrong.sql:2: several rows have the key {"k":"k"}' in str(outcome.error)
+    with refreshes():
+        errors = {outcome.table.table.name: str(outcome.error) for outcome in build(pond.lake) if outcome.error}
+    assert sorted(errors) == ["null", "wrong"]
+    assert 'a/wrong.sql:2: several rows have the key {"k":"k"}' in errors["wrong"]
+    assert 'a/null.sql:2: several rows have the key {"k":null}' in errors["null"]
+    assert pond.catalog.load_table("pond.wrong").current_snapshot() is None
 
 
 def test_a_spark_that_has_ended_is_told_as_that(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

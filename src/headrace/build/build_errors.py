@@ -5,8 +5,13 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 
 from headrace.build.versions import NOT_UNIQUE
-from headrace.errors import BuildError
+from headrace.errors import BuildError, SpecError
 from headrace.spec.layers import LayerTable
+
+
+def not_unique(table: LayerTable, key: str) -> SpecError:
+    """Return the error for a query that gives several rows of one key, which is written as JSON."""
+    return table.error(f"several rows have the key {key}", at="keys", fix="Group by the keys, or name more of them")
 
 
 def explain_spark_error(table: LayerTable, error: PySparkException) -> Exception:
@@ -14,7 +19,7 @@ def explain_spark_error(table: LayerTable, error: PySparkException) -> Exception
     text = str(error)
     if NOT_UNIQUE in text:
         key = text.split(NOT_UNIQUE, 1)[1].splitlines()[0].split(" SQLSTATE")[0].strip()
-        return table.error(f"several rows have the key {key}", at="keys", fix="Group by the keys, or name more of them")
+        return not_unique(table, key)
     return BuildError(
         f"Spark could not compute the table: {text.splitlines()[0]}",
         where=table.place.label,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.build.build_errors import not_unique
 from headrace.build.events import mark_events
 from headrace.build.keeping import keep_removed
 from headrace.build.planned_inputs import PlannedInputs
@@ -17,24 +19,38 @@ from headrace.build.staged_build import (
     write_measured,
     written_columns,
 )
+from headrace.build.versions import key_as_json
 from headrace.build.work import Settle, plan_refresh, reduce_rows
+from headrace.spec.aggregates import has_unique_keys
+from headrace.spec.layers import LayerTable
 from headrace.spec.types import Column
 from headrace.tables.build_commit import FileChanges
 from headrace.tables.rescaling import replace_columns
 from headrace.tables.spark_columns import named
 from headrace.tables.spark_files import (
     JavaObject,
+    StagedFiles,
     load_java_table,
     plan_files,
+    read_files,
+    scan_written,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_COUNT, _KEY = "__count", "__key"
+
 
 def refresh(inputs: PlannedInputs, build_id: int, *, settle: Settle, rescaled: tuple[Column, ...]) -> StagedBuild:
-    """Write all rows again, in place of the old ones; `rescaled` columns have their new types."""
+    """Write all rows again, in place of the old ones; `rescaled` columns have their new types.
+
+    Rows that are not events are written as the query gives them, and their keys are checked in the files: to bring whole rows
+    of a key together would take a shuffle and a sort of all of them.
+    """
     table = inputs.table
+    checks_files = not table.traits.has_events and not rescaled
+    settle = _keep_all if checks_files else settle
     java_table = _table_to_write(inputs, rescaled)
     measured = plan_refresh(inputs)
     columns = [named(name) for name in written_columns(inputs)]
@@ -45,6 +61,8 @@ def refresh(inputs: PlannedInputs, build_id: int, *, settle: Settle, rescaled: t
     result, staged = write_measured(
         inputs, java_table, measured, lambda rows: reduced(rows).where(~F.col(DELETED)).select(*columns), build_id
     )
+    if checks_files and not has_unique_keys(table):
+        _check_keys(inputs, java_table, staged)
     keeps = bool(table.apply_as_deletes or result.glance.truncates)
     if keeps:
         marked = mark_events(table, measured.good) if result.glance.truncates else None
@@ -55,6 +73,24 @@ def refresh(inputs: PlannedInputs, build_id: int, *, settle: Settle, rescaled: t
     old = plan_files(stored, snapshot_id=current)
     files = FileChanges(staged.files, tuple(old.tasks.values()), snapshot_id=current)
     return replace(result, change=files, removed=keeps)
+
+
+def _keep_all(table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
+    return events
+
+
+def _check_keys(inputs: PlannedInputs, java_table: JavaObject, staged: StagedFiles) -> None:
+    """Raise a SpecError if several rows of staged files have the same key. Only the columns of the keys are read."""
+    spark, table = inputs.lake.spark, inputs.table
+    files = {str(file.location()): int(file.recordCount()) for file in staged.files}
+    if not table.keys or not files:
+        return
+    keys = [named(key) for key in table.keys]
+    with read_files(spark, java_table, scan_written(spark, java_table, files)) as rows:
+        repeated = rows.groupBy(*keys).agg(F.count(F.lit(1)).alias(_COUNT)).where(F.col(_COUNT) > 1)
+        found = repeated.select(key_as_json(table.keys).alias(_KEY)).first()
+    if found is not None:
+        raise not_unique(table, found[_KEY])
 
 
 def _table_to_write(inputs: PlannedInputs, rescaled: tuple[Column, ...]) -> JavaObject:

@@ -56,11 +56,15 @@ def _order_columns(rows: DataFrame, *, sequence_by: Sequence[str]) -> list[Colum
 
 def one_of_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     """Return the one row that each key has; computing it fails where a key has several."""
-    shown = F.to_json(F.struct(*(named(key).alias(key) for key in keys)), {"ignoreNullFields": "false"})
-    refuse = F.raise_error(F.concat(F.lit(NOT_UNIQUE), shown)).cast("boolean")
+    refuse = F.raise_error(F.concat(F.lit(NOT_UNIQUE), key_as_json(keys))).cast("boolean")
     by_key = Window.partitionBy(*map(named, keys))
     counted = rows.withColumn(_COUNT, F.count(F.lit(1)).over(by_key))
     return counted.where(F.when(F.col(_COUNT) == 1, F.lit(True)).otherwise(refuse)).drop(_COUNT)
+
+
+def key_as_json(keys: Sequence[str]) -> Column:
+    """Return a row's key as errors show it."""
+    return F.to_json(F.struct(*(named(key).alias(key) for key in keys)), {"ignoreNullFields": "false"})
 
 
 def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:

@@ -16,7 +16,8 @@ class KindTraits:
 
     With `rewrites_all`, every build writes all rows again. With `keeps_versions`, a key has a row for each of its versions.
     With `adds_states`, partial states may be stored beside the rows. With `reads_new_rows`, new rows of a driver are all that a
-    build reads of it. Without `scans_own_rows`, Spark never scans the table's own rows for a build.
+    build reads of it. Without `scans_own_rows`, Spark never scans the table's own rows for a build. With `has_events`, the
+    query gives events of keys, of which the newest or all versions are kept.
     """
 
     rewrites_all: bool = False
@@ -24,13 +25,14 @@ class KindTraits:
     adds_states: bool = False
     reads_new_rows: bool = False
     scans_own_rows: bool = True
+    has_events: bool = False
 
 
 TRAITS: Mapping[Kind, KindTraits] = MappingProxyType(
     {
         "append": KindTraits(reads_new_rows=True),
-        "upsert": KindTraits(reads_new_rows=True),
-        "history": KindTraits(reads_new_rows=True, keeps_versions=True),
+        "upsert": KindTraits(reads_new_rows=True, has_events=True),
+        "history": KindTraits(reads_new_rows=True, keeps_versions=True, has_events=True),
         "aggregate": KindTraits(adds_states=True),
         "features": KindTraits(),
         "entities": KindTraits(reads_new_rows=True, scans_own_rows=False),

@@ -76,6 +76,11 @@ def decompose(table: LayerTable) -> Decomposition | Recomputed:
         return Recomputed(f"its text can't be taken apart: {str(error).splitlines()[0]}")
 
 
+def has_unique_keys(table: LayerTable) -> bool:
+    """Say whether the query's text tells that each key has one row: it groups by the keys, in the outermost SELECT."""
+    return isinstance(decompose(table), Decomposition)
+
+
 class _UnclearError(Exception):
     """A query whose keys or outputs can't be told from its text; the message says why."""
 

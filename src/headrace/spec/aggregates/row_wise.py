@@ -47,7 +47,7 @@ def check_row_wise(tree: exp.Select, drivers: Collection[TableName]) -> None:
         if name in _VOLATILE:
             text = function.sql(dialect=DIALECT, comments=False)
             raise MixedRows(f"{where_found(function)}{text} has another value in each build")
-    _Walk(drivers, _named(tree, {})).enter(tree, ignored=("group", "having"))
+    _Walk(drivers, named_queries(tree, {})).enter(tree, ignored=("group", "having"))
 
 
 class _Walk:
@@ -91,7 +91,7 @@ class _Walk:
     def _query(self, query: exp.Expr) -> None:
         from sqlglot import exp
 
-        inner = _Walk(self.drivers, _named(query, self.visible))
+        inner = _Walk(self.drivers, named_queries(query, self.visible))
         if isinstance(query, exp.Select):
             inner.enter(query)
         elif isinstance(query, exp.Union) and not query.args.get("distinct"):
@@ -137,6 +137,7 @@ def _parts(node: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
                 yield name, child
 
 
-def _named(query: exp.Expr, visible: Mapping[str, exp.Query]) -> Mapping[str, exp.Query]:
+def named_queries(query: exp.Expr, visible: Mapping[str, exp.Query]) -> Mapping[str, exp.Query]:
+    """Return the CTEs that a query sees: its own, and those of the queries around it."""
     with_ = query.args.get("with_")
     return {**visible, **{cte.alias: cte.this for cte in (with_.expressions if with_ else ())}}
