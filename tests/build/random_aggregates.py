@@ -75,6 +75,25 @@ def nested(random: Random, name: str, relations: Sequence[Relation]) -> Table | 
     return Table(f"b/{name}.sql", settings([f"keys: [{names}]"]) + text, relation, "aggregate, nested")
 
 
+def filtered(random: Random, name: str, relations: Sequence[Relation]) -> Table | None:
+    """Return a table that shows the keys of a driver that have several values, which no change says of itself."""
+    driver = random.choice(relations)
+    source = with_filter(random, driver_source(random, driver))
+    keys = source.of(types=("text",), domains=("g", "k"))
+    values = [field for field in source.fields if field.type in _ORDERED]
+    if not keys or len(values) < 2:
+        return None
+    key = random.choice(keys)
+    value = random.choice([field for field in values if field != key])
+    text = (
+        f"{source.before}SELECT part, several\nFROM (SELECT {key.name} AS part, count(DISTINCT {value.name}) AS several\n"
+        f"{source.clauses()}\nGROUP BY {key.name})\nWHERE several > {random.randint(1, 2)}"
+    )
+    fields = (replace(key, name="part"), Field("several", "long", "count"))
+    relation = Relation(name, "aggregate", fields, ("part",), weight=0)
+    return Table(f"b/{name}.sql", settings(["keys: [part]"]) + text, relation, "aggregate, filtered")
+
+
 def first_rows(random: Random, name: str, relations: Sequence[Relation]) -> Table | None:
     """Return a table of the first row of each group. All that is shown is ordered by, so ties don't show."""
     source = with_filter(random, driver_source(random, random.choice(relations)))

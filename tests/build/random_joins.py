@@ -40,7 +40,8 @@ def with_joins(
     """Return the source joined to up to `most` lookups, on one or two columns of the same domains.
 
     With `unique`, a row is joined to one row at most. A join that multiplies rows is made once at most, so that the rows of a
-    few hundred events stay few. A driver is not joined to itself: its changes touch the keys of its own rows alone.
+    few hundred events stay few. A driver is joined to itself by the keys of a table alone: see
+    `with_own_rows`.
     """
     lookups = [lookup for lookup in lookups if lookup.name not in source.drivers]
     for number in range(1, most + 1):
@@ -56,6 +57,20 @@ def with_joins(
         lookups = [lookup for lookup in lookups if lookup != join.lookup]
         source = _joined(random, source, join, kind=random.choice(kinds or _KINDS), alias=f"l{number}")
     return source
+
+
+def with_own_rows(random: Random, source: Source, driver: Relation, keys: Sequence[Field]) -> Source:
+    """Return the source joined to counts of its own driver's rows that have the same keys."""
+    names = ", ".join(f"s.{key.name}" for key in keys)
+    condition = " AND ".join(f"own.{key.name} = d.{key.name}" for key in keys)
+    kind = random.choice(("JOIN", "LEFT JOIN"))
+    inner = f"SELECT {names}, count(*) AS rows_of_key FROM pond.{driver.name} s GROUP BY {names}"
+    having = f" HAVING count(*) > {random.randint(0, 1)}"
+    return replace(
+        source,
+        text=f"{source.text}\n{kind} ({inner}{having}) own ON {condition}",
+        fields=(*source.fields, Field("own.rows_of_key", "long", "rows")),
+    )
 
 
 def _possible(random: Random, source: Source, lookup: Relation) -> Iterator[_Join]:

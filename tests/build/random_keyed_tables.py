@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from headrace.spec.layers import HISTORY_COLUMNS
-from tests.build.random_joins import with_joins
+from tests.build.random_joins import with_joins, with_own_rows
 from tests.build.random_queries import (
     Field,
     Relation,
@@ -172,6 +172,8 @@ def _events(random: Random, relations: Sequence[Relation], *, most: int = 2) -> 
     keys = list(
         {field.name: field for field in random.sample(options, min(len(options), random.choice((1, 1, 1, 2))))}.values()
     )
+    if most and not source.before and chance(random, 0.15):
+        source = with_own_rows(random, source, driver, keys)
     sequences = [field for field in _sequences(driver) if field not in keys]
     sequence = random.sample(sequences, min(len(sequences), random.choice((1, 1, 2))))
     needed = [(f"d.{field.name}", field) for field in (*keys, *sequence)]

@@ -95,6 +95,7 @@ _ALL: Mapping[str, _Make] = {
     "recomputed": partial(random_aggregates.grouped, added=False),
     "nested": random_aggregates.nested,
     "firsts": random_aggregates.first_rows,
+    "filtered": random_aggregates.filtered,
     "viewed": random_aggregates.view,
     "features": random_tables.features,
     "entities": random_keyed_tables.entities,

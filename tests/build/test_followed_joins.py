@@ -198,3 +198,86 @@ def _table(pond: Pond, name: str) -> LayerTable:
 
 def _rows(pond: Pond, name: str) -> list[dict[str, object]]:
     return list(pond.catalog.load_table(f"pond.{name}").scan().to_arrow().to_pylist())
+
+
+OF_KEY = """/*
+keys: [k]
+{settings}
+*/
+SELECT e.k, e.n, e.amount, o.newest
+FROM pond.events e JOIN (SELECT k, max(n) AS newest FROM pond.events GROUP BY k) o ON o.k = e.k"""
+LARGEST = """/*
+keys: [g]
+*/
+SELECT l.g, count(*) AS keys, max(s.amount) AS largest
+FROM pond.latest l JOIN (SELECT g, amount FROM pond.latest WHERE amount > 5) s ON s.g = l.g GROUP BY l.g"""
+
+
+def test_a_driver_is_joined_to_its_unchanged_rows_of_a_key(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    tables = {
+        "a/latest.sql": TABLES["a/latest.sql"],
+        "b/upserted.sql": OF_KEY.format(settings="sequence_by: n"),
+        "b/history.sql": OF_KEY.format(settings="sequence_by: n\nstored_as_scd_type: 2"),
+        "b/largest.sql": LARGEST,
+    }
+    pond = Pond(tmp_path, spark, tables)
+    pond.land([event(1, "k1", "x", n=5, cents=900), event(2, "k2", "y", n=1, cents=700)])
+    pond.build()
+    pond.land([event(3, "k1", "x", n=3), event(4, "k3", "x", n=1)])
+    pond.build()
+    assert {(row["k"], row["n"], row["newest"]) for row in _rows(pond, "upserted")} == {
+        ("k1", 5, 5),
+        ("k2", 1, 1),
+        ("k3", 1, 1),
+    }
+    assert {(row["g"], row["keys"]) for row in _rows(pond, "largest")} == {("x", 2), ("y", 1)}
+    pond.land([event(5, "k1", "y", n=9)])
+    pond.build()
+    check_refresh(pond)
+
+
+def test_a_driver_that_is_joined_to_itself_rebuilds_all_rows_where_that_is_declared(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = """/*
+keys: [k]
+rebuild_on: {pond.latest: all}
+*/
+SELECT d.k, count(l.k) AS in_group FROM pond.latest d JOIN pond.latest l ON l.g = d.g GROUP BY d.k"""
+    pond = Pond(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"], "b/paired.sql": table})
+    pond.land([event(1, "k1", "x")])
+    pond.build()
+    pond.land([event(2, "k2", "x")])
+    pond.build()
+    assert {(row["k"], row["in_group"]) for row in _rows(pond, "paired")} == {("k1", 2), ("k2", 2)}
+    check_refresh(pond)
+
+
+WHOLE_KEYS = {
+    "b/counted.sql": "/*\nkeys: [g]\nsequence_by: m\n*/\nSELECT g, max(n) AS m, count(*) AS events FROM pond.events GROUP BY g",
+    "b/ranked.sql": """/*
+keys: [k]
+sequence_by: n
+stored_as_scd_type: 2
+*/
+SELECT k, n, g, row_number() OVER (PARTITION BY k ORDER BY n, id) AS place FROM pond.events""",
+    "b/several.sql": """/*
+keys: [g]
+*/
+SELECT g, keys FROM (SELECT g, count(DISTINCT k) AS keys FROM pond.by_event GROUP BY g) WHERE keys > 1""",
+}
+
+
+def test_rows_that_are_made_of_several_rows_of_a_key_are_followed(spark: SparkSession, tmp_path: Path, path: str) -> None:
+    pond = Pond(tmp_path, spark, {"a/by_event.sql": TABLES["a/by_event.sql"], **WHOLE_KEYS})
+    pond.land([event(1, "k1", "x", n=4), event(2, "k2", "y", n=1)])
+    pond.build()
+    pond.land([event(3, "k2", "x", n=2), event(4, "k1", "z", n=3)])
+    pond.build()
+    assert {(row["g"], row["m"], row["events"]) for row in _rows(pond, "counted")} == {("x", 4, 2), ("y", 1, 1), ("z", 3, 1)}
+    assert {(row["k"], row["n"], row["place"]) for row in _rows(pond, "ranked")} == {
+        *(("k1", 4, 2), ("k1", 3, 1)),
+        *(("k2", 1, 1), ("k2", 2, 2)),
+    }
+    assert {(row["g"], row["keys"]) for row in _rows(pond, "several")} == {("x", 2)}
+    check_refresh(pond)

@@ -78,6 +78,8 @@ REFUSED = {
     "from_json": ("SELECT id,\n  from_json(s, 'a INT').a AS a FROM raw.t", None),
     "explode a map without names": ("SELECT id, v.key FROM raw.t LATERAL VIEW explode(m) v", None),
 }
+FULL = "/* kind: full */ "
+"""Of a table that can have any query."""
 YAML = "name: mine\nabout: Constructs.\nstreams: {t: {topic: t, format: json, schema: schemas/t.sql, table: raw.t}}"
 
 
@@ -108,7 +110,7 @@ def _plain(value: Any) -> object:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_construct_becomes_a_model_that_duckdb_runs(name: str, tmp_path: Path) -> None:
-    pipeline = load(tmp_path, made=RUNS[name])
+    pipeline = load(tmp_path, made=f"{FULL}{RUNS[name]}")
     project = dbt_project(pipeline, dialect="duckdb", home=".headrace")
     assert project.notes == ()
     run_in_duckdb(pipeline, model(project))
@@ -120,7 +122,7 @@ def test_models_have_the_rows_that_spark_has(spark: SparkSession, tmp_path: Path
     spark.createDataFrame([{"st": None, "at": None, **row} for row in ROWS], columns).createOrReplaceTempView("landed")
     different = {}
     for name, query in RUNS.items():
-        pipeline = load(tmp_path, made=query)
+        pipeline = load(tmp_path, made=f"{FULL}{query}")
         found = run_in_duckdb(pipeline, model(dbt_project(pipeline, dialect="duckdb", home=".headrace")))
         wanted = [tuple(map(_plain, row)) for row in spark.sql(query.replace("raw.t", "landed")).collect()]
         if sorted(found) != sorted(wanted):
@@ -132,7 +134,7 @@ def test_models_have_the_rows_that_spark_has(spark: SparkSession, tmp_path: Path
 def test_what_duckdb_can_not_run_is_refused_with_file_and_line(name: str, tmp_path: Path) -> None:
     query, line = REFUSED[name]
     with pytest.raises(SpecError, match=r"DuckDB can't run|duckdb can't say") as raised:
-        dbt_project(load(tmp_path, made=f"/*\nabout: a table\n*/\n{query}"), dialect="duckdb", home=".headrace")
+        dbt_project(load(tmp_path, made=f"/*\nkind: full\n*/\n{query}"), dialect="duckdb", home=".headrace")
     file, _, found = raised.value.where.rpartition(":")
     assert file.endswith("marts/made.sql")
     assert int(found) == (4 if line is None else line + 3) or (line is None and int(found) > 4)
@@ -197,7 +199,7 @@ def test_functions_are_looked_up_where_the_types_of_inputs_are_unknown(tmp_path:
         tmp_path,
         hashed="SELECT id, s, xxhash64(s) AS h FROM raw.t",
         again="SELECT id,\n  crc32(s) AS c FROM marts.hashed",
-        broken="SELECT id, count(*) AS n FROM marts.hashed GROUP BY id WITH CUBE",
+        broken=f"{FULL}SELECT id, count(*) AS n FROM marts.hashed GROUP BY id WITH CUBE",
         good="SELECT id, upper(s) AS s, coalesce(h, 0) AS h, CAST(id AS STRING) AS t FROM marts.hashed",
     )
     project = dbt_project(pipeline, dialect="duckdb", home=".headrace")

@@ -184,3 +184,54 @@ def test_frozen_lookups_are_no_part_of_the_definition(tmp_path: Path) -> None:
     assert definition_of(load_table(tmp_path, JOINED)) == definition_of(
         load_table(tmp_path, JOINED, "keys: [id]\nfrozen: raw.people")
     )
+
+
+SELF_JOINED = "SELECT o.id, count(l.id) AS others FROM raw.orders o JOIN raw.orders l ON l.code = o.code GROUP BY o.id"
+BY_KEY = (
+    "SELECT o.code, count(*) AS orders, max(s.n) AS most FROM raw.orders o "
+    "JOIN (SELECT code, n FROM raw.orders WHERE n > 1) s ON s.code = o.code GROUP BY o.code"
+)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        SELF_JOINED,
+        "WITH s AS (SELECT * FROM raw.orders) SELECT o.id, count(l.id) AS n FROM s o JOIN s l ON l.code = o.code GROUP BY o.id",
+        "SELECT id, n FROM raw.orders WHERE code IN (SELECT code FROM raw.orders WHERE n > 1)",
+        "SELECT o.id, (SELECT max(n) FROM raw.orders) AS most FROM raw.orders o",
+        "SELECT id, n FROM raw.orders o WHERE NOT EXISTS (SELECT 1 FROM raw.orders l WHERE l.code = o.code AND l.n > o.n)",
+        "SELECT id, n FROM raw.orders UNION ALL "
+        "SELECT p.name AS id, o.n FROM raw.people p JOIN raw.orders o ON o.person = p.id",
+        BY_KEY.replace("o.code, count", "o.code, CAST(o.at AS DATE) AS id, count") + ", CAST(o.at AS DATE)",
+    ],
+)
+def test_a_driver_that_is_joined_to_itself_beyond_the_keys_is_an_error(tmp_path: Path, query: str) -> None:
+    (error,) = check_table(tmp_path, query).errors
+    assert error.what.startswith("changes of raw.orders can't be followed: the query reads it twice")
+    assert "rebuild_on: {raw.orders: all}" in error.next_step
+    assert "frozen: [raw.orders]" in error.next_step
+    declared = load_table(tmp_path, query, "keys: [id]\nrebuild_on: {raw.orders: all}")
+    assert describe(declared)["raw.orders"] is None
+    assert "raw.orders" not in describe(load_table(tmp_path, query, "keys: [id]\nfrozen: [raw.orders]"))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        BY_KEY,
+        "WITH s AS (SELECT * FROM raw.orders) "
+        "SELECT o.code, count(l.id) AS n FROM s o JOIN s l ON l.code = o.code GROUP BY o.code",
+        "SELECT code, n FROM raw.orders WHERE n > 1 UNION ALL SELECT code, -n AS n FROM raw.orders WHERE n < 1",
+        "WITH s AS (SELECT * FROM raw.orders) SELECT code, n FROM s UNION ALL SELECT code, -n AS n FROM s",
+    ],
+)
+def test_a_driver_that_is_joined_to_itself_by_the_keys_is_followed(tmp_path: Path, query: str) -> None:
+    assert describe(load_table(tmp_path, query, "keys: [code]")) == {}
+
+
+@pytest.mark.parametrize("header", ["kind: append", "keys: [id]\nwindow: {partition_by: [id], order_by: at, range: 1h}"])
+def test_rows_that_are_never_computed_again_have_no_driver_that_is_joined_to_itself(tmp_path: Path, header: str) -> None:
+    query = "SELECT o.id, o.at, l.n FROM raw.orders o JOIN raw.orders l ON l.id = o.id"
+    (error,) = check_table(tmp_path, query, header).errors
+    assert "can't follow that" in error.what

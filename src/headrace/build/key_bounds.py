@@ -67,7 +67,7 @@ def _bounded(rows: DataFrame, table: LayerTable) -> list[str]:
     return [
         name
         for name in names
-        if isinstance(kinds[name], AtomicType)
+        if isinstance(kinds.get(name), AtomicType)
         and not isinstance(kinds[name], (BinaryType, BooleanType))
         and (name in table.constant or not isinstance(kinds[name], StringType))
     ]

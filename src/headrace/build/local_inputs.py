@@ -24,7 +24,7 @@ from headrace.build.joins import keep_matching
 from headrace.build.local_tables import MOST_ROWS, LocalTables, match_table
 from headrace.build.planned_inputs import NotLocalError, OldRows, PlannedInputs
 from headrace.build.removed import DELETED, TRUNCATES
-from headrace.build.rows import ChangeSet, LocalRows, Rows, collect, union
+from headrace.build.rows import ChangeSet, LocalRows, Rows, collect
 from headrace.build.text_keys import values_for
 from headrace.build.touched_rows import read_columns
 from headrace.build.types import spark_schema
@@ -40,6 +40,7 @@ from headrace.tables.prepared_queries import derive, make_placeholder
 from headrace.tables.row_store import FILE, POSITION
 from headrace.tables.schema import arrow_schema
 from headrace.tables.spark_arrow import collect_prepared, optional
+from headrace.tables.spark_schemas import schema_key
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -180,7 +181,7 @@ class LocalInputs(PlannedInputs):
         return LocalRows(self.lake.spark, truncates, spark_schema(columns)).frame
 
     def keep_touched(self, rows: DataFrame, touched: Rows) -> DataFrame:
-        if all(self._plain_keys(name) for name in self.table.drivers):
+        if all(self.plain_keys(name) for name in self.table.drivers):
             return rows  # their drivers' rows were fetched by these keys
         keys = self.table.keys
         return derive(
@@ -188,16 +189,8 @@ class LocalInputs(PlannedInputs):
         )
 
     def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:
-        plain = {name: self._plain_keys(name) for name in drivers}
-        if all(plain.values()):
-            parts = [rows.select(plain[name]) for name, rows in drivers.items()]
-            return union(parts, empty=parts[0]).distinct()
-        return self.once(self.key_rows(drivers, past=past)).distinct()
-
-    def _plain_keys(self, name: TableName) -> Mapping[str, str]:
-        """Return for each key the column of a driver that it is, or nothing where a key is anything else."""
-        columns = {key: column for column, key in driver_keys(self.lake, self.table, name).items()}
-        return columns if set(columns) == set(self.table.keys) else {}
+        keys = self.keys_of_rows(drivers)
+        return self.once(self.key_rows(drivers, past=past)).distinct() if keys is None else keys
 
     def check(self, measured: Measured) -> CheckedRows:
         table, reported = self.table, measured.reported
@@ -233,7 +226,7 @@ class LocalInputs(PlannedInputs):
         number = next((number for number, used in enumerate(uses) if used is local), len(uses))
         if number == len(uses):
             uses.append(local)
-        key = (self.lake.spark, self.table.table, name, number, local.schema.json())
+        key = (self.lake.spark, self.table.table, name, number, schema_key(local.schema))
         placeholder = self.lake.placeholders.get_or_build(key, lambda: make_placeholder(self.lake.spark, local.schema))
         self._bound[placeholder.id] = local
         return placeholder.frame

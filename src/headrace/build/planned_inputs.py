@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from headrace.build.access import driver_keys
 from headrace.build.aggregates.algebra import Algebra, find_algebra
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.inputs import is_raw
 from headrace.build.lake import Lake
 from headrace.build.plan import TablePlan
-from headrace.build.rows import ChangeSet, Rows
+from headrace.build.rows import ChangeSet, Rows, union
 from headrace.build.source import run_source
 from headrace.build.stored_columns import stored_columns
 from headrace.quality.expectations import Measured
@@ -147,7 +148,23 @@ class PlannedInputs(ABC):
 
     @abstractmethod
     def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:
-        """Return the keys and constant columns that the query makes of these rows, each once; more keys may be among them."""
+        """Return the keys that the query makes of these rows, each once; more keys may be among them.
+
+        Constant columns are beside them where the query was run.
+        """
+
+    def plain_keys(self, name: TableName) -> Mapping[str, str]:
+        """Return for each key the column of a driver that it is, or nothing where a key is anything else."""
+        columns = {key: column for column, key in driver_keys(self.lake, self.table, name).items()}
+        return columns if set(columns) == set(self.table.keys) else {}
+
+    def keys_of_rows(self, drivers: Mapping[TableName, Rows]) -> Rows | None:
+        """Return the keys of rows of the drivers without a query, each once; None where a key is not a plain column."""
+        plain = {name: self.plain_keys(name) for name in drivers}
+        if not all(plain.values()):
+            return None
+        parts = [rows.select(plain[name]) for name, rows in drivers.items()]
+        return union(parts, empty=parts[0]).distinct()
 
     @abstractmethod
     def check(self, measured: Measured) -> CheckedRows:

@@ -102,7 +102,9 @@ class ScannedInputs(PlannedInputs):
         return keep_matching(rows, touched.frame, self.table.keys)
 
     def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:
-        return self.once(self.key_rows(drivers, past=past).distinct())
+        # The query may hide a key of these rows that it shows together with rows of the key that did not change.
+        keys = self.keys_of_rows(drivers) if self.table.computes_whole_keys else None
+        return self.once((self.key_rows(drivers, past=past) if keys is None else keys.frame).distinct())
 
     def check(self, measured: Measured) -> CheckedRows:
         computed = self.once(measured.rows)

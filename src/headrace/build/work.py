@@ -133,7 +133,7 @@ def recompute_keys(inputs: PlannedInputs, changes: DriverChanges) -> ComputedKey
     }
     rows_before = {name: union(rows, empty=inputs.none(name)) for name, rows in older.items()} if any(older.values()) else None
     gone = None if rows_before is None else inputs.keys(rows_before, past=past)
-    if same_key(table, inputs.lake.pipeline) and inputs.algebra is None:  # HAVING may hide keys that are touched
+    if same_key(table, inputs.lake.pipeline) and not table.reread and inputs.algebra is None:  # HAVING may hide touched keys
         return ComputedKeys(measure(inputs.run(changes.rows), expectations_of(table)), left=gone)
     touched = inputs.keys(changes.rows)
     touched = touched if gone is None else union([touched, gone], empty=touched).distinct()

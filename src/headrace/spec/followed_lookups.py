@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.spec.access_paths import access_paths
 from headrace.spec.join_paths import Follows, JoinPath, Route, plain_column
 from headrace.spec.layers import LayerTable, Query
+from headrace.spec.mixed_rows import BY_KEY, has_plain_keys
 from headrace.spec.pipeline import TableName
 from headrace.spec.problems import Problems, suggest
 from headrace.spec.queries import parse_query
@@ -32,13 +33,17 @@ def follow_lookups(
 
     `known` are the columns of inputs as far as they can be told without an engine, `by_name` the tables of the pipeline.
     """
-    if table.traits.rewrites_all or not table.lookups:
+    joined = (*table.lookups, *table.reread)
+    if table.traits.rewrites_all or not joined:
         return MappingProxyType({})
-    wanted = [lookup for lookup in table.lookups if lookup not in table.frozen]
+    wanted = [lookup for lookup in joined if lookup not in table.frozen]
     follows: dict[TableName, tuple[Route, ...] | None] = {
         lookup: None for lookup in wanted if _rebuilds_all(table, lookup, by_name)
     }
-    by_columns = [lookup for lookup in wanted if lookup not in follows]
+    unsafe = [name for name in table.reread if name in wanted and name not in follows]
+    if unsafe and not (table.kind in BY_KEY and has_plain_keys(table, known)):
+        problems.errors += [_reread_error(table, name) for name in unsafe]
+    by_columns = [lookup for lookup in wanted if lookup not in (*follows, *table.reread)]
     if table.kind not in _ROW_BY_ROW:
         why = f"a table of kind {table.kind} can't rebuild single rows"
         problems.errors += [_error(table, lookup, why) for lookup in by_columns]
@@ -144,6 +149,20 @@ def _error(table: LayerTable, lookup: TableName, why: str) -> SpecError:
         f"changes of {lookup} can't be followed: {why}",
         at=lines.get(lookup, ""),
         fix=f"Declare what a change rebuilds ({declare}), or join it as of the build, on purpose (frozen: [{lookup}])",
+    )
+
+
+def _reread_error(table: LayerTable, driver: TableName) -> SpecError:
+    lines = [each.line for each in table.source.references if each.table == driver] if isinstance(table.source, Query) else []
+    if table.kind in BY_KEY:
+        why = "the query reads it twice, and its rows are not joined by the table's keys alone"
+    else:
+        why = f"the query reads it twice, and a table of kind {table.kind} can't follow that"
+    return table.error(
+        f"changes of {driver} can't be followed: {why}",
+        at=lines[-1] if lines else "",
+        fix=f"Read it in one place from a table of its own, rebuild all rows with each change (rebuild_on: {{{driver}: all}}), "
+        f"or join it as of the build, on purpose (frozen: [{driver}])",
     )
 
 

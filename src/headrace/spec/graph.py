@@ -11,6 +11,7 @@ from headrace.spec.columns import landed_columns
 from headrace.spec.followed_lookups import follow_lookups
 from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, STATE, LayerTable, Query
 from headrace.spec.matching import ENTITY_COLUMNS, entity_columns
+from headrace.spec.mixed_rows import check_mixed_rows
 from headrace.spec.pipeline import Stream, TableName
 from headrace.spec.problems import Problems, suggest
 from headrace.spec.queries import check_columns, named_in, parse_query, parse_sql
@@ -46,6 +47,8 @@ def order_tables(
             clear.add(table.table)
             follows = follow_lookups(table, known=columns, by_name=by_name, problems=problems)
             followed.append(replace(table, follows=follows))
+            mixed = check_mixed_rows(table, known=columns)
+            problems.errors += [mixed] if mixed else []
         else:
             followed.append(table)  # how it joins can't be told before its mistakes are fixed
         if found is not None:
@@ -146,7 +149,7 @@ def _check_reading(table: LayerTable, *, by_name: Mapping[TableName, LayerTable]
             )
     for setting, names in (("rebuild_on", table.rebuild_on), ("frozen", table.frozen)):
         for name in names:
-            if name not in table.lookups:
+            if name not in (*table.lookups, *table.reread):
                 yield table.error(f"{setting} names {name}, which is not joined here", at=setting, fix="Take it out")
     for name in table.rebuild_on:
         if name in table.frozen:

@@ -178,6 +178,8 @@ class TableSettings:
 class LayerTable(TableSettings):
     """One table that a pipeline builds: `drivers` are the inputs whose rows become its rows, `lookups` are joined to them.
 
+    `reread` are the drivers that its query also reads in another place than after FROM, as in a join of a table to itself. With
+    `mixes_rows`, its query makes rows of several rows of a driver. In both cases a build computes whole keys.
     `staged` is what its query is made from where it is one of stage_tables.yaml. `follows` are the lookups whose changes it
     follows, read from its SQL and its settings.
     """
@@ -189,6 +191,8 @@ class LayerTable(TableSettings):
     source: Query | Function
     drivers: tuple[TableName, ...]
     lookups: tuple[TableName, ...] = ()
+    reread: tuple[TableName, ...] = ()
+    mixes_rows: bool = False
     staged: Staged | None = None
     follows: Follows = field(default_factory=lambda: MappingProxyType({}))
 
@@ -207,13 +211,18 @@ class LayerTable(TableSettings):
         return self.valid_from or self.sequence_by[0]
 
     @property
+    def computes_whole_keys(self) -> bool:
+        """Whether a row is computed from all rows of the drivers that have its key, not from one of them alone."""
+        return self.mixes_rows or bool(self.reread)
+
+    @property
     def inputs(self) -> tuple[TableName, ...]:
         return (*self.drivers, *self.lookups)
 
     @property
     def followed(self) -> tuple[TableName, ...]:
         """The inputs whose changes make a build."""
-        return self.inputs if self.traits.rewrites_all else (*self.drivers, *self.follows)
+        return self.inputs if self.traits.rewrites_all else tuple(dict.fromkeys((*self.drivers, *self.follows)))
 
     @property
     def change_sources(self) -> tuple[TableName, ...]:

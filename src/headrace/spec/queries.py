@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,12 +27,16 @@ _UNKNOWN = re.compile(r"Unknown column: (?P<name>.+)")
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """A query and what stands in it. `columns` are the names it gives back, None where only an engine can tell."""
+    """A query and what stands in it. `columns` are the names it gives back, None where only an engine can tell.
+
+    `reread` are the drivers that the query also reads in another place than after FROM.
+    """
 
     query: Query
     tree: exp.Query
     drivers: tuple[TableName, ...]
     lookups: tuple[TableName, ...]
+    reread: tuple[TableName, ...]
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -55,9 +60,11 @@ def parse_query(text: str, *, place: Place, problems: Problems | None = None, or
         raise kept.errors[0]
     if problems is not None:
         problems.errors += kept.errors
-    drivers = tuple(dict.fromkeys(_drivers(tree)))
-    lookups = tuple(dict.fromkeys(each.table for each in references if each.table not in drivers))
-    return ParsedQuery(Query(text, references, origin), tree, drivers, lookups)
+    driving = Counter(_drivers(tree))
+    lookups = tuple(dict.fromkeys(each.table for each in references if each.table not in driving))
+    reads = _count_reads(tree)
+    reread = tuple(name for name, times in driving.items() if reads[name] > times)
+    return ParsedQuery(Query(text, references, origin), tree, tuple(driving), lookups, reread)
 
 
 def parse_sql(text: str, *, place: Place, origin: SourceMap | None = None, fix: str = "Fix the query") -> exp.Expr:
@@ -293,3 +300,28 @@ def _drivers(query: exp.Expr, visible: Mapping[str, exp.Expr] | None = None) -> 
             yield table_of(source)
         elif source is not None:
             yield from _drivers(source, names)
+
+
+def _count_reads(tree: exp.Query) -> Counter[TableName]:
+    """Return how often a query reads each table; a table in a CTE is read as often as the CTE is."""
+    from sqlglot import exp
+
+    inside: dict[str, list[exp.Table]] = {}
+    for node in tree.find_all(exp.Table):
+        around = node.find_ancestor(exp.CTE)
+        inside.setdefault(around.alias if around else "", []).append(node)
+    known = {"": 1}
+
+    def times(alias: str) -> int:
+        if alias not in known:
+            known[alias] = 0  # a recursive CTE that reads itself adds nothing
+            known[alias] = sum(
+                times(outer) for outer, nodes in inside.items() for node in nodes if not node.db and node.name == alias
+            )
+        return known[alias]
+
+    counts: Counter[TableName] = Counter()
+    for alias, nodes in inside.items():
+        for node in nodes:
+            counts[table_of(node)] += times(alias)
+    return counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import yaml
@@ -14,6 +14,7 @@ from headrace.spec.files import Files
 from headrace.spec.functions import SESSION, mark_of, parse_functions
 from headrace.spec.layers import Function, LayerTable, Query, TableSettings
 from headrace.spec.macro_expansion import Expanded, Macros
+from headrace.spec.mixed_rows import mixes_rows
 from headrace.spec.names import IDENTIFIER_RULE, is_identifier, namespace_of
 from headrace.spec.pipeline import TableName
 from headrace.spec.problems import Place, Problems, suggest
@@ -117,7 +118,8 @@ def _read_query(path: Path, name: TableName, text: str, *, place: Place, context
     parsed = problems.attempt(parse_query, sql.text, place=place, problems=problems, origin=sql.origin)
     if settings is None or parsed is None or len(problems.errors) > before:
         return None
-    return _table(path, name, settings, place, parsed.query, parsed.drivers, parsed.lookups)
+    table = _table(path, name, settings, place, parsed.query, parsed.drivers, parsed.lookups)
+    return replace(table, reread=parsed.reread, mixes_rows=mixes_rows(parsed.tree, table.kind))
 
 
 def _expand(text: str, *, place: Place, context: _Context) -> Expanded | None:

@@ -33,7 +33,7 @@ class MergedEvents(IncrementalStrategy):
 
     def increment(self, inputs: PlannedInputs, build_id: int) -> StagedBuild:
         table, changes = inputs.table, driver_changes(inputs)
-        if not changes.only_new or table.untracked:
+        if not changes.only_new or table.untracked or table.computes_whole_keys:
             return merge_keys(inputs, recompute(inputs, changes, self.settle), build_id)
         rows = measure(inputs.run(changes.rows), expectations_of(table))
         return merge_keys(inputs, Work(ComputedKeys(rows), self._decide(inputs), meets_old=True), build_id)
