@@ -13,7 +13,7 @@ from headrace.runs.waiting_requests import WaitingRequests
 from headrace.services.embedded import Report
 from headrace.tables.away import away_if_broken
 
-_EVERY_SECONDS = 3.0
+_EVERY_SECONDS = 5.0
 """How long outcomes are collected. People and dashboards read these tables; a build's own progress is in its own table."""
 
 

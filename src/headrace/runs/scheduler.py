@@ -2,14 +2,16 @@
 
 A table is due when an input that it follows has moved. Of the tables that are due, the one whose oldest unseen change has
 waited longest goes first, and a table waits for upstream tables that still have to bring it changes as old as its own. Tables
-with a short `target_lag`, and all that they are built from, have a worker of their own while they have changes to build. Times
-are seconds of any clock that only goes forward. Why it is done so: docs/decisions/0024-no-rounds.md.
+with a short `target_lag`, and all that they are built from, have a worker of their own while they have changes to build. All
+others share an allowance of build time, so that changes which keep coming are built together. Times are seconds of any clock
+that only goes forward. Why it is done so: docs/decisions/0024-no-rounds.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from headrace.runs.build_allowance import LONGEST_WAIT_SECONDS, BuildAllowance
 from headrace.runs.table_state import LONG_BUILD_SECONDS, NEVER, Changes, ScheduledTable, TableState
 from headrace.spec.pipeline import TableName
 
@@ -41,6 +43,7 @@ class Scheduler:
         asked = [table.name for table in tables if table.target_lag is not None and table.target_lag <= PROMPT_SECONDS]
         self._prompt = frozenset(asked).union(*(self._upstream[name] for name in asked))
         self._claimed: frozenset[TableName] = frozenset()
+        self._allowance = BuildAllowance()
 
     def _closure(self, inputs: frozenset[TableName], following: dict[TableName, frozenset[TableName]]) -> frozenset[TableName]:
         """Return the tables whose changes reach a table through these inputs."""
@@ -87,6 +90,8 @@ class Scheduler:
         state = self._states[name]
         was_refresh = state.is_refresh
         seen = state.succeed(seconds=seconds)
+        if seconds is not None and name not in self._prompt:
+            self._allowance.spend(seconds)
         if changed:
             # After a refresh even tables that only look this one up may have to be built: an erasure or a replay reaches them.
             for reader in (self._readers if was_refresh else self._followers).get(name, ()):
@@ -130,14 +135,17 @@ class Scheduler:
 
     def wake_at(self, now: float) -> float | None:
         """Return when a table may be able to start that can't now, if nothing happens before."""
-        times = [time for state in self._states.values() for time in self._times(state) if time > now]
+        times = [time for state in self._states.values() for time in self._times(state, now) if time > now]
         return min(times, default=None)
 
-    def _times(self, state: TableState) -> Iterator[float]:
+    def _times(self, state: TableState, now: float) -> Iterator[float]:
         if state.building is not None:
             yield state.started_at + LONG_BUILD_SECONDS
         elif state.unseen is not None:
-            yield state.ready_at
+            allowed_at = NEVER
+            if state.table.name not in self._prompt:
+                allowed_at = min(self._allowance.back_at(now), state.unseen.oldest + LONGEST_WAIT_SECONDS)
+            yield max(state.ready_at, allowed_at)
             if state.table.target_lag:
                 yield state.unseen.oldest + state.table.target_lag
             for upstream in (self._states[name] for name in self._upstream[state.table.name]):
@@ -148,7 +156,15 @@ class Scheduler:
         is_due = state.unseen is not None and state.building is None and state.ready_at <= now
         if not is_due or state.table.name in self._claimed or not self._has_worker(state, now):
             return False
+        if not self._has_allowance(state, now):
+            return False
         return not any(self._must_wait_for(state, now)) and not self._waits_for_upstream(state, now)
+
+    def _has_allowance(self, state: TableState, now: float) -> bool:
+        """Say whether a table may take build time now: one that is prompt, new or late may in any case."""
+        if state.table.name in self._prompt or state.at_once or not state.is_built:
+            return True
+        return now >= self._oldest(state) + LONGEST_WAIT_SECONDS or self._allowance.is_left(now)
 
     def _has_worker(self, state: TableState, now: float) -> bool:
         """Say whether a worker is free; in the place of a long build only a table may run that is known to be quick."""

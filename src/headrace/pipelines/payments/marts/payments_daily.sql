@@ -2,7 +2,7 @@
 about: Transactions and money of each day, by provider, kind and status; money is only added up within a currency.
 keys: [day, provider, transaction_type, status, currency]
 partition_by: [months(day)]
-target_lag: 1 second
+target_lag: 0 seconds
 */
 SELECT
     date(created_at) AS day,
