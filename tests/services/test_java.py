@@ -69,6 +69,13 @@ def test_wrapper_drops_only_the_module_that_is_missing(tmp_path: Path, monkeypat
     assert find_java_home({"JAVA_HOME": str(home)}, cache=tmp_path / "cache") == home
 
 
+def test_version_of_the_wrapped_java_is_known_without_starting_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    linked = make_java(tmp_path / "jdk", release='IMPLEMENTOR="x"\nJAVA_VERSION="21.0.8"\nMODULES="java.base"\n')
+    home = find_java_home({"JAVA_HOME": str(linked)}, cache=tmp_path / "cache")
+    monkeypatch.setattr(subprocess, "run", None)
+    assert choose_java({"JAVA_HOME": str(home)}) == java.Java(home, 21, "JAVA_HOME")
+
+
 def test_java_with_the_module_needs_no_wrapper(tmp_path: Path) -> None:
     full = make_java(tmp_path / "jdk", release='JAVA_VERSION="21"\nMODULES="java.base jdk.incubator.vector"\n')
     assert find_java_home({"JAVA_HOME": str(full)}, cache=tmp_path) == full

@@ -132,12 +132,20 @@ def _with_vector_dropped(home: Path, *, cache: Path) -> Path:
         "done\n"
         f'exec {quote(str(real))} "$@"\n'
     )
-    program = folder / "bin" / "java"
-    if not program.exists() or program.read_text(encoding="utf-8") != script:
-        program.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, written = tempfile.mkstemp(dir=program.parent)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(script)
-        os.chmod(written, 0o755)
-        os.replace(written, program)
+    _write_if_other(folder / "bin" / "java", script, mode=0o755)
+    version = re.search(r"^JAVA_VERSION=.*\n", _read_release(home), re.MULTILINE)
+    if version:  # a process whose JAVA_HOME this is would start Java to ask for its version
+        _write_if_other(folder / "release", version.group(), mode=0o644)
     return folder.resolve()
+
+
+def _write_if_other(path: Path, text: str, *, mode: int) -> None:
+    """Write a file in one step: other processes may read it, or write the same."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, written = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(written, mode)
+    os.replace(written, path)
