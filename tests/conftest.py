@@ -48,6 +48,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     stop_kafka(settings)
 
 
+def _heap() -> dict[str, str]:
+    """Return a heap that holds what hundreds of tests leave behind, so that it is rarely collected as a whole."""
+    options = "spark.driver.defaultJavaOptions"
+    return {"spark.driver.memory": "2g", options: f"{spark_conf()[options]} -Xms1g -Xmn512m"}
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The Spark session that all tests share which land in this process."""
@@ -57,7 +63,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         settings,
         java_home=find_java_home(os.environ, cache=settings.home / "java"),
         jars=resolve_jars("spark", report=lambda sentence: None),
-        conf=spark_conf(),
+        conf={**spark_conf(), **_heap()},
     )
     yield session
     session.stop()
@@ -78,7 +84,11 @@ def database(postgres_server: str, request: pytest.FixtureRequest) -> Iterator[s
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         yield make_conninfo(postgres_server, dbname=name)
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        # FORCE is refused while autovacuum is in the database; a plain DROP ends autovacuum, but none of the test's own sessions.
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND usename = current_user", [name]
+        )
+        connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
 
 
 @pytest.fixture
