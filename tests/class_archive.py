@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,10 +39,10 @@ class ClassArchive:
     name: str
     jars: Sequence[Path]
 
-    @property
+    @cached_property
     def path(self) -> Path:
         """The archive's file. Its name stands for a Java and for the jars, each with its size and time."""
-        files = [choose_java(os.environ).program.resolve(), *self.jars]
+        files = [_java(), *self.jars]
         described = "\n".join(f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
         return FOLDER / f"{self.name}-{hashlib.sha256(described.encode()).hexdigest()[:16]}.jsa"
 
@@ -61,12 +62,19 @@ class ClassArchive:
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
             classes, archive = Path(folder) / "classes", Path(folder) / "archive"
             subprocess.run([sys.executable, "-m", __spec__.name, self.name, folder, str(classes)], env=environ, check=True)
-            java = [str(choose_java(os.environ).program), "-Xshare:dump", "-XX:+UseSerialGC", "-Xlog:cds=off"]
+            java = [str(_java()), "-Xshare:dump", "-XX:+UseSerialGC", "-Xlog:cds=off"]
             files = [f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={archive}", "-cp", self.class_path]
             subprocess.run([*java, *files], env=environ, check=True)
             archive.replace(self.path)
 
 
+@cache
+def _java() -> Path:
+    """Return the Java of the tests. A process that has started Spark has another JAVA_HOME, which no archive is named after."""
+    return choose_java(os.environ).program.resolve()
+
+
+@cache
 def spark_archive() -> ClassArchive:
     """Return the archive of Spark's own jars. Headrace's are in `spark.jars` alone: a test fails if one is missing there."""
     found = find_spec("pyspark")
@@ -75,6 +83,7 @@ def spark_archive() -> ClassArchive:
     return ClassArchive("spark", sorted((Path(found.origin).parent / "jars").glob("*.jar")))
 
 
+@cache
 def kafka_archive() -> ClassArchive:
     return ClassArchive("kafka", cached_jars("kafka"))
 

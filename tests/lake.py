@@ -76,15 +76,18 @@ class Lake:
         assert code == 0, f"{arguments} ended with {code}:\n{application.said()}"
         return application.said()
 
-    def command(self, *arguments: str, **environ: str) -> str:
-        """Run a command that needs no Spark in this process, which saves the seconds of a start, and return its output."""
-        code, said = self.try_command(*arguments, **environ)
+    def command(self, *arguments: str, spark: SparkSession | None = None, **environ: str) -> str:
+        """Run a command in this process, which saves the seconds of a start, and return its output.
+
+        One that needs Spark gets the session that all tests share.
+        """
+        code, said = self.try_command(*arguments, spark=spark, **environ)
         assert code == 0, f"{arguments} ended with {code}:\n{said}"
         return said
 
-    def try_command(self, *arguments: str, **environ: str) -> tuple[int, str]:
+    def try_command(self, *arguments: str, spark: SparkSession | None = None, **environ: str) -> tuple[int, str]:
         """Run a command in this process and return its exit code and its output."""
-        return run_command(*arguments, environ={**self.environ, **environ}, folder=self.folder)
+        return run_command(*arguments, environ={**self.environ, **environ}, folder=self.folder, spark=spark)
 
     def lander(self, pipeline: Pipeline | None = None, **environ: str) -> Lander:
         settings = self.settings(**environ)

@@ -261,7 +261,7 @@ class _Polaris(BaseHTTPRequestHandler):
 def test_the_catalog_is_made_once(capsys: pytest.CaptureFixture[str]) -> None:
     handler = type("Handler", (_Polaris,), {"asked": [], "has_catalog": False})
     with HTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         environ = {
             key: filled(value, {"POLARIS_ROOT_SECRET": "s3cret"})
             for key, value in SERVICES["polaris-setup"]["environment"].items()

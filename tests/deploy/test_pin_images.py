@@ -62,7 +62,7 @@ class Registry(BaseHTTPRequestHandler):
 @pytest.fixture
 def registry() -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

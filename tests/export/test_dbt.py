@@ -135,7 +135,6 @@ def test_dbt_builds_the_rows_that_headrace_builds(shop: Pipeline, tmp_path: Path
     _write_lake(tmp_path, shop, raw)
     project = tmp_path / "projects" / "shop"
     export_project(load_settings(flags={}, environ={}, folder=tmp_path), shop, folder=project, dialect="duckdb")
-    dbt(project, "parse")
     said = dbt(project, "build")
     assert "ERROR=0" in said
     assert "WARN=1" in said, "the address is known: counted, and that it is not true of all rows is a warning"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.runs.inspection import commits_of
+from headrace.services import faults
 from tests.lake import Lake, check_exactly_once, send_lineage
 from tests.topics import Sent, make_topic
 
@@ -58,24 +63,48 @@ def test_the_application_is_killed(landed: Landed, spark: SparkSession, place: s
         assert not names_logged(lake, "orphan"), "its successor has committed the quarantine"
 
 
-def test_a_worker_is_killed_while_it_writes(landed: Landed) -> None:
+def test_a_worker_is_killed_while_it_writes(landed: Landed, spark: SparkSession) -> None:
     lake, sent, good = landed
-    lake.run("land", "lineage", "--once", HEADRACE_FAULT="kill-worker@writing")
-    assert "Python worker exited unexpectedly" in spark_log(lake)
+    with faulty_workers(spark, "kill-worker@writing") as log:
+        lake.land(spark)
+    assert "Python worker exited unexpectedly" in log.new_text()
     check_exactly_once(lake, sent, good=good)
 
 
 @pytest.mark.parametrize("place", ["write", "log"])
-def test_a_task_that_fails_is_tried_again(landed: Landed, place: str) -> None:
+def test_a_task_that_fails_is_tried_again(landed: Landed, spark: SparkSession, place: str) -> None:
     lake, sent, good = landed
-    lake.run("land", "lineage", "--once", HEADRACE_FAULT=f"fail-task@{place}")
-    assert f"a drill asked this task to fail at {place}" in spark_log(lake)
+    with faulty_workers(spark, f"fail-task@{place}") as log:
+        lake.land(spark)
+    assert f"a drill asked this task to fail at {place}" in log.new_text()
     check_exactly_once(lake, sent, good=good)
     assert not names_logged(lake, "orphan", "gone"), "the second attempt replaces the log of the first"
 
 
-def spark_log(lake: Lake) -> str:
-    return (lake.home / "logs" / "spark.log").read_text(encoding="utf-8", errors="replace")
+@dataclass(frozen=True)
+class SparkLog:
+    """The log of the Spark that all tests share, from a position on."""
+
+    path: Path
+    start: int
+
+    def new_text(self) -> str:
+        return self.path.read_bytes()[self.start :].decode(errors="replace")
+
+
+@contextmanager
+def faulty_workers(spark: SparkSession, fault: str) -> Iterator[SparkLog]:
+    """Give a fault to the Python workers of the jobs of this block, in the Spark that all tests share.
+
+    Workers of another environment are processes of their own, and a fault of a task needs no new application.
+    """
+    environment = spark.sparkContext.environment
+    path = Path(str(spark.conf.get("spark.local.dir"))).parent / "logs" / "spark.log"
+    environment[faults.VARIABLE] = fault
+    try:
+        yield SparkLog(path, path.stat().st_size)
+    finally:
+        del environment[faults.VARIABLE]
 
 
 def names_logged(lake: Lake, *states: str) -> set[str]:

@@ -126,7 +126,7 @@ def test_a_topic_with_the_same_messages_continues(lake: Lake, spark: SparkSessio
     lake.land(spark)
     replace_topic(admin, lake.topic)
     produce(lake.servers, lake.topic, values)
-    said = lake.run("land", "lineage", "--once", "--replaced-topic", "continue")
+    said = lake.command("land", "lineage", "--once", "--replaced-topic", "continue", spark=spark)
     assert "lineage.events: new topic accepted (continue) and recorded" in said
     assert sorted(row["kafka_offset"] for row in lake.rows(EVENTS, "kafka_offset")) == list(range(20))
     (verified,) = lake.verify()

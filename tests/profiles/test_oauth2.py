@@ -44,7 +44,7 @@ class Empty(BaseHTTPRequestHandler):
 @pytest.fixture
 def empty() -> Iterator[TokenProxy]:
     server = HTTPServer(("127.0.0.1", 0), Empty)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     with token_proxy(f"http://127.0.0.1:{server.server_address[1]}", told_seconds=3600) as proxy:
         yield proxy

@@ -92,7 +92,7 @@ def token_proxy(behind: str, *, told_seconds: int, slack_seconds: float = 0.0) -
     proxy = TokenProxy(behind, told_seconds, slack_seconds)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": proxy}))
     proxy.port = server.server_address[1]
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield proxy

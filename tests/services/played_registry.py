@@ -47,7 +47,7 @@ def play_registry(answers: Mapping[str, object] = MappingProxyType({})) -> Itera
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     played.url = f"http://127.0.0.1:{server.server_port}"
     try:

@@ -42,7 +42,7 @@ class Echo(BaseHTTPRequestHandler):
 def port() -> Iterator[int]:
     Echo.seen = 0
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     port = find_free_port()
     gate.start(gate.listen(port), private_port=server.server_port, check=refuse_foreign, credentials="headrace:secret")
     yield port

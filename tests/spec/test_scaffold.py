@@ -12,16 +12,18 @@ from headrace.spec import check_pipeline, check_pipelines, copy_pipeline, list_p
 from tests.folders import write_files
 
 
-@pytest.mark.parametrize("source", [each.name for each in list_pipelines(Path("/nowhere"))])
-def test_a_copy_of_every_built_in_pipeline_runs_beside_it(source: str, tmp_path: Path) -> None:
-    copy = copy_pipeline(source, target_name="mine", folder=tmp_path)
-    assert copy == tmp_path / "pipelines" / "mine"
+def test_a_copy_of_every_built_in_pipeline_runs_beside_it(tmp_path: Path) -> None:
+    sources = {f"my_{each.name}": each.name for each in list_pipelines(Path("/nowhere"))}
+    for name, source in sources.items():
+        assert copy_pipeline(source, target_name=name, folder=tmp_path) == tmp_path / "pipelines" / name
     checks = check_pipelines(environ={}, folder=tmp_path)
     assert [str(error) for check in checks for error in check.errors] == []
-    original = load_pipeline(source, environ={}, folder=tmp_path)
-    copied = load_pipeline("mine", environ={}, folder=tmp_path)
-    assert {stream.topic for stream in original.streams}.isdisjoint(stream.topic for stream in copied.streams)
-    assert os.listdir(copy.parent) == ["mine"]
+    assert {*sources, *sources.values()} <= {check.name for check in checks}
+    for name, source in sources.items():
+        original = load_pipeline(source, environ={}, folder=tmp_path)
+        copied = load_pipeline(name, environ={}, folder=tmp_path)
+        assert {stream.topic for stream in original.streams}.isdisjoint(stream.topic for stream in copied.streams)
+    assert {*os.listdir(tmp_path / "pipelines")} == sources.keys()
 
 
 def test_a_copy_of_lineage_has_its_own_names_everywhere(tmp_path: Path) -> None:
