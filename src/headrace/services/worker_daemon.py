@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from zipimport import zipimporter
 
 ARCHIVES = (".zip", ".jar")
 
 
 def drop_archives() -> None:
-    """Takes archives off the path, and out of the caches that would be filled from them again.
+    """Take archives off the path, and out of the caches that would be filled from them again.
 
     They stay where pyspark is in them alone, as in an image that has Spark and no package of it.
     """
@@ -22,9 +25,16 @@ def drop_archives() -> None:
     if find_spec("pyspark") is None:
         sys.path[:] = whole
         return
-    for entry in list(sys.path_importer_cache):
-        if entry.endswith(ARCHIVES):
+    # Python's pickle looks for Jython's package `org`, and finds that of a jar. With it, the jar would be cached again.
+    for name in [name for name, module in sys.modules.items() if _is_in_archive(module)]:
+        del sys.modules[name]
+    for entry, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter):  # of an archive, or of a folder in one
             del sys.path_importer_cache[entry]
+
+
+def _is_in_archive(module: ModuleType) -> bool:
+    return any(entry.endswith(ARCHIVES) for place in getattr(module, "__path__", ()) for entry in Path(place).parts)
 
 
 if __name__ == "__main__":
