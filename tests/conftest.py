@@ -84,7 +84,7 @@ def database(postgres_server: str, request: pytest.FixtureRequest) -> Iterator[s
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         yield make_conninfo(postgres_server, dbname=name)
-        # FORCE is refused while autovacuum is in the database; a plain DROP ends autovacuum, but none of the test's own sessions.
+        # FORCE is refused while autovacuum is in the database. A plain DROP ends autovacuum, but not the test's own sessions.
         connection.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND usename = current_user", [name]
         )

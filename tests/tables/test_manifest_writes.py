@@ -10,7 +10,7 @@ import pytest
 from pyiceberg import manifest
 from pyiceberg.avro import file as avro_file
 from pyiceberg.avro.resolver import construct_writer, resolve_writer
-from pyiceberg.manifest import data_file_with_partition, manifest_entry_schema_with_data_file
+from pyiceberg.manifest import ManifestListWriterV2, data_file_with_partition, manifest_entry_schema_with_data_file
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -20,11 +20,20 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from headrace.settings import load_settings
-from headrace.tables import manifest_writes
+from headrace.tables import manifest_reads, manifest_writes
+from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.catalog import open_catalog
+from headrace.tables.manifest_reads import manifests_of
 from headrace.tables.manifest_writes import PreparedSchemaConversion, use_prepared_schemas
 
-_OWN = (AvroSchemaConversion, construct_writer, resolve_writer, data_file_with_partition, manifest_entry_schema_with_data_file)
+_OWN = (
+    AvroSchemaConversion,
+    ManifestListWriterV2,
+    construct_writer,
+    resolve_writer,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
 
 
 @pytest.fixture
@@ -77,6 +86,20 @@ def test_manifests_are_those_that_pyiceberg_writes(
     assert ours.scan().to_arrow().num_rows == 4
 
 
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_remembered_lists_are_those_in_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitioned: bool) -> None:
+    use_prepared_schemas()
+    monkeypatch.setattr(manifest_reads, "_lists", BoundedCache(100))
+    table = words(tmp_path, partitioned=partitioned)
+    snapshot = table.current_snapshot()
+    assert snapshot
+    remembered = manifest_reads._lists.get(snapshot.manifest_list)
+    assert remembered is not None
+    in_files = tuple(snapshot.manifests(table.io))
+    assert [each._data for each in remembered] == [each._data for each in in_files]
+    assert manifests_of(snapshot, table.io) is remembered
+
+
 def test_each_form_of_a_schema_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_prepared_schemas()
     table = words(tmp_path, partitioned=True)
@@ -95,3 +118,6 @@ def test_the_private_names_are_still_there() -> None:
     assert "AvroSchemaConversion().iceberg_to_avro(self.file_schema, schema_name=self.schema_name)" in source
     assert "resolve_writer(record_schema=record_schema, file_schema=self.file_schema)" in source
     assert "data_file_with_partition(" in inspect.getsource(manifest.ManifestWriter._with_partition)
+    source = inspect.getsource(manifest.write_manifest_list)
+    assert "ManifestListWriterV2(" in source
+    assert "self.prepare_manifest(" in inspect.getsource(manifest.ManifestListWriter.add_manifests)

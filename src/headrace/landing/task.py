@@ -25,6 +25,7 @@ from headrace.landing.records import Messages, Records, split_messages
 from headrace.landing.rows import quarantine_rows, rows_of_block, split_bad_rows
 from headrace.landing.task_errors import describe_failure
 from headrace.services.faults import InjectedError, reach, reach_topic
+from headrace.services.garbage import freeze_loaded
 from headrace.spec.pipeline import Stream
 from headrace.spec.types import Column
 from headrace.tables.away import away_if_broken
@@ -40,7 +41,7 @@ def run_tasks(plans: Iterable[TaskPlan]) -> Iterator[StreamResult]:
     for plan in plans:
         with _without_gc(), away_if_broken():
             results = _run_task(plan)
-        _freeze_loaded()
+        _freeze_once()
         yield from results
 
 
@@ -77,14 +78,13 @@ def _without_gc() -> Iterator[None]:
 
 
 @cache
-def _freeze_loaded() -> None:
-    """Leave what this worker has loaded out of later garbage collections.
+def _freeze_once() -> None:
+    """Freeze what this worker has loaded for its first task.
 
     Spark collects garbage after each task. To look through all loaded modules took more than half of the CPU of a task with few
     events.
     """
-    gc.collect()
-    gc.freeze()
+    freeze_loaded()
 
 
 class _StreamTask:

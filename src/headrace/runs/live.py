@@ -22,6 +22,7 @@ from headrace.runs.patience import for_a_command
 from headrace.runs.publish_queue import PublishQueue, publish_queue
 from headrace.runs.publishing import Publisher
 from headrace.services.embedded import Report
+from headrace.services.garbage import collect_rarely, freeze_loaded
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.away import away_if_broken
 
@@ -76,6 +77,8 @@ def run_live(pipelines: Sequence[LivePipeline], *, stop: Event, board: Board) ->
     they are would look as if all were well. If landing of one of several pipelines ends with a HeadraceError, the others go on,
     and the error is raised at the end.
     """
+    freeze_loaded()
+    collect_rarely()
     gate = MaintenanceGate()
     first = pipelines[0].session
     with ExitStack() as stack:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from headrace.errors import ServiceError, UnavailableError
 from headrace.runs.landing import stop_on_signals
 from headrace.services import embedded, ports, process
 from headrace.services.embedded import Embedded, Report
+from headrace.services.garbage import freeze_loaded
 from headrace.services.http_server import make_server, run_server
 from headrace.services.web import ask
 from headrace.settings import Settings
@@ -34,8 +34,7 @@ def need_free(port: int, *, pipeline: Pipeline) -> None:
 def serve_app(app: FastAPI, *, port: int) -> None:
     """Answers requests until Ctrl-C or SIGTERM; those that are being answered then are answered first."""
     # What is loaded by now stays: looking through it for garbage would stop every request for a tenth of a second.
-    gc.collect()
-    gc.freeze()
+    freeze_loaded()
     with stop_on_signals():  # uvicorn raises the signal again that ended it, which must not end what comes after
         run_server(make_server(app, host=ports.HOST, port=port))
 

@@ -7,6 +7,7 @@ tests/tables/test_manifest_reads.py checks that every private name is still ther
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -34,11 +35,16 @@ _readers: BoundedCache[tuple[object, ...], tuple[Schema, Reader]] = BoundedCache
 
 
 def manifests_of(snapshot: Snapshot, io: FileIO) -> tuple[ManifestFile, ...]:
-    """Return the manifests of a snapshot. Lists are immutable, so each is read once."""
+    """Return the manifests of a snapshot. Lists are immutable: each is read once, or never if this process wrote it."""
     use_resolved_schemas()
     return _lists.get_or_build(
         snapshot.manifest_list, lambda: tuple(snapshot.manifests(io)), weigh=lambda manifests: max(len(manifests), 1)
     )
+
+
+def remember_manifests(manifest_list: str, manifests: Sequence[ManifestFile]) -> None:
+    """Keep what was just written into a list: the next build of the table, or of one that reads it, does not read it back."""
+    _lists.put(manifest_list, tuple(manifests), weight=max(len(manifests), 1))
 
 
 def use_resolved_schemas() -> None:

@@ -14,11 +14,18 @@ from typing import Any, TypeVar
 from pyiceberg import manifest
 from pyiceberg.avro import file as avro_file
 from pyiceberg.avro.resolver import construct_writer, resolve_writer
-from pyiceberg.manifest import data_file_with_partition, manifest_entry_schema_with_data_file
+from pyiceberg.manifest import (
+    ManifestFile,
+    ManifestListWriter,
+    ManifestListWriterV2,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
 from pyiceberg.schema import Schema
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from headrace.tables.bounded_cache import BoundedCache
+from headrace.tables.manifest_reads import remember_manifests
 
 T = TypeVar("T")
 
@@ -36,13 +43,24 @@ class PreparedSchemaConversion(AvroSchemaConversion):
         return _once(f"avro {schema_name}", lambda: convert(schema, schema_name), schema)
 
 
+class RememberedManifestList(ManifestListWriterV2):
+    """A manifest list whose content stays in memory for its readers."""
+
+    def add_manifests(self, manifest_files: list[ManifestFile]) -> ManifestListWriter:
+        manifests = [self.prepare_manifest(manifest) for manifest in manifest_files]
+        self._writer.write_block(manifests)
+        remember_manifests(self._output_file.location, manifests)
+        return self
+
+
 def use_prepared_schemas() -> None:
-    """Let PyIceberg write manifests with schemas that were prepared before. Idempotent."""
+    """Let PyIceberg write manifests with schemas that were prepared before, and remember its lists. Idempotent."""
     private: Any = avro_file
     if private.AvroSchemaConversion is PreparedSchemaConversion:
         return
     manifest.data_file_with_partition = lru_cache(maxsize=_SCHEMAS)(data_file_with_partition)
     manifest.manifest_entry_schema_with_data_file = lru_cache(maxsize=_SCHEMAS)(manifest_entry_schema_with_data_file)
+    manifest.ManifestListWriterV2 = RememberedManifestList  # type: ignore[misc]
     private.AvroSchemaConversion = PreparedSchemaConversion
     private.construct_writer = lambda file_schema: _once("writer", lambda: construct_writer(file_schema), file_schema)
     private.resolve_writer = lambda record_schema, file_schema: _once(

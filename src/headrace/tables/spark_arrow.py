@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from weakref import WeakSet
 
 import pyarrow as pa
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
@@ -25,6 +26,9 @@ from headrace.tables.spark_schemas import schema_forms
 
 _BATCH_ROWS = 10_000
 """How many rows of Arrow Spark gets at once, as by default (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
+
+_ALL_OPTIONAL: WeakSet[DataFrame] = WeakSet()
+"""The frames whose columns have the types of `optional` already. Comparing nested types takes longer than a small query."""
 
 
 def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
@@ -91,8 +95,11 @@ def _table_of(rows: DataFrame, batches: list[pa.RecordBatch]) -> pa.Table:
 
 def with_optional_fields(rows: DataFrame) -> DataFrame:
     """Return rows whose columns have the types of `optional`."""
+    if rows in _ALL_OPTIONAL:
+        return rows
     fields = rows.schema.fields
     if all(isinstance(field.dataType, AtomicType) or _optional(field.dataType) == field.dataType for field in fields):
+        _ALL_OPTIONAL.add(rows)
         return rows
     return derive(rows, "optional", lambda rows: rows.select(*map(_optional_column, fields)))
 
