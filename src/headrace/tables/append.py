@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from headrace.errors import TakenOverError
 from headrace.tables.commit import commit_once
 from headrace.tables.ledger import KEY, Ledger, read_ledger
-from headrace.tables.row_delta import TableTransaction
+from headrace.tables.row_delta import RowDelta, RowDeltaSnapshot, TableTransaction
 
 
 def append_checkpoint(catalog: Catalog, table: Table, *, files: Sequence[DataFile], planned: Ledger, new: Ledger) -> Table:
@@ -77,11 +77,9 @@ def _commit(
     catalog: Catalog, table: Table, *, files: Sequence[DataFile], entry: Callable[[int, int], Mapping[str, str]]
 ) -> Table:
     transaction = TableTransaction(table)
-    append = transaction.update_snapshot().merge_append()
-    properties = dict(entry(append.snapshot_id, table.metadata.next_sequence_number()))
-    append.snapshot_properties = properties
-    for file in files:
-        append.append_data_file(file)
-    append.commit()
+    snapshot = RowDeltaSnapshot(transaction, RowDelta(added=files), io=table.io)
+    properties = dict(entry(snapshot.snapshot_id, table.metadata.next_sequence_number()))
+    snapshot.snapshot_properties = properties
+    snapshot.commit()
     transaction.set_properties(properties)
     return transaction.commit_once(catalog)
