@@ -35,8 +35,8 @@ def star(random: Random, name: str, relations: Sequence[Relation]) -> Table | No
     text = f"SELECT {hidden if driver.kind == 'raw' else '*'} FROM pond.{driver.name}"
     lines = ["keys: [k]", "sequence_by: n"]
     key: tuple[str, ...] = ("k",)
-    is_history = chance(random, 0.4)
     fields = driver.fields
+    is_history = chance(random, 0.4) and not any(field.name in HISTORY_COLUMNS for field in fields)
     if is_history:
         lines, key, fields = [*lines, "stored_as_scd_type: 2"], ("k", "n"), _with_versions(fields, "n")
     if chance(random, 0.5):

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from headrace.errors import SpecError
 from headrace.spec.types import Column, Primitive, Struct
 from headrace.tables.build_ledger import read_build
 from tests.build.pond import PIPELINE, START, Pond, assert_same
@@ -287,6 +288,13 @@ def test_a_history_of_required_columns_is_refreshed_with_a_truncate(spark: Spark
     found = pond.all_rows()
     pond.build(full_refresh=True)
     assert_same(found, pond.all_rows())
+
+
+def test_a_history_of_a_history_says_which_columns_it_can_not_have(spark: SparkSession, tmp_path: Path) -> None:
+    again = "/*\nkeys: [id]\nsequence_by: _lsn\nstored_as_scd_type: 2\n*/\nSELECT * FROM pond.versions"
+    with pytest.raises(SpecError, match='names a column "valid_from", which Headrace adds itself') as raised:
+        Pond(tmp_path, spark, {**GROWING, "c/again.sql": again})
+    assert "c/again.sql" in raised.value.where
 
 
 def unknown(pond: Pond, name: str) -> int:

@@ -193,6 +193,11 @@ def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> Iterator[Spe
         )
     for key, condition in event_conditions(table).items():
         yield from _check_condition_names(table, f"{key}:", condition, columns, line=key)
+    yield from _find_reserved_names(table, columns)
+
+
+def _find_reserved_names(table: LayerTable, columns: Sequence[str]) -> Iterator[SpecError]:
+    """Return an error for each column of the query that has the name of one which Headrace adds."""
     own: tuple[str, ...] = (BUILD_ID, CARRIED) if table.unchanged else (BUILD_ID,)
     if table.kind == "history":
         own += HISTORY_COLUMNS
@@ -206,8 +211,8 @@ def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> Iterator[Spe
 
 
 def check_names(table: LayerTable, columns: Sequence[str]) -> None:
-    """Raises a SpecError where a setting names what is no column of the query."""
-    for error in find_wrong_names(table, columns):
+    """Raise a SpecError where a setting names what is no column of the query, or the query a column that Headrace adds."""
+    for error in (*find_wrong_names(table, columns), *_find_reserved_names(table, columns)):
         raise error
 
 
