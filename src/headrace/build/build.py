@@ -68,8 +68,8 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
     started, began = time.monotonic(), time.time()
     table = plan.table
     name = table.table
-    has_states = isinstance(find_algebra(lake.spark, table, lake.columns), Algebra)
-    columns = stored_columns(table, lake.columns[name], has_states=has_states)
+    states = find_algebra(lake.spark, table, lake.columns)
+    columns = stored_columns(table, lake.columns[name], has_states=isinstance(states, Algebra))
     have = load_table(lake.catalog, name)
     rescaled = rescaled_columns(have, columns) if have is not None and strategy_of(table).can_rescale else ()
     if rescaled and plan.action != "refresh":
@@ -90,7 +90,7 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
         with phase("query"):
             result, lateness = _compute(lake, plan, build_id, rescaled)
     except PySparkException as error:
-        raise explain_spark_error(table, error) from error
+        raise explain_spark_error(table, error, states) from error
     entry = replace(
         plan.entry,
         build_id=build_id,

@@ -14,7 +14,7 @@ from headrace.build import keeping
 from headrace.build.aggregates import algebra
 from headrace.build.local_inputs import LocalInputs
 from headrace.build.planned_inputs import PlannedInputs
-from headrace.errors import SpecError
+from headrace.errors import BuildError, SpecError
 from headrace.runs.building import plan
 from headrace.serving.query import run_query
 from headrace.show import show_plan
@@ -241,3 +241,34 @@ def test_plan_says_how_keys_are_maintained(spark: SparkSession, tmp_path: Path, 
         "pond.floats": "recomputes touched keys: no states are stored, as for sums and averages of floating point",
         "pond.distinct": distinct,
     }
+
+
+SUMMED = """/*
+keys: [g]
+*/
+SELECT g, count(*) AS keys,
+    {sum}(CAST(concat(CAST(n AS STRING), repeat('0', 36)) AS DECIMAL(38, 0))) AS total
+FROM pond.latest GROUP BY g"""
+"""Sums of up to 38 digits: those of numbers above 99 have more."""
+
+
+@pytest.mark.parametrize("rows_read_again", [0, 100], ids=["merged", "recomputed"])
+def test_a_sum_that_outgrows_its_type_is_an_error_with_its_line(
+    rows_read_again: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.build.strategies.aggregate.FEW_ROWS_OF_KEYS", rows_read_again)
+    files = {**FILES, "c/summed.sql": SUMMED.format(sum="sum")}
+    pond = Pond(tmp_path, spark, files)
+    pond.land([event(40, key=1), event(41, key=2), event(3, key=3, group="y")])
+    pond.build()
+    before = pond.rows("summed")
+    pond.land([event(42, key=4), event(4, key=6, group="y")])
+    with pytest.raises(BuildError, match=r"Overflow in sum of decimals(.|\n)*Nothing was published") as raised:
+        pond.build()
+    assert raised.value.where == "pipelines/pond/c/summed.sql:5"
+    assert pond.rows("summed") == before, "the table keeps its rows"
+    assert states(pond)["y"] is not None, "other tables were built"
+    (tmp_path / "pipelines/pond/c/summed.sql").write_text(SUMMED.format(sum="try_sum"), encoding="utf-8")
+    pond.reload()
+    pond.build()
+    assert_as_refreshed(pond)
