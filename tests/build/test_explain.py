@@ -180,11 +180,14 @@ def test_explain_finds_the_rows_of_a_window(tmp_path: Path) -> None:
     )
 
 
-def test_explain_knows_that_entities_run_on_scans(tmp_path: Path) -> None:
+def test_explain_knows_that_few_records_are_resolved_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = "keys: [id]\nsequence_by: n\noldest_by: n\nmatch: {person_exact: {from: person, as: exact}}"
-    explained = Metadata(tmp_path, f"/*\n{settings}\n*/\nSELECT id, n, person FROM raw.orders").explain(full_refresh=True)
-    assert explained.small_builds == Where("scans", "Spark reads changed records, and this process resolves them")
-    assert explained.next_build == Where("scans", "all rows are written again")
+    metadata = Metadata(tmp_path, f"/*\n{settings}\n*/\nSELECT id, n, person FROM raw.orders")
+    explained = metadata.explain(full_refresh=True)
+    assert explained.small_builds.engine == "memory"
+    assert explained.next_build == Where("memory", FEW_AGAIN)
+    monkeypatch.setattr(plan_module, "FEW_REFRESHED", 0)
+    assert metadata.explain(full_refresh=True).next_build == Where("scans", "all rows are written again")
 
 
 def test_explain_knows_where_a_full_table_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 from headrace.build import local_inputs
 from headrace.build.net_changes import net_rows
 from headrace.build.plan import TablePlan, plan_table
+from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.rows import ChangeSet, LocalRows, Rows, SparkRows
 from headrace.build.text_keys import join_values
 from headrace.spec.layers import LayerTable
@@ -117,6 +118,27 @@ SELECT l.k, l.n FROM pond.latest l LEFT {kind} JOIN pond.crowded c ON c.g = l.g"
     pond.land([event(4, "k4", "x"), event(5, "k2", "z", n=2)])
     pond.build()
     assert {row["k"] for row in _rows(pond, "shown")} == ({"k1", "k4"} if kind == "SEMI" else {"k2", "k3"})
+    check_refresh(pond)
+
+
+def test_a_record_that_a_lookup_hides_goes_also_when_its_past_is_unknown(
+    spark: SparkSession, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = """/*
+keys: [k]
+sequence_by: n
+oldest_by: n
+match: {same_amount: {from: cents, as: exact}}
+*/
+SELECT l.k, l.n, CAST(l.amount AS STRING) AS cents FROM pond.latest l JOIN pond.groups s ON s.g = l.g AND s.keys < 2"""
+    pond = Pond(tmp_path, spark, {**GROUPS, "c/records.sql": table})
+    pond.land([event(1, "k1", "x"), event(2, "k2", "y"), event(3, "k3", "z", cents=2)])
+    pond.build()
+    assert {row["k"] for row in _rows(pond, "records")} == {"k1", "k2", "k3"}
+    monkeypatch.setattr(PlannedInputs, "knows_past", lambda *_: False)
+    pond.land([event(4, "k4", "x", cents=2)])
+    pond.build()
+    assert {row["k"] for row in _rows(pond, "records")} == {"k2", "k3"}
     check_refresh(pond)
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from headrace.build import build as build_module
 from headrace.build import keeping, merge_on_read
-from headrace.build.entities import arrived
 from headrace.build.entities import build as entity_build
 from headrace.build.entities import index as entity_index
 from headrace.build.lake import Lake
@@ -23,7 +22,6 @@ from headrace.build.strategies import entities as entity_strategy
 from headrace.runs import building
 from headrace.runs.building import Outcome
 from headrace.spec.layers import STATE
-from headrace.tables import build_commit
 from headrace.tables.build_ledger import read_build
 from headrace.tables.catalog import open_catalog
 from headrace.tables.live_files import LiveFiles
@@ -131,14 +129,11 @@ def _steps(table: str, catalog: type) -> Mapping[str, Death]:
         steps["changes"] = Death(LocalInputs, "whole", "after")
     if kind == "entities":
         steps |= {
-            "changes": Death(arrived, "read_frame", "after"),
             "touched keys": Death(entity_index.RecordIndex, "with_keys", "after"),
             "fetch": Death(entity_index, "read_arrow", "after"),
             "compute": Death(entity_strategy, "change_entities", "after"),
-            "write deletes": Death(entity_strategy, "stage_deletes", "after", lambda *args, **_: bool(args[-1])),
-            "write rows": Death(entity_strategy, "stage_arrow", "after", lambda *args, **_: bool(args[-1].files)),
-            "commit": Death(build_commit, "_drop_old_snapshots", "after"),  # the last call before the catalog's
-            "lost answer": Death(build_commit, "_commit", "after"),
+            "write deletes": Death(entity_strategy, "stage_position_deletes", "after", lambda *args: bool(args[-1].files)),
+            "write rows": Death(entity_strategy, "stage_rows", "after", lambda *args, **_: bool(args[-1])),
         }
     return steps
 

@@ -19,14 +19,13 @@ from headrace.settings import load_settings
 from headrace.tables.build_commit import FileChanges, commit_build
 from headrace.tables.build_ledger import read_build
 from headrace.tables.catalog import count_rows
-from headrace.tables.deleted_rows import stage_deletes
 from headrace.tables.duck import open_duckdb
 from headrace.tables.position_deletes import own_deletes, stage_position_deletes
 from headrace.tables.row_delta import RowDelta
 from headrace.tables.spark_arrow import to_arrow
 from headrace.tables.spark_catalog import open_spark_catalog, spark_name, use_session
 from headrace.tables.spark_files import load_java_table, plan_files
-from headrace.tables.staged_rows import data_folder, stage_rows
+from headrace.tables.staged_rows import stage_rows
 from tests.tables.delta_table import (
     NAME,
     START,
@@ -166,19 +165,13 @@ def check_spark(lake: DeltaTable, session: SparkSession) -> None:
 
 
 def change_with_java(lake: DeltaTable, session: SparkSession) -> None:
-    """Delete a row and remove a file that has deletes, as `commit_build` does it through Java."""
+    """Remove a file that has deletes, as `commit_build` does it through Java."""
     table, java = lake.table, load_java_table(session, NAME)
     snapshot_id = table.metadata.current_snapshot_id
     tasks = plan_files(java, snapshot_id=snapshot_id).tasks
-    removed, kept = (task for task in tasks_of(table) if task.delete_files), (t for t in tasks_of(table) if not t.delete_files)
-    gone, stays = next(removed), next(task for task in kept if task.file.record_count > 1)
-    staged = stage_deletes(
-        session, table, tasks, folder=data_folder(table), positions={stays.file.file_path: pa.array([0], pa.int64())}
-    )
+    gone = next(task for task in tasks_of(table) if task.delete_files)
     lake._forget(table, gone, range(gone.file.record_count))
-    lake._forget(table, stays, [0])
-    path = stays.file.file_path
-    changes = FileChanges((), (tasks[gone.file.file_path],), ((tasks[path], staged[path]),), snapshot_id)
+    changes = FileChanges((), (tasks[gone.file.file_path],), snapshot_id)
     planned = read_build(table)
     commit_build(session, lake.catalog, NAME, files=changes, planned=planned, new=next_entry(planned))
 

@@ -151,7 +151,7 @@ def _last_commit(lake: Lake, plan: TablePlan) -> float | None:
 def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column, ...]) -> tuple[StagedBuild, Lateness]:
     """Stage what a build changes: in this process if its rows are few and can be fetched, else with Spark's scans."""
     strategy = strategy_of(plan.table)
-    if plan.reads_few and not strategy.needs_scans and not rescaled:
+    if plan.reads_few and not rescaled:
         local = LocalInputs(lake.with_session(lake.small), plan)
         try:
             return strategy.stage(local, build_id), measure_lateness(local)

@@ -79,9 +79,6 @@ class Explainer:
         )
 
     def _small_builds(self, plan: TablePlan, reads: tuple[Read, ...]) -> Where:
-        why_scans = strategy_of(plan.table).needs_scans
-        if why_scans:
-            return Where("scans", why_scans)
         if plan.table.traits.rewrites_all:
             return _refresh(plan)
         for read in reads:
@@ -118,5 +115,4 @@ def _next_build(plan: TablePlan, small: Where, changed: int) -> Where | None:
 
 
 def _refresh(plan: TablePlan) -> Where:
-    is_small = plan.refreshes_few and not strategy_of(plan.table).needs_scans
-    return Where("memory", _FEW_AGAIN) if is_small else Where("scans", _ALL_AGAIN)
+    return Where("memory", _FEW_AGAIN) if plan.refreshes_few else Where("scans", _ALL_AGAIN)

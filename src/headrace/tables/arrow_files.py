@@ -1,11 +1,9 @@
-"""Data files that a build reads and writes as Arrow, without a Spark job; the commit is a step of its own (build_commit.py)."""
+"""Data files that a build reads as Arrow, without a Spark job."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,29 +11,9 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from headrace.tables.build_phases import phase
-from headrace.tables.deleted_rows import deletes_of
-from headrace.tables.java_classes import iceberg_class
-from headrace.tables.spark_files import JavaObject, StagedFiles
-from headrace.tables.staged_rows import fit_columns, stage_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from headrace.tables.staged_rows import fit_columns
 
 _AT_ONCE = 2
-
-
-@dataclass(frozen=True)
-class ArrowFile:
-    """A data file: where it is, how many rows are written in it, and where the positions of those are that were deleted."""
-
-    path: str
-    rows: int
-    deletes: tuple[str, ...] = ()
-
-
-def arrow_file(path: str, task: JavaObject) -> ArrowFile:
-    """Gives back the data file of a scan task."""
-    return ArrowFile(path, int(task.file().recordCount()), tuple(str(each.location()) for each in deletes_of(task)))
 
 
 @phase("fetch")
@@ -80,19 +58,6 @@ def read_row_groups(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequ
         return dict(zip(rows, pool.map(read, rows.items()), strict=True))
 
 
-@phase("write")
-def stage_arrow(spark: SparkSession, java_table: JavaObject, table: Table, rows: Sequence[pa.Table]) -> StagedFiles:
-    """Gives back files of an unpartitioned table that hold the rows, a file for each part. Nothing refers to them yet.
-
-    A column that the rows lack is null in them.
-    """
-    paths = [file.file_path for file in stage_rows(table, rows)]
-    staged = tuple(_as_java(spark, java_table, path) for path in paths)
-    return StagedFiles(
-        staged, rows=sum(each.num_rows for each in rows), bytes=sum(int(file.fileSizeInBytes()) for file in staged)
-    )
-
-
 def with_constants(rows: pa.Table, values: Mapping[str, int]) -> pa.Table:
     """Gives back the rows with columns that have one value each, a long."""
     for name, value in values.items():
@@ -109,13 +74,3 @@ def _there(file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
 def _schema_of(table: Table, columns: Sequence[str]) -> pa.Schema:
     schema = table.schema().as_arrow()
     return pa.schema([schema.field(name) for name in columns])
-
-
-def _as_java(spark: SparkSession, java_table: JavaObject, path: str) -> JavaObject:
-    """Gives back a data file as Iceberg's Java library has it, with the metrics that its footer tells."""
-    file = java_table.io().newInputFile(path)
-    metrics = iceberg_class(spark, "parquet.ParquetUtil").fileMetrics(
-        file, iceberg_class(spark, "MetricsConfig").forTable(java_table)
-    )
-    builder = iceberg_class(spark, "DataFiles").builder(java_table.spec())
-    return builder.withInputFile(file).withFormat("parquet").withMetrics(metrics).build()

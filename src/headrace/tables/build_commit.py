@@ -27,18 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """Data files that come, scan tasks of those that go, and scan tasks of those that stay, each with its new delete file.
-
-    `snapshot_id` is the snapshot that the tasks are of.
-    """
+    """Data files that come, and scan tasks of those that go, which are of the snapshot `snapshot_id`."""
 
     added: Sequence[JavaObject] = ()
     removed: Sequence[JavaObject] = ()
-    deleted: Sequence[tuple[JavaObject, JavaObject]] = ()
     snapshot_id: int | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.deleted)
+        return bool(self.added or self.removed)
 
 
 def commit_build(
@@ -122,20 +118,16 @@ def _explain(error: Exception, name: TableName) -> Exception:
 
 def _change_rows(spark: SparkSession, transaction: JavaObject, *, files: FileChanges, new: BuildLedger) -> BuildLedger:
     update: Any
-    if files.removed or files.deleted:
+    if files.removed:
         update = transaction.newRowDelta()
         for task in files.removed:
             update.removeRows(task.file())
-        for _, deletes in files.deleted:
-            update.addDeletes(deletes)
-        for outdated in deletes_of_one_file(spark, (*files.removed, *(task for task, _ in files.deleted))):
+        for outdated in deletes_of_one_file(spark, files.removed):
             update.removeDeletes(outdated)
         for file in files.added:
             update.addRows(file)
         update.validateFromSnapshot(files.snapshot_id)
         update.validateDeletedFiles()
-        if files.deleted:
-            update.validateDataFilesExist([str(task.file().location()) for task, _ in files.deleted])
         update.validateNoConflictingDeleteFiles()
     else:
         update = transaction.newAppend()

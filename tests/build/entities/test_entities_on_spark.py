@@ -23,7 +23,6 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.staged_build import StagedBuild, current_snapshot
 from headrace.build.strategies import entities as strategy
 from headrace.build.strategies.registry import strategy_of
-from headrace.tables.arrow_files import arrow_file
 from headrace.tables.build_ledger import BuildLedger, read_build
 from headrace.tables.spark_files import load_java_table, plan_files, read_files
 from tests.build.entities.people import TABLES, People, Record
@@ -100,8 +99,8 @@ def test_spark_looks_up_the_records_of_a_change(spark: SparkSession, tmp_path: P
     session, catalog = people.lake.small, people.lake.catalog
     java_table = load_java_table(session, table.table)
     files = plan_files(java_table, snapshot_id=current_snapshot(java_table))
-    arrow_files = tuple(arrow_file(path, task) for path, task in files.tasks.items())
-    here = Stored(catalog.load_table(str(table.table)), arrow_files, people.lake.read_files)
+    own = catalog.load_table(str(table.table))
+    here = Stored(own, people.lake.files.of(own, None), people.lake.read_files)
     rules = rules_of(table, score=None)
     assert table.fuzzy
     with read_files(session, java_table, files, with_positions=True) as rows:

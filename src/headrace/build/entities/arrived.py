@@ -7,39 +7,48 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow as pa
 from pyspark.sql import Observation
 
 from headrace.build.changes import read_frame
+from headrace.build.checked_rows import CheckedRows
 from headrace.build.events import expectations_of
+from headrace.build.glance import Glance
+from headrace.build.local_inputs import LocalInputs, arrow_of
 from headrace.build.plain_query import NotPlainError, PlainQuery, plain_condition, plain_query
 from headrace.build.planned_inputs import PlannedInputs
-from headrace.build.rows import SparkRows, union
+from headrace.build.rows import LocalRows, Rows, SparkRows, collect, union
 from headrace.build.work import driver_changes, plan_refresh, recompute_keys
 from headrace.quality.expectations import Measured, check_results, measure, rows_in
 from headrace.spec.layers import Query
 from headrace.spec.pipeline import TableName
 from headrace.tables.build_ledger import CheckedExpectation
-from headrace.tables.spark_arrow import to_arrow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
 class Arrived:
     """Rows that passed, the keys that a change touches, what came of the expectations, and of how many rows.
 
-    `touched` is None where the rows meet those that are there. `measured` has what was refused; None where nothing was.
+    `touched` is None where the rows meet those that are there. With `whole`, they are all rows that the table shall have.
+    `refused` are the rows for the quarantine; None where there are none.
     """
 
     rows: pl.DataFrame
     touched: pl.DataFrame | None
     results: tuple[CheckedExpectation, ...]
     processed: int
-    measured: Measured | None = None
+    refused: DataFrame | pa.Table | None = None
+    whole: bool = False
 
 
 def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
-    """Gives back what the query makes of its inputs: of all their rows, or of those that changed.
+    """Return what the query makes of its inputs: of all their rows, or of those that changed.
 
     Rows that fail an expectation are a QualityError where none may.
     """
@@ -47,29 +56,41 @@ def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
     if picked is not None:
         return picked
     if inputs.plan.action == "refresh":
-        return _computed(inputs, plan_refresh(inputs))
+        return _arrived(inputs, _compute(inputs, plan_refresh(inputs)))
     changes = driver_changes(inputs)
     if changes.only_new:
-        return _computed(inputs, measure(inputs.run(changes.rows), expectations_of(inputs.table)))
+        return _arrived(inputs, _compute(inputs, measure(inputs.run(changes.rows), expectations_of(inputs.table))))
     keys = recompute_keys(inputs, changes)
-    found = _computed(inputs, keys.measured)
-    touched = keys.touched or SparkRows(keys.measured.rows).select(inputs.table.keys)
+    checked = _compute(inputs, keys.measured)
+    found = _arrived(inputs, checked)
+    touched = keys.touched or checked.computed.select(inputs.table.keys)
     parts = [touched] if keys.left is None else [touched, keys.left.select(touched.columns)]
     distinct = union(parts, empty=touched).distinct()
-    return replace(found, touched=pl.DataFrame(to_arrow(distinct.frame)))
+    return replace(found, touched=pl.DataFrame(_collected(inputs, distinct)), whole=keys.whole)
 
 
-def _computed(inputs: PlannedInputs, measured: Measured) -> Arrived:
+def _compute(inputs: PlannedInputs, measured: Measured) -> CheckedRows:
+    """Compute the rows once, those that passed as Arrow: all of them fit into this process."""
+    if isinstance(inputs, LocalInputs):
+        return inputs.check(measured)
     observation = Observation()
     observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics()))
-    rows = pl.DataFrame(to_arrow(observed.good))
-    results = measured.read_metrics(observation.get)
-    check_results(inputs.table, results)
-    return Arrived(rows, None, results, rows_in(observation.get), measured)
+    good = collect(inputs.lake.spark, observed.good)
+    results, processed = measured.read_metrics(observation.get), rows_in(observation.get)
+    return CheckedRows(SparkRows(measured.rows), good, measured.refused, processed, results, Glance())
+
+
+def _arrived(inputs: PlannedInputs, checked: CheckedRows) -> Arrived:
+    check_results(inputs.table, checked.results)
+    return Arrived(pl.DataFrame(arrow_of(checked.good)), None, checked.results, checked.processed, checked.refused)
+
+
+def _collected(inputs: PlannedInputs, rows: Rows) -> pa.Table:
+    return rows.arrow if isinstance(rows, LocalRows) else collect(inputs.lake.spark, rows.frame).arrow
 
 
 def _picked(inputs: PlannedInputs) -> Arrived | None:
-    """Gives back the query's rows without Spark, or None where it has to compute them.
+    """Return the query's rows without Spark, or None where it has to compute them.
 
     It also has to where a row fails an expectation: results show one such row, in Spark's words.
     """
@@ -95,6 +116,8 @@ def _picked(inputs: PlannedInputs) -> Arrived | None:
 
 def _read(inputs: PlannedInputs, name: TableName, names: Collection[str]) -> pl.DataFrame | None:
     """Return these columns of the rows that the build reads of an input, or None where it takes Spark to read them."""
+    if isinstance(inputs, LocalInputs):
+        return _read_few(inputs, name, names)
     return read_frame(
         inputs.lake.catalog,
         inputs.lake.pipeline,
@@ -103,6 +126,14 @@ def _read(inputs: PlannedInputs, name: TableName, names: Collection[str]) -> pl.
         until=inputs.plan.until[name],
         columns=[column for column in inputs.lake.columns[name] if column.name in names],
     )
+
+
+def _read_few(inputs: LocalInputs, name: TableName, names: Collection[str]) -> pl.DataFrame | None:
+    """Return these columns of the rows that entered an input, or of all; None where rows left it."""
+    if inputs.plan.action == "refresh":
+        return pl.DataFrame(inputs.whole(name).select(list(names)).arrow)
+    changes = inputs.changes(name)
+    return None if changes.left is not None else pl.DataFrame(arrow_of(changes.entered.select(list(names))))
 
 
 def _plain(inputs: PlannedInputs) -> PlainQuery:

@@ -16,7 +16,8 @@ from headrace.build.entities.read_files import ReadFiles
 from headrace.build.entities.resolve import Rules
 from headrace.spec.fuzzy import Fuzzy
 from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
-from headrace.tables.arrow_files import ArrowFile, read_arrow, read_row_groups
+from headrace.tables.arrow_files import read_arrow, read_row_groups
+from headrace.tables.live_files import LiveFile
 from headrace.tables.position_deletes import read_positions
 
 FILE_NUMBER, ROW_NUMBER = "__file", "__row"
@@ -126,7 +127,7 @@ class Stored:
     """A table as one snapshot has it. A row's place is the number of its file in `files`, and its own number there."""
 
     table: Table
-    files: tuple[ArrowFile, ...]
+    files: tuple[LiveFile, ...]
     read_files: ReadFiles
 
     def index(self, rules: Rules) -> Lookup:
@@ -175,7 +176,9 @@ class Stored:
     @cached_property
     def deleted(self) -> tuple[pl.Series, ...]:
         """For each file the numbers of its rows that were deleted."""
-        return tuple(pl.Series(read_positions(self.table, file.path, file.deletes)).cast(pl.Int64) for file in self.files)
+        deletes = ([delete.file_path for delete in file.deletes] for file in self.files)
+        places = (read_positions(self.table, file.path, paths) for file, paths in zip(self.files, deletes, strict=True))
+        return tuple(pl.Series(positions).cast(pl.Int64) for positions in places)
 
     @property
     def _deleted_places(self) -> pl.DataFrame:

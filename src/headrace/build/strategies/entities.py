@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from headrace.build.entities.arrived import rows_to_resolve
-from headrace.build.entities.build import change_entities, refresh_entities
+from headrace.build.entities.build import EntityRows, change_entities, refresh_entities
 from headrace.build.entities.columns import record_columns
 from headrace.build.entities.distributed.refresh import refresh_on_spark
 from headrace.build.entities.distributed.stored import StoredOnSpark
@@ -20,22 +20,25 @@ from headrace.build.entities.records import newest, normalised, rules_of
 from headrace.build.entities.scoring import splink_score
 from headrace.build.entities.training import choose_weights
 from headrace.build.keeping import keep_before
+from headrace.build.lake import Lake
+from headrace.build.local_inputs import LocalInputs
 from headrace.build.plan import TablePlan
-from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.planned_inputs import NotLocalError, PlannedInputs
 from headrace.build.removed import DELETED
-from headrace.build.staged_build import StagedBuild, current_snapshot, merged_build, refuse_rows
+from headrace.build.staged_build import StagedBuild, merged_build, refuse_rows
 from headrace.build.strategies.strategy import Strategy
 from headrace.build.target import Merged
 from headrace.spec.layers import LayerTable
 from headrace.spec.types import Column
-from headrace.tables.arrow_files import ArrowFile, arrow_file, stage_arrow
-from headrace.tables.build_commit import FileChanges
-from headrace.tables.deleted_rows import stage_deletes
+from headrace.tables.live_files import LiveFile
+from headrace.tables.position_deletes import own_deletes, stage_position_deletes
+from headrace.tables.row_delta import RowDelta
 from headrace.tables.spark_catalog import open_spark_catalog, use_session
-from headrace.tables.spark_files import JavaObject, ScanFiles, load_java_table, plan_files, read_files
-from headrace.tables.staged_rows import data_folder
+from headrace.tables.spark_files import load_java_table, plan_files, read_files
+from headrace.tables.staged_rows import stage_rows
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
 
@@ -55,7 +58,6 @@ def refreshes_on_spark(plan: TablePlan) -> bool:
 class Entities(Strategy):
     """Rows are records, each with the entity that it belongs to."""
 
-    needs_scans = "Spark reads changed records, and this process resolves them"
     can_rescale = False  # its files are written as Arrow, in the columns that the table has
 
     def describe(self, plan: TablePlan) -> str:
@@ -80,6 +82,8 @@ class Entities(Strategy):
     def stage(self, inputs: PlannedInputs, build_id: int, *, rescaled: tuple[Column, ...] = ()) -> StagedBuild:
         inputs.table.check_extras()
         if inputs.plan.action == "refresh" and refreshes_on_spark(inputs.plan):
+            if isinstance(inputs, LocalInputs):
+                raise NotLocalError("the table has more rows than are resolved in this process")
             return refresh_on_spark(inputs, build_id)
         return _resolve(inputs, build_id)
 
@@ -87,17 +91,13 @@ class Entities(Strategy):
 def _resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
     """Resolve records, all or the new ones, with the entities that they touch."""
     lake, table = inputs.lake, inputs.table
-    java_table = load_java_table(lake.spark, table.table)
+    own = lake.catalog.load_table(str(table.table))
+    files = lake.files.of(own, None)  # first: it raises where rows can't be deleted from here
+    arrived = rows_to_resolve(inputs)
+    stored = Stored(own, files, lake.read_files)
     is_anew = inputs.plan.action == "refresh"
-    current = current_snapshot(java_table)
-    with ThreadPoolExecutor(1) as beside:  # Java plans while Python reads
-        planning = beside.submit(_plan_arrow, java_table, snapshot_id=current)
-        arrived = rows_to_resolve(inputs)
-        files, arrow_files = planning.result()
-    found = lake.catalog.load_table(str(table.table))
     weights = inputs.plan.entry.weights
     if is_anew:
-        stored = Stored(found, arrow_files, lake.read_files)
         records = newest(normalised(table, arrived.rows), keys=table.keys, sequence_by=table.sequence_by)
         trains = table.fuzzy if table.fuzzy and table.fuzzy.train else None
         weights = choose_weights(records, trains, keys=table.keys, version=build_id) if trains else None
@@ -105,54 +105,55 @@ def _resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
         change = refresh_entities(records, stored=stored, rules=rules, build_id=build_id)
     else:
         rules = rules_of(table, score=splink_score(table, spark=lake.spark, stored=weights))
-        with _open_stored(inputs, Stored(found, arrow_files, lake.read_files), java_table, files) as stored:
-            change = change_entities(
-                table, rows=arrived.rows, touched=arrived.touched, stored=stored, rules=rules, build_id=build_id
-            )
-    with ThreadPoolExecutor(1) as beside:
-        folder, gone = data_folder(found), change.deleted
-        deleting = beside.submit(stage_deletes, lake.spark, found, files.tasks, folder=folder, positions=gone)
-        staged = stage_arrow(lake.spark, java_table, found, change.parts)
-        deletes = deleting.result()
-    changes = FileChanges(
-        staged.files,
-        tuple(files.tasks[path] for path in change.replaced),
-        tuple((files.tasks[path], each) for path, each in deletes.items()),
-        current,
-    )
+        touched = arrived.touched
+        if arrived.whole and touched is not None:
+            touched = pl.concat([touched, stored.ids(rules).select(touched.columns)]).unique()
+        with _open_stored(inputs, stored) as known:
+            change = change_entities(table, rows=arrived.rows, touched=touched, stored=known, rules=rules, build_id=build_id)
+    delta = _stage_files(lake, own, files, change)
     merged = Merged(
-        changes,
+        delta,
         written=change.written,
         gone=change.before.height,
-        read_bytes=files.bytes,
-        written_bytes=staged.bytes,
+        read_bytes=sum(file.size for file in files),
+        written_bytes=sum(file.file_size_in_bytes for file in (*delta.added, *delta.deletes)),
     )
     removed = False
     if not is_anew:
         before = change.before.with_columns(pl.lit(False).alias(DELETED))
         removed = keep_before(inputs, merged, before.to_arrow(compat_level=pl.CompatLevel.oldest()), build_id)
-    refused = refuse_rows(inputs, arrived.measured.refused, arrived.results, build_id) if arrived.measured else ()
+    refused = () if arrived.refused is None else refuse_rows(inputs, arrived.refused, arrived.results, build_id)
     result = merged_build(merged, arrived.processed, arrived.results, refused)
     return replace(result, removed=removed, largest_entity=change.largest_entity, weights=weights)
 
 
+def _stage_files(lake: Lake, own: Table, files: Sequence[LiveFile], change: EntityRows) -> RowDelta:
+    """Stage the rows that come, and what becomes of the files that rows go from."""
+    by_path = {file.path: file for file in files}
+    replaced = [by_path[path] for path in change.replaced]
+    deletes = stage_position_deletes(own, [(by_path[path].task, rows) for path, rows in change.deleted.items()])
+    return RowDelta(
+        added=stage_rows(own, change.parts, written=partial(lake.store.put, own)),
+        removed=[file.file for file in replaced],
+        deletes=[delete for _, delete in deletes.files],
+        outdated=[*deletes.outdated, *own_deletes([file.task for file in replaced])],
+        snapshot_id=own.metadata.current_snapshot_id,
+    )
+
+
 @contextmanager
-def _open_stored(inputs: PlannedInputs, stored: Stored, java_table: JavaObject, files: ScanFiles) -> Iterator[Stored]:
+def _open_stored(inputs: PlannedInputs, stored: Stored) -> Iterator[Stored]:
     """Give the table's records while the block runs: in this process, or looked up by Spark where they are too many."""
     lake, plan = inputs.lake, inputs.plan
     if plan.rows <= MOST_IN_PROCESS:
         yield stored
         return
     # The change may be small, and its session one that compiles nothing; the table is not.
-    session = open_spark_catalog(lake.spark, lake.settings) if plan.is_small else lake.spark
+    session = open_spark_catalog(lake.spark, lake.settings) if inputs.changes_few else lake.spark
+    java_table = load_java_table(session, plan.table.table)
+    files = plan_files(java_table, snapshot_id=stored.table.metadata.current_snapshot_id)
     try:
         with read_files(session, java_table, files, with_positions=True) as rows:
             yield StoredOnSpark(stored.table, stored.files, stored.read_files, session, rows)
     finally:
         use_session(lake.spark)
-
-
-def _plan_arrow(java_table: JavaObject, *, snapshot_id: int | None) -> tuple[ScanFiles, tuple[ArrowFile, ...]]:
-    """Return the files of a snapshot, as Java scans them and as they are read here."""
-    files = plan_files(java_table, snapshot_id=snapshot_id)
-    return files, tuple(arrow_file(path, task) for path, task in files.tasks.items())

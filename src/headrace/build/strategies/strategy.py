@@ -30,11 +30,9 @@ if TYPE_CHECKING:
 class Strategy(ABC):
     """How tables of one kind are built.
 
-    `needs_scans` says why builds never run in memory; it is empty where they do if their rows are few. `can_rescale` says
-    whether a refresh can give a decimal another scale.
+    `can_rescale` says whether a refresh can give a decimal another scale.
     """
 
-    needs_scans: ClassVar[str] = ""
     can_rescale: ClassVar[bool] = True
 
     @abstractmethod
