@@ -17,9 +17,9 @@ from sqlalchemy.exc import OperationalError
 
 from headrace.errors import BuildError, UnavailableError
 from headrace.tables.away import away_if_broken, find_away
-from headrace.tables.bounded_rest import BoundedRestCatalog
 from headrace.tables.commit import commit_once
 from headrace.tables.duck import open_duckdb
+from headrace.tables.pyiceberg_private.bounded_rest import BoundedRestCatalog
 from headrace.tables.storage import Storage
 
 NOBODY = "127.0.0.1:1"

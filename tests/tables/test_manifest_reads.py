@@ -15,9 +15,9 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from headrace.settings import load_settings
-from headrace.tables import manifest_reads
 from headrace.tables.catalog import open_catalog
-from headrace.tables.manifest_reads import ResolvedAvroFile, manifests_of, use_resolved_schemas
+from headrace.tables.pyiceberg_private import manifest_reads
+from headrace.tables.pyiceberg_private.manifest_reads import ResolvedAvroFile, manifests_of, use_resolved_schemas
 
 
 @pytest.fixture

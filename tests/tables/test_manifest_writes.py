@@ -20,11 +20,11 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from headrace.settings import load_settings
-from headrace.tables import manifest_reads, manifest_writes
 from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.catalog import open_catalog
-from headrace.tables.manifest_reads import manifests_of
-from headrace.tables.manifest_writes import PreparedSchemaConversion, use_prepared_schemas
+from headrace.tables.pyiceberg_private import manifest_reads, manifest_writes
+from headrace.tables.pyiceberg_private.manifest_reads import manifests_of
+from headrace.tables.pyiceberg_private.manifest_writes import PreparedSchemaConversion, use_prepared_schemas
 
 _OWN = (
     AvroSchemaConversion,

@@ -10,7 +10,7 @@ from pyiceberg.serializers import FromInputFile
 
 from headrace.settings import load_settings
 from headrace.tables.catalog import open_catalog
-from headrace.tables.shared_metadata import SharedMetadata, share_metadata
+from headrace.tables.pyiceberg_private.shared_metadata import SharedMetadata, share_metadata
 
 
 def test_committed_metadata_is_what_a_reader_parses(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from pyiceberg.table import Table
 from headrace.errors import TakenOverError
 from headrace.tables.commit import commit_once
 from headrace.tables.ledger import KEY, Ledger, read_ledger
-from headrace.tables.row_delta import RowDelta, RowDeltaSnapshot, TableTransaction
+from headrace.tables.pyiceberg_private.row_delta_snapshot import RowDeltaSnapshot
+from headrace.tables.pyiceberg_private.transactions import TableTransaction
+from headrace.tables.row_delta import RowDelta
 
 
 def append_checkpoint(catalog: Catalog, table: Table, *, files: Sequence[DataFile], planned: Ledger, new: Ledger) -> Table:

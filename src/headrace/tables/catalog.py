@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 
-from pyiceberg.catalog import URI, Catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.io import load_file_io
-from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
-from sqlalchemy import Select, Update, bindparam, select, text, update
-from sqlalchemy import Table as SqlTable
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from headrace.errors import SettingsError, SpecError, UnavailableError
@@ -24,22 +18,15 @@ from headrace.settings import Settings
 from headrace.spec.pipeline import TableName, Transform
 from headrace.spec.types import Column
 from headrace.tables.away import find_away
-from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.catalog_properties import CATALOG_NAME, catalog_properties, sqlite_path
-from headrace.tables.metadata_files import IdempotentDeletes
+from headrace.tables.pyiceberg_private.metadata_files import with_idempotent_deletes
+from headrace.tables.pyiceberg_private.sql_catalog import CachedSqlCatalog
 from headrace.tables.registration import check_unregistered
 from headrace.tables.row_counts import rows_after
 from headrace.tables.schema import iceberg_schema, partition_spec
-from headrace.tables.shared_metadata import share_metadata
 from headrace.tables.widening import widen_table
 
 _TRIES = 2
-_PARSED_TABLES = 256
-"""Of how many tables the newest metadata stays parsed. A metadata file never changes, so what was parsed is never stale."""
-
-_parsed: BoundedCache[tuple[str, Identifier], tuple[str, TableMetadata]] = BoundedCache(_PARSED_TABLES)
-"""The newest metadata by catalog and table. All catalogs of the process share it: landing commits what builds read."""
-
 _LOCKED = "database is locked"
 
 _PROPERTIES = {
@@ -62,92 +49,6 @@ class EmptyCatalog(NoopCatalog):
 
     def table_exists(self, identifier: str | Identifier) -> bool:
         return False
-
-
-class _SqlCatalog(IdempotentDeletes, SqlCatalog):
-    """A catalog in a database that parses a table's newest metadata file once: a small build loads tables many times."""
-
-    def load_table(self, identifier: str | Identifier) -> Table:
-        """Return a table. A build loads some ten, so this is one plain query, without SQLAlchemy's objects."""
-        namespace, name = Catalog.namespace_from(identifier), Catalog.table_name_from(identifier)
-        values = {"catalog": self.name, "namespace": Catalog.namespace_to_string(namespace), "name": name}
-        with self.engine.connect() as connection:
-            location = connection.scalar(self._find_location, values)
-        if location is None:
-            raise NoSuchTableError(f"Table does not exist: {'.'.join((*namespace, name))}")
-        return self._open((*namespace, name), location)
-
-    def commit_table(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse:
-        """Commit updates to a table. What was written is known as it is: nobody in this process parses it again."""
-        committed = self._commit_existing(table, requirements, updates) or super().commit_table(table, requirements, updates)
-        _parsed.put((self.properties[URI], table.name()), (committed.metadata_location, share_metadata(committed.metadata)))
-        return committed
-
-    def _commit_existing(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse | None:
-        """Commit as PyIceberg does, with one plain statement; return None where there is no such table, or nothing to change.
-
-        SQLAlchemy's objects for the row took longer than the database.
-        """
-        identifier = table.name()
-        try:
-            current = self.load_table(identifier)
-        except NoSuchTableError:
-            return None
-        staged = self._update_and_stage_table(current, identifier, requirements, updates)
-        if staged.metadata == current.metadata or not self.engine.dialect.supports_sane_rowcount:
-            return None
-        self._write_metadata(metadata=staged.metadata, io=staged.io, metadata_path=staged.metadata_location)
-        values = {
-            "catalog": self.name,
-            "namespace": Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
-            "name": Catalog.table_name_from(identifier),
-            "before": current.metadata_location,
-            "after": staged.metadata_location,
-        }
-        with self.engine.begin() as connection:
-            if connection.execute(self._move_location, values).rowcount < 1:
-                raise CommitFailedException(f"Table has been updated by another process: {'.'.join(identifier)}")
-        return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)  # type: ignore[call-arg]
-
-    @cached_property
-    def _move_location(self) -> Update:
-        """The statement that makes another metadata file a table's newest one, if it still has the one it was read with."""
-        rows = IcebergTables.__table__
-        assert isinstance(rows, SqlTable)
-        return (
-            update(rows)
-            .where(
-                rows.c.catalog_name == bindparam("catalog"),
-                rows.c.table_namespace == bindparam("namespace"),
-                rows.c.table_name == bindparam("name"),
-                rows.c.metadata_location == bindparam("before"),
-            )
-            .values(metadata_location=bindparam("after"), previous_metadata_location=bindparam("before"))
-        )
-
-    @cached_property
-    def _find_location(self) -> Select[str | None]:
-        """The query for a table's metadata file."""
-        query = select(IcebergTables.metadata_location).where(
-            IcebergTables.catalog_name == bindparam("catalog"),
-            IcebergTables.table_namespace == bindparam("namespace"),
-            IcebergTables.table_name == bindparam("name"),
-        )
-        only_tables = self._iceberg_type_filter()
-        return query if only_tables is None else query.where(only_tables)
-
-    def _open(self, identifier: Identifier, location: str) -> Table:
-        key = (self.properties[URI], identifier)
-        known, metadata = _parsed.get(key) or (None, None)
-        if metadata is None or known != location:
-            io = load_file_io(properties=self.properties, location=location)
-            metadata = share_metadata(FromInputFile.table_metadata(io.new_input(location)))
-            _parsed.put(key, (location, metadata))
-        return Table(identifier, metadata, location, self._load_file_io(metadata.properties, location), self)
 
 
 def find_catalog(settings: Settings) -> Catalog:
@@ -198,14 +99,14 @@ def _make_catalog(settings: Settings) -> Catalog:
         return _CATALOGS[settings.catalog_type](properties)
     for _ in range(_TRIES):
         try:
-            return _SqlCatalog(CATALOG_NAME, **properties)
+            return CachedSqlCatalog(CATALOG_NAME, **properties)
         except (OperationalError, ProgrammingError, IntegrityError):  # the last two are what Postgres says of it
             continue
-    return _SqlCatalog(CATALOG_NAME, **properties)
+    return CachedSqlCatalog(CATALOG_NAME, **properties)
 
 
 def _rest(properties: dict[str, str]) -> Catalog:
-    from headrace.tables.bounded_rest import BoundedRestCatalog
+    from headrace.tables.pyiceberg_private.bounded_rest import BoundedRestCatalog
 
     return BoundedRestCatalog(CATALOG_NAME, **properties)
 
@@ -213,17 +114,13 @@ def _rest(properties: dict[str, str]) -> Catalog:
 def _hive(properties: dict[str, str]) -> Catalog:
     from pyiceberg.catalog.hive import HiveCatalog
 
-    class QuietHiveCatalog(IdempotentDeletes, HiveCatalog): ...
-
-    return QuietHiveCatalog(CATALOG_NAME, **properties)
+    return with_idempotent_deletes(HiveCatalog)(CATALOG_NAME, **properties)
 
 
 def _glue(properties: dict[str, str]) -> Catalog:
     from pyiceberg.catalog.glue import GlueCatalog
 
-    class QuietGlueCatalog(IdempotentDeletes, GlueCatalog): ...
-
-    return QuietGlueCatalog(CATALOG_NAME, **properties)
+    return with_idempotent_deletes(GlueCatalog)(CATALOG_NAME, **properties)
 
 
 _CATALOGS: Mapping[str, Callable[[dict[str, str]], Catalog]] = {"rest": _rest, "hive": _hive, "glue": _glue}

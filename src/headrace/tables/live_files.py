@@ -19,7 +19,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, TimestampType, Time
 from headrace.errors import BuildError
 from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.build_phases import phase
-from headrace.tables.manifest_reads import manifests_of
+from headrace.tables.pyiceberg_private.manifest_reads import manifests_of
 
 MOST_FILES = 20_000
 """How many manifest entries are cached, and how many files of whole snapshots. One of 35 columns takes 5 to 9 KB."""

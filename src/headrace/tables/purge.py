@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile, ManifestWriter
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
-from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 from headrace.spec.pipeline import TableName
 from headrace.tables import build_ledger, ledger
 from headrace.tables.commit import commit_once
-from headrace.tables.row_delta import DeleteManifestWriter
+from headrace.tables.pyiceberg_private.live_snapshot import LiveSnapshot
+from headrace.tables.pyiceberg_private.transactions import staged_requirements, staged_updates
 from headrace.tables.storage import Storage, StoredFile, delete_file, list_all
 
 _ENTRIES = (ledger.KEY, build_ledger.KEY)
@@ -122,50 +119,18 @@ def _commit(catalog: Catalog, name: TableName) -> Table:
     table = catalog.load_table(str(name))
     entries = {key: table.properties[key] for key in _ENTRIES if key in table.properties}
     transaction = Transaction(table)
-    producer = _LiveFiles(
-        operation=Operation.OVERWRITE, transaction=transaction, io=table.io, snapshot_properties=dict(entries)
-    )
-    producer.commit()
+    LiveSnapshot(transaction, io=table.io, properties=entries).commit()
     old = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
     refs = [ref for ref in table.metadata.refs if ref != MAIN_BRANCH]
     updates = (
-        *transaction._updates,
+        *staged_updates(transaction),
         *(RemoveSnapshotRefUpdate(ref_name=ref) for ref in refs),  # type: ignore[call-arg]
         RemoveSnapshotsUpdate(snapshot_ids=old),  # type: ignore[call-arg]
     )
-    requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+    requirements = (*staged_requirements(transaction), AssertTableUUID(uuid=table.metadata.table_uuid))
     response = catalog.commit_table(table, requirements, updates)
     table.metadata, table.metadata_location = response.metadata, response.metadata_location
     return table
-
-
-class _LiveFiles(_SnapshotProducer["_LiveFiles"]):
-    """A snapshot whose manifests are written anew, without what was ever deleted."""
-
-    def _deleted_entries(self) -> list[ManifestEntry]:
-        return []
-
-    def _existing_manifests(self) -> list[ManifestFile]:
-        current = self._transaction.table_metadata.current_snapshot()
-        live: Mapping[tuple[int, ManifestContent], list[ManifestEntry]] = defaultdict(list)
-        for manifest in current.manifests(self._io) if current else ():
-            kind = manifest.partition_spec_id, manifest.content
-            live[kind].extend(manifest.fetch_manifest_entry(self._io, discard_deleted=True))
-        found = []
-        for (spec_id, content), entries in live.items():
-            if entries:
-                with self._writer(spec_id, content) as writer:
-                    for entry in entries:
-                        writer.existing(entry)
-                found.append(writer.to_manifest_file())
-        return found
-
-    def _writer(self, spec_id: int, content: ManifestContent) -> ManifestWriter:
-        if content == ManifestContent.DATA:
-            return self.new_manifest_writer(self.spec(spec_id))
-        return DeleteManifestWriter(
-            self.spec(spec_id), self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
-        )
 
 
 def needed_files(table: Table) -> frozenset[str]:

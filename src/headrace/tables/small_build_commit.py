@@ -16,7 +16,9 @@ from headrace.spec.pipeline import TableName
 from headrace.tables.build_attempt import find_build
 from headrace.tables.build_ledger import KEY, BuildLedger
 from headrace.tables.commit import commit_once
-from headrace.tables.row_delta import RowDelta, RowDeltaSnapshot, TableTransaction
+from headrace.tables.pyiceberg_private.row_delta_snapshot import RowDeltaSnapshot
+from headrace.tables.pyiceberg_private.transactions import TableTransaction
+from headrace.tables.row_delta import RowDelta
 from headrace.tables.row_delta_conflicts import check_conflicts
 
 

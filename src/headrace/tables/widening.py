@@ -23,6 +23,7 @@ from pyiceberg.types import (
 from headrace.errors import SpecError
 from headrace.spec.types import Array, Column, ColumnType, Map, Struct
 from headrace.tables.bounded_cache import BoundedCache
+from headrace.tables.pyiceberg_private.planned_schema import planned_schema
 from headrace.tables.schema import iceberg_schema
 
 _fitting: BoundedCache[tuple[str, int, tuple[Column, ...]], bool] = BoundedCache(1_024)
@@ -64,7 +65,7 @@ def can_widen(table: Table, columns: tuple[Column, ...]) -> bool:
         update = table.transaction().update_schema().union_by_name(wanted)
     except (ResolveError, ValidationError, ValueError):
         return False
-    return _holds(update._apply().as_struct(), wanted.as_struct())
+    return _holds(planned_schema(update).as_struct(), wanted.as_struct())
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 from headrace.spec.pipeline import TableName
 from headrace.tables.commit import commit_once
 from headrace.tables.history import Dated
+from headrace.tables.pyiceberg_private.metadata_files import delete_old_metadata
 
 
 def snapshots_to_expire(snapshots: Sequence[Dated], *, protected: Collection[int], before_ms: int) -> list[int]:
@@ -46,7 +47,7 @@ def expire_snapshots(catalog: Catalog, name: TableName, *, readers: Collection[i
             AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None),  # type: ignore[call-arg]
         )
         response = catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=found),))  # type: ignore[call-arg]
-        catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
+        delete_old_metadata(catalog, table, response.metadata)
         return len(found)
 
     return commit_once(commit, find=lambda: None, where=str(name))

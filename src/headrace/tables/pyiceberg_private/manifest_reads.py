@@ -1,8 +1,7 @@
-"""Read manifests and manifest lists cheaply: the one adapter for PyIceberg's private Avro reader.
+"""Read manifests and manifest lists cheaply.
 
 PyIceberg 0.12 parses, converts and resolves the schema in the header of every Avro file that it opens, which takes longer than
 to read the entries of a small manifest. All manifests of a table have the same few schemas, so they are resolved once.
-tests/tables/test_manifest_reads.py checks that every private name is still there.
 """
 
 from __future__ import annotations

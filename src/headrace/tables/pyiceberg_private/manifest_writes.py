@@ -1,8 +1,7 @@
-"""Write manifests and manifest lists cheaply: the one adapter for PyIceberg's private Avro writer.
+"""Write manifests and manifest lists cheaply.
 
 PyIceberg 0.12 makes the schema of a manifest, its writer and its Avro form again for every file, which takes longer than to
 write the entries of a small build. All manifests of a table have the same few schemas, so each form is made once.
-tests/tables/test_manifest_writes.py checks that every private name is still there.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from headrace.tables.bounded_cache import BoundedCache
-from headrace.tables.manifest_reads import remember_manifests
+from headrace.tables.pyiceberg_private.manifest_reads import remember_manifests
 
 T = TypeVar("T")
 

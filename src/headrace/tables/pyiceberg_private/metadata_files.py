@@ -6,9 +6,19 @@ its log. PyIceberg would then warn of each file that it can't delete again.
 
 from __future__ import annotations
 
+from typing import TypeVar, cast
+
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+
+C = TypeVar("C", bound=Catalog)
+
+
+def delete_old_metadata(catalog: Catalog, table: Table, committed: TableMetadata) -> None:
+    """Delete the metadata files of `table` that `committed` names no longer, as the catalog's own commits do."""
+    catalog._delete_old_metadata(table.io, table.metadata, committed)
 
 
 class IdempotentDeletes:
@@ -17,6 +27,11 @@ class IdempotentDeletes:
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
         Catalog._delete_old_metadata(_IgnoresMissing(io), base, metadata)
+
+
+def with_idempotent_deletes(catalog: type[C]) -> type[C]:
+    """Return a class of catalogs that deletes metadata files as `IdempotentDeletes` does."""
+    return cast(type[C], type(f"Quiet{catalog.__name__}", (IdempotentDeletes, catalog), {}))
 
 
 class _IgnoresMissing(FileIO):
