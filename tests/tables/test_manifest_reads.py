@@ -1,8 +1,7 @@
-"""Manifests are read as PyIceberg reads them, with schemas that are resolved once; contract tests of its Avro reader."""
+"""Manifests are read as PyIceberg reads them, with schemas that are resolved once."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -73,17 +72,3 @@ def test_a_manifest_list_is_read_once(table: Table, monkeypatch: pytest.MonkeyPa
     assert len(found) == 2
     monkeypatch.setattr(manifest, "read_manifest_list", None)
     assert manifests_of(snapshot, table.io) is found
-
-
-def test_the_private_reader_of_pyiceberg_is_as_expected() -> None:
-    assert list(inspect.signature(AvroFile.__init__).parameters) == [
-        "self",
-        "input_file",
-        "read_schema",
-        "read_types",
-        "read_enums",
-    ]
-    assert {"_read_header", "__enter__", "__exit__", "__next__"} <= set(dir(AvroFile))
-    assert avro_file._SCHEMA_KEY == "avro.schema"
-    for function in (manifest.read_manifest_list, manifest.ManifestFile.fetch_manifest_entry):
-        assert "AvroFile[" in inspect.getsource(function), "it opens files by this name"

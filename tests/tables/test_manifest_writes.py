@@ -1,8 +1,7 @@
-"""Manifests are written as PyIceberg writes them, with schemas that are prepared once; contract tests of its Avro writer."""
+"""Manifests are written as PyIceberg writes them, with schemas that are prepared once."""
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pyarrow as pa
@@ -106,18 +105,3 @@ def test_each_form_of_a_schema_is_made_once(tmp_path: Path, monkeypatch: pytest.
     before = len(manifest_writes._forms)
     table.append(pa.table({"n": pa.array([3], pa.int64()), "word": ["b"]}))
     assert len(manifest_writes._forms) == before
-
-
-def test_the_private_names_are_still_there() -> None:
-    assert list(inspect.signature(data_file_with_partition).parameters) == ["partition_type", "format_version"]
-    assert list(inspect.signature(manifest_entry_schema_with_data_file).parameters) == ["format_version", "data_file"]
-    assert list(inspect.signature(resolve_writer).parameters) == ["record_schema", "file_schema"]
-    assert list(inspect.signature(construct_writer).parameters) == ["file_schema"]
-    assert list(inspect.signature(AvroSchemaConversion.iceberg_to_avro).parameters) == ["self", "schema", "schema_name"]
-    source = inspect.getsource(avro_file.AvroOutputFile)
-    assert "AvroSchemaConversion().iceberg_to_avro(self.file_schema, schema_name=self.schema_name)" in source
-    assert "resolve_writer(record_schema=record_schema, file_schema=self.file_schema)" in source
-    assert "data_file_with_partition(" in inspect.getsource(manifest.ManifestWriter._with_partition)
-    source = inspect.getsource(manifest.write_manifest_list)
-    assert "ManifestListWriterV2(" in source
-    assert "self.prepare_manifest(" in inspect.getsource(manifest.ManifestListWriter.add_manifests)

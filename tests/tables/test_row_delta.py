@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,47 +41,6 @@ from tests.tables.delta_table import (
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PRIVATE = {
-    "pyiceberg.table.update.snapshot:_SnapshotProducer": (
-        "_manifests",
-        "_summary",
-        "_deleted_entries",
-        "_existing_manifests",
-        "new_manifest_writer",
-        "new_manifest_output",
-        "fetch_manifest_entry",
-        "spec",
-        "schema",
-        "snapshot_id",
-    ),
-    "pyiceberg.table.update.snapshot:_ManifestMergeManager": ("merge_manifests",),
-    "pyiceberg.table:Transaction": ("table_metadata", "_stage", "_register_snapshot_producer"),
-    "pyiceberg.manifest:ManifestWriterV2": ("_meta", "content", "existing", "delete", "add", "to_manifest_file"),
-    "pyiceberg.catalog:Catalog": ("_delete_old_metadata",),
-    "pyiceberg.table.snapshots:SnapshotSummaryCollector": ("add_file", "remove_file", "build"),
-}
-"""The PyIceberg names that row_delta.py uses although they are private, or that it overrides."""
-
-
-@pytest.mark.parametrize("owner", PRIVATE)
-def test_private_pyiceberg_names_exist(owner: str) -> None:
-    module, name = owner.split(":")
-    held = getattr(importlib.import_module(module), name, None)
-    lost = [part for part in PRIVATE[owner] if not hasattr(held, part)]
-    assert held is not None, f"PyIceberg has no {owner} any more: adapt headrace/tables/row_delta.py"
-    assert lost == [], f"PyIceberg's {owner} has lost {lost}: adapt headrace/tables/row_delta.py"
-
-
-def test_private_pyiceberg_attributes_exist(catalog: Catalog, tmp_path: Path) -> None:
-    transaction = create_table(catalog, f"file://{tmp_path}/orders", by_day=False).transaction()
-    producer = transaction.update_snapshot().fast_append()
-    for held, names in (
-        (transaction, ("_table", "_updates", "_requirements")),
-        (producer, ("_transaction", "_io", "_operation", "_compression", "_snapshot_id")),
-    ):
-        lost = [name for name in names if not hasattr(held, name)]
-        assert lost == [], f"PyIceberg's {type(held).__name__} has lost {lost}: adapt headrace/tables/row_delta.py"
 
 
 @pytest.fixture(scope="module")
