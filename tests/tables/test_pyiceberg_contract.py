@@ -1,6 +1,7 @@
 """Contract tests of PyIceberg: every private name and behaviour that headrace/tables/pyiceberg_private depends on.
 
-PyIceberg may change them in any release. A failure says which module to adapt, and what is broken until then.
+PyIceberg may change them in any release. A failure says which module to adapt, and what is broken until then. If pytest stops
+at an ImportError of conftest.py, run this file with `--noconftest`: the tests of names and parameters need no fixture.
 """
 
 from __future__ import annotations
@@ -218,13 +219,17 @@ def test_pyiceberg_has_the_names_that_the_adapter_uses(contract: Contract) -> No
 
 @pytest.mark.parametrize("function", SIGNATURES)
 def test_pyiceberg_functions_have_the_parameters_that_the_adapter_passes(function: str) -> None:
-    actual, expected = list(inspect.signature(find(function)).parameters), SIGNATURES[function].split()
+    found = find(function)
+    assert found is not None, f"PyIceberg has no {function}: {_ADAPT}"
+    actual, expected = list(inspect.signature(found).parameters), SIGNATURES[function].split()
     assert actual == expected, f"PyIceberg's {function} takes {actual}, not {expected}: {_ADAPT}"
 
 
 @pytest.mark.parametrize("function", SOURCES)
 def test_pyiceberg_calls_what_the_adapter_overrides(function: str) -> None:
-    source = inspect.getsource(find(function))
+    found = find(function)
+    assert found is not None, f"PyIceberg has no {function}: {_ADAPT}"
+    source = inspect.getsource(found)
     lost = [text for text in SOURCES[function] if text not in source]
     assert not lost, f"PyIceberg's {function} no longer says {lost}, so an override has no effect: {_ADAPT}"
 
