@@ -20,9 +20,10 @@ from headrace.services.java import find_java_home
 from headrace.services.kafka import start_kafka, stop_kafka
 from headrace.services.postgres import start_postgres, stop_postgres
 from headrace.services.spark import start_spark
-from headrace.settings import load_settings
+from headrace.settings import Settings, load_settings
 from tests.class_archive import java_options, spark_conf
 from tests.lake import Lake
+from tests.rest_catalog import empty_lake, running_rest_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,14 +56,15 @@ def _heap() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The Spark session that all tests share which land in this process."""
+def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The Spark session that all tests share which land in this process. Long tests may have their tables on S3."""
+    is_on_s3 = any(test.get_closest_marker("long") for test in request.session.items)
     folder = tmp_path_factory.mktemp("spark")
     settings = load_settings(flags={"spark.master": "local[2]"}, environ={}, folder=folder)
     session = start_spark(
         settings,
         java_home=find_java_home(os.environ, cache=settings.home / "java"),
-        jars=resolve_jars("spark", report=lambda sentence: None),
+        jars=[jar for group in ("spark", *(("aws",) if is_on_s3 else ())) for jar in resolve_jars(group, report=print)],
         conf={**spark_conf(), **_heap()},
     )
     yield session
@@ -89,6 +91,21 @@ def database(postgres_server: str, request: pytest.FixtureRequest) -> Iterator[s
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND usename = current_user", [name]
         )
         connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """The settings of the REST catalog and the S3 server that all tests share."""
+    with running_rest_catalog(tmp_path_factory.mktemp("rest")) as settings:
+        yield settings
+
+
+@pytest.fixture(params=["sqlite", pytest.param("rest", marks=pytest.mark.long)])
+def lake_settings(tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
+    """The settings of an empty lake: on SQLite and this machine's disk, and on the stack's REST catalog and S3."""
+    if request.param == "rest":
+        return empty_lake(request.getfixturevalue("rest_catalog"), tmp_path)
+    return load_settings(flags={}, environ={}, folder=tmp_path)
 
 
 @pytest.fixture

@@ -177,4 +177,6 @@ def _commit(
 ) -> BuildLedger:
     if isinstance(change, RowDelta):
         return commit_small_build(lake.catalog, name, delta=change, planned=planned, new=new)
+    if not change and not replaced:
+        return commit_small_build(lake.catalog, name, delta=RowDelta(), planned=planned, new=new)
     return commit_build(lake.spark, lake.catalog, name, files=change, planned=planned, new=new, replaced=replaced)

@@ -50,9 +50,10 @@ def commit_build(
     """Gives back the entry as it was committed, with the snapshot that holds the build's rows.
 
     Idempotent by `new.writer`. The table's entry must still be `planned`: where another build has moved it, or the table was
-    rolled back, a TakenOverError is raised and nothing is changed. A build that changes no rows makes no snapshot. Where files
-    that the build replaces were compacted since it read them, a CompactedError is raised: it has to be planned again.
-    `replaced` columns are replaced in the same commit (rescaling.py): `files` must be all that the table has then.
+    rolled back, a TakenOverError is raised and nothing is changed. Where files that the build replaces were compacted since it
+    read them, a CompactedError is raised: it has to be planned again. Every build makes a snapshot, also one without files: a
+    REST catalog refuses no commit to properties alone. `replaced` columns are replaced in the same commit (rescaling.py):
+    `files` must be all that the table has then.
     """
 
     def find() -> BuildLedger | None:
@@ -86,26 +87,22 @@ def _commit(
     replaced: tuple[Column, ...],
 ) -> BuildLedger:
     table = load_java_table(spark, name)
-    text = table.properties().get(KEY)
+    transaction = table.newTransaction()  # of the newest metadata, which may be newer than what was loaded
+    text = transaction.table().properties().get(KEY)
     if (BuildLedger.from_json(text).writer if text else "") != planned.writer:
         raise _MovedError(f"{name} was built since")
-    transaction = table.newTransaction()
     replace_columns(spark, table, replaced, transaction=transaction)
-    entry = new
-    if files:
-        try:
-            entry = _change_rows(spark, transaction, files=files, new=new)
-        except Py4JJavaError as error:
-            raise _explain(error, name) from error
+    try:
+        entry = _change_rows(spark, transaction, files=files, new=new)
+    except Py4JJavaError as error:
+        raise _explain(error, name) from error
     properties = transaction.updateProperties()
     for key, value in entry.to_properties().items():
         properties.set(key, value)
     properties.commit()
     _drop_old_snapshots(spark, transaction, table)
-    try:
-        transaction.commitTransaction()
-    except Py4JJavaError as error:
-        raise _explain(error, name) from error
+    # A transaction's own commit puts its changes on metadata that is newer than what the entry was read from.
+    table.operations().commit(transaction.startMetadata(), transaction.currentMetadata())
     return entry
 
 

@@ -29,7 +29,8 @@ def commit_small_build(
 
     Guarantees what `commit_build` does. Idempotent by `new.writer`. The table's entry must still be `planned`: if another build
     has moved it, or the table was rolled back, a TakenOverError is raised. If files that the build changes were compacted since
-    it read them, a CompactedError is raised. Neither changes the table. A build that changes no rows makes no snapshot.
+    it read them, a CompactedError is raised. Neither changes the table. A build that changes no rows makes a snapshot only
+    where the catalog has no other way to refuse the next one (`_checks_entries`).
     """
 
     def commit() -> BuildLedger:
@@ -55,7 +56,7 @@ def _commit(catalog: Catalog, table: Table, *, delta: RowDelta, new: BuildLedger
     check_conflicts(table, delta)
     transaction = TableTransaction(table)
     entry = new
-    if delta:
+    if delta or not _checks_entries(catalog):
         snapshot = RowDeltaSnapshot(transaction, delta, io=table.io)
         entry = replace(new, snapshot_id=snapshot.snapshot_id, sequence_number=table.metadata.next_sequence_number())
         snapshot.snapshot_properties = entry.to_properties()
@@ -65,12 +66,22 @@ def _commit(catalog: Catalog, table: Table, *, delta: RowDelta, new: BuildLedger
     return entry
 
 
+def _checks_entries(catalog: Catalog) -> bool:
+    """Say whether the commit can be made to depend on the table's entry.
+
+    PyIceberg itself checks the requirements of commits to SQL, Hive and Glue. The server of a REST catalog checks them, and it
+    knows only those of the specification, none of which is about properties. There each build makes a snapshot, with or without
+    rows, and the next commit depends on that: two builds at once can't both move the entry.
+    """
+    return isinstance(catalog, MetastoreCatalog)
+
+
 def _requirements(catalog: Catalog, table: Table) -> list[TableRequirement]:
-    """Return what must still hold when the catalog commits: a build without rows has no snapshot that would conflict."""
+    """Return what must still hold when the catalog commits."""
     current = table.current_snapshot()
     requirements: list[TableRequirement] = [
         AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None)  # type: ignore[call-arg]
     ]
-    if isinstance(catalog, MetastoreCatalog):  # a REST catalog's server knows only the requirements of its specification
+    if _checks_entries(catalog):
         requirements.append(AssertBuild(entry=table.properties.get(KEY)))  # type: ignore[arg-type]
     return requirements
