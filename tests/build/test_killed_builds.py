@@ -10,6 +10,7 @@ import pytest
 
 from tests.build.pond import TABLES, Pond, assert_same
 from tests.build.test_one_truth import events_of
+from tests.command import run_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_an_application_that_is_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
-    """A real SIGKILL of a real command, between the staged files and the commit."""
+    """A real SIGKILL of a command between the staged files and the commit; then the command again, which needs the lock."""
     from tests.application import start_headrace
 
     pond = Pond(tmp_path, spark, {name: TABLES[name] for name in ("a/latest.sql", "b/groups.sql")})
@@ -28,7 +29,8 @@ def test_an_application_that_is_killed_and_started_again(spark: SparkSession, tm
     )
     assert application.wait() != 0
     assert sum(pond.rows("latest").values()) > 0
-    pond.build()
+    code, said = run_command("build", "pond", environ={"HEADRACE_HOME": str(pond.settings.home)}, folder=tmp_path, spark=spark)
+    assert code == 0, said
     found = pond.all_rows()
     pond.build(full_refresh=True)
     assert_same(found, pond.all_rows())

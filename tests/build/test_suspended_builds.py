@@ -1,0 +1,89 @@
+"""A build that is suspended while another application builds the same tables: nothing is lost, and no row is there twice."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.application import Application, start_headrace
+from tests.build.pond import TABLES, Pond, assert_same
+from tests.build.test_one_truth import events_of
+from tests.command import run_command
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FILES = {name: TABLES[name] for name in ("a/appended.sql", "a/latest.sql", "b/groups.sql")}
+"""Rows that were built twice would be there twice, be replaced by themselves, and be counted twice."""
+
+Suspend = Callable[[Pond, str], Application]
+
+
+@pytest.fixture
+def suspend() -> Iterator[Suspend]:
+    """Start `headrace build` of one table and wait until it has stopped itself before its commit; it ends with the test."""
+    started: list[Application] = []
+
+    def start(pond: Pond, table: str) -> Application:
+        environ = {"HEADRACE_FAULT": f"stop-application@pond.{table}:staged"}
+        application = start_headrace("build", "pond", "--table", table, environ=environ, folder=pond.folder)
+        started.append(application)
+        application.wait_to_stop()
+        return application
+
+    yield start
+    for application in started:
+        application.end()
+
+
+@pytest.fixture
+def pond(spark: SparkSession, tmp_path: Path) -> Pond:
+    """A lake that was built once, with more events to build."""
+    pond, events = Pond(tmp_path, spark, FILES), events_of(Random(5), 60)
+    pond.land(events[:40])
+    pond.build()
+    pond.land(events[40:])
+    return pond
+
+
+def build_by_command(pond: Pond, spark: SparkSession, *, home: Path | None = None) -> tuple[int, str]:
+    """Run `headrace build` on the same catalog, in the lake's home or in one that knows nothing of its locks."""
+    settings = pond.settings
+    environ = {
+        "HEADRACE_HOME": str(home or settings.home),
+        "HEADRACE_CATALOG_URI": settings.catalog_uri,
+        "HEADRACE_WAREHOUSE": settings.warehouse,
+    }
+    return run_command("build", "pond", environ=environ, folder=pond.folder, spark=spark)
+
+
+def check_rows(pond: Pond) -> None:
+    """Compare the tables with those of a full refresh; each event of the appended one is there as often as it was landed."""
+    built = pond.all_rows()
+    assert sum(built["appended"].values()) == 60
+    pond.build(full_refresh=True)
+    assert_same(built, pond.all_rows())
+
+
+@pytest.mark.parametrize("table", ["appended", "latest"])
+def test_a_suspended_build_that_was_overtaken_commits_nothing(
+    pond: Pond, spark: SparkSession, suspend: Suspend, table: str
+) -> None:
+    suspended = suspend(pond, table)
+    code, said = build_by_command(pond, spark)
+    assert (code, f"another application builds this pipeline already (process {suspended.pid} on " in said) == (3, True), said
+    code, said = build_by_command(pond, spark, home=pond.folder / "elsewhere")
+    assert code == 0, said
+    overtaken_by = pond.catalog.load_table(f"pond.{table}").metadata_location
+    suspended.signal(signal.SIGCONT)
+    assert suspended.wait() == 0, suspended.said()
+    assert "nothing has changed since the last build" in suspended.said()
+    assert pond.catalog.load_table(f"pond.{table}").metadata_location == overtaken_by
+    check_rows(pond)
