@@ -11,12 +11,14 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from headrace.tables.files import TableFiles, TableFormat
+from headrace.tables.storage import Storage
 
 
 def write_files(table: Table, *, rows: int, first: int = 0) -> Sequence[DataFile]:
     """Writes a data file of `n = first, first + 1, …` that no snapshot refers to yet."""
     table_format = TableFormat(table.schema(), table.spec())
-    files = TableFiles(table_format, folder=f"{table.location()}/output", name=str(uuid.uuid4()))
+    storage = Storage.of(table.io.properties)
+    files = TableFiles(table_format, folder=f"{table.location()}/output", name=str(uuid.uuid4()), storage=storage)
     files.write(pa.table({"n": pa.array(range(first, first + rows), pa.int64())}, schema=table_format.arrow_schema))
     return files.close()
 

@@ -19,7 +19,7 @@ from headrace.tables.deleted_rows import deletes_of_one_file
 from headrace.tables.history import RECENT, DatedSnapshot, snapshots_to_drop
 from headrace.tables.java_errors import is_moved
 from headrace.tables.rescaling import replace_columns
-from headrace.tables.spark_files import JavaObject, load_java_table
+from headrace.tables.spark_files import JavaObject, commit_as_planned, load_java_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,8 +101,7 @@ def _commit(
         properties.set(key, value)
     properties.commit()
     _drop_old_snapshots(spark, transaction, table)
-    # A transaction's own commit puts its changes on metadata that is newer than what the entry was read from.
-    table.operations().commit(transaction.startMetadata(), transaction.currentMetadata())
+    commit_as_planned(table, transaction)
     return entry
 
 

@@ -14,7 +14,7 @@ from headrace.errors import TakenOverError
 from headrace.spec.pipeline import TableName
 from headrace.tables.commit import commit_once
 from headrace.tables.ledger import KEY, Ledger, read_ledger
-from headrace.tables.spark_files import JavaObject, load_java_table
+from headrace.tables.spark_files import JavaObject, commit_as_planned, load_java_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,14 +54,14 @@ def commit_landed_erasure(
 
     def commit() -> Ledger:
         table = without_retries(load_java_table(spark, name))
-        text = table.properties().get(KEY)
+        transaction = table.newTransaction()
+        text = transaction.table().properties().get(KEY)
         _check(Ledger.from_json(text).writer if text else "", planned.writer, name)
-        transaction, entry = table.newTransaction(), new
-        if files.removed:
-            made = replace_files(transaction, table, files, {KEY: new.to_json()})
-            entry = replace(new, snapshot_id=int(made.snapshotId()), sequence_number=int(made.sequenceNumber()))
+        change = replace_files if files.removed else _change_nothing
+        made = change(transaction, table, files, {KEY: new.to_json()})
+        entry = replace(new, snapshot_id=int(made.snapshotId()), sequence_number=int(made.sequenceNumber()))
         transaction.updateProperties().set(KEY, entry.to_json()).commit()
-        transaction.commitTransaction()
+        commit_as_planned(table, transaction)
         return entry
 
     return commit_once(commit, find=find, where=str(name))
@@ -104,6 +104,15 @@ def replace_files(transaction: JavaObject, table: JavaObject, files: Replaced, s
         update.addFile(file)
     update.validateFromSnapshot(table.currentSnapshot().snapshotId())
     update.validateNoConflictingDeletes()
+    for key, value in summary.items():
+        update.set(key, value)
+    update.commit()
+    return transaction.table().currentSnapshot()
+
+
+def _change_nothing(transaction: JavaObject, table: JavaObject, files: Replaced, summary: dict[str, str]) -> JavaObject:
+    """Return a snapshot with the same files."""
+    update = transaction.newAppend()
     for key, value in summary.items():
         update.set(key, value)
     update.commit()

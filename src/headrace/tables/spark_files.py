@@ -56,6 +56,14 @@ def load_java_table(spark: SparkSession, name: TableName) -> JavaObject:
     return iceberg_class(spark, "spark.Spark3Util").loadIcebergTable(spark._jsparkSession, spark_name(name))
 
 
+def commit_as_planned(table: JavaObject, transaction: JavaObject) -> None:
+    """Commit a transaction on the metadata that it began with.
+
+    Its own commit puts its changes on newer metadata if there is any, whatever was checked before.
+    """
+    table.operations().commit(transaction.startMetadata(), transaction.currentMetadata())
+
+
 def read_snapshot(spark: SparkSession, name: TableName, snapshot_id: int) -> DataFrame:
     """Gives back the table's rows in one snapshot."""
     return spark.read.format("iceberg").option("versionAsOf", str(snapshot_id)).load(spark_name(name))
