@@ -25,6 +25,7 @@ from headrace.tables.append import append_checkpoint
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.ledger import Ledger, read_ledger
+from headrace.tables.storage import Storage
 from headrace.tables.widening import widen_table
 
 if TYPE_CHECKING:
@@ -227,7 +228,9 @@ class Sent(Protocol):
 class Pond:
     """A lake with the tables above, or those that a test names (file: text)."""
 
-    def __init__(self, folder: Path, spark: SparkSession, tables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, spark: SparkSession, tables: Mapping[str, str] | None = None, *, settings: Settings | None = None
+    ) -> None:
         self.folder = folder
         self._spark = spark
         home = folder / "pipelines/pond"
@@ -238,7 +241,7 @@ class Pond:
         }.items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(text, encoding="utf-8")
-        self.settings: Settings = load_settings(flags={}, environ={}, folder=folder)
+        self.settings: Settings = settings or load_settings(flags={}, environ={}, folder=folder)
         self.catalog = open_catalog(self.settings)
         self.reload()
 
@@ -280,7 +283,8 @@ class Pond:
             for index, event in enumerate(events)
         ]
         schema = raw.schema()
-        files = TableFiles(TableFormat(schema, raw.spec()), folder=f"{raw.location()}/output", name=uuid.uuid4().hex)
+        folder, storage = f"{raw.location()}/output", Storage.of(raw.io.properties)
+        files = TableFiles(TableFormat(schema, raw.spec()), folder=folder, name=uuid.uuid4().hex, storage=storage)
         files.write(pa.Table.from_pylist(rows, schema=schema_to_pyarrow(schema)))
         new = Ledger(checkpoint, {0: offset + len(rows)}, writer=str(uuid.uuid4()))
         self._raw[name] = append_checkpoint(self.catalog, raw, files=files.close(), planned=planned, new=new)

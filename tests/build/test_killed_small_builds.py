@@ -21,6 +21,7 @@ from headrace.build.strategies import aggregate
 from headrace.build.strategies import entities as entity_strategy
 from headrace.runs import building
 from headrace.runs.building import Outcome
+from headrace.settings import Settings
 from headrace.spec.layers import STATE
 from headrace.tables.build_ledger import read_build
 from headrace.tables.catalog import open_catalog
@@ -184,11 +185,11 @@ def _restarted(lake: Lake) -> Lake:
 
 
 def test_a_small_build_that_dies_at_any_step_is_taken_up_again(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aggregate, "FEW_ROWS_OF_KEYS", 0)  # states are added up, however few rows a key has
     monkeypatch.setattr(entity_build, "MOST_DELETED", 0.5)
-    pond = Pond(tmp_path, spark, _FILES)
+    pond = Pond(tmp_path, spark, _FILES, settings=lake_settings)
     catalog = type(pond.lake.catalog)
     deaths = {table: _steps(table, catalog) for table in _KINDS}
     steps = list(deaths["present"])  # it has all of them
