@@ -46,3 +46,17 @@ def empty_lake(settings: Settings, folder: Path) -> Settings:
     for table in list_tables(catalog):
         catalog.drop_table(table)
     return replace(settings, home=folder / ".headrace", warehouse=f"{settings.warehouse}/{uuid.uuid4().hex}")
+
+
+def lake_environ(settings: Settings) -> dict[str, str]:
+    """Return the environment that leads a process to the catalog and the warehouse of these settings, and to their home."""
+    found = {
+        "HEADRACE_HOME": str(settings.home),
+        "HEADRACE_CATALOG_TYPE": settings.catalog_type,
+        "HEADRACE_CATALOG_URI": settings.catalog_uri,
+        "HEADRACE_WAREHOUSE": settings.warehouse,
+        "HEADRACE_S3_ENDPOINT": settings.s3_endpoint,
+        "AWS_ACCESS_KEY_ID": settings.s3_access_key_id or "",
+        "AWS_SECRET_ACCESS_KEY": settings.s3_secret_access_key or "",
+    }
+    return {name: value for name, value in found.items() if value}

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.settings import Settings
 from tests.application import Application, start_headrace
 from tests.build.pond import TABLES, Pond, assert_same
 from tests.build.test_one_truth import events_of
 from tests.command import run_command
+from tests.rest_catalog import lake_environ
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +35,7 @@ def suspend() -> Iterator[Suspend]:
     started: list[Application] = []
 
     def start(pond: Pond, table: str) -> Application:
-        environ = {"HEADRACE_FAULT": f"stop-application@pond.{table}:staged"}
+        environ = {**lake_environ(pond.settings), "HEADRACE_FAULT": f"stop-application@pond.{table}:staged"}
         application = start_headrace("build", "pond", "--table", table, environ=environ, folder=pond.folder)
         started.append(application)
         application.wait_to_stop()
@@ -44,9 +47,9 @@ def suspend() -> Iterator[Suspend]:
 
 
 @pytest.fixture
-def pond(spark: SparkSession, tmp_path: Path) -> Pond:
+def pond(spark: SparkSession, tmp_path: Path, lake_settings: Settings) -> Pond:
     """A lake that was built once, with more events to build."""
-    pond, events = Pond(tmp_path, spark, FILES), events_of(Random(5), 60)
+    pond, events = Pond(tmp_path, spark, FILES, settings=lake_settings), events_of(Random(5), 60)
     pond.land(events[:40])
     pond.build()
     pond.land(events[40:])
@@ -55,12 +58,7 @@ def pond(spark: SparkSession, tmp_path: Path) -> Pond:
 
 def build_by_command(pond: Pond, spark: SparkSession, *, home: Path | None = None) -> tuple[int, str]:
     """Run `headrace build` on the same catalog, in the lake's home or in one that knows nothing of its locks."""
-    settings = pond.settings
-    environ = {
-        "HEADRACE_HOME": str(home or settings.home),
-        "HEADRACE_CATALOG_URI": settings.catalog_uri,
-        "HEADRACE_WAREHOUSE": settings.warehouse,
-    }
+    environ = lake_environ(replace(pond.settings, home=home or pond.settings.home))
     return run_command("build", "pond", environ=environ, folder=pond.folder, spark=spark)
 
 
