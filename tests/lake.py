@@ -167,11 +167,16 @@ def check_verified(lake: Lake, *pipelines: Pipeline) -> None:
     """Holds the lake against the topics, and the commit logs against the tables' files; all pipelines of the lake are named,
     or it has but lineage."""
     looked_at = pipelines or (lake.pipeline(),)
-    for one in (each for pipeline in looked_at for each in lake.verify(pipeline)):
-        assert (one.missing, one.doubled, one.unlogged, one.waiting) == (0, 0, 0, 0), one
+    check_landed_once(lake, *looked_at)
     files = [file for pipeline in looked_at for file in commits_of(lake.settings(), pipeline, checkpoint_id=None)]
     logged = Counter(file.entry.s3_key for file in files if file.state == "committed")
     names = (*(stream.table for pipeline in looked_at for stream in pipeline.streams), QUARANTINE)
     tables = [load_table(lake.catalog, name) for name in names]
     files_there = Counter(path for table in tables if table for path in files_of(table))
     assert logged == files_there, f"only the log names {logged - files_there}, only the tables {files_there - logged}"
+
+
+def check_landed_once(lake: Lake, *pipelines: Pipeline) -> None:
+    """Compare the lake with the topics of these pipelines."""
+    for verified in (verified for pipeline in pipelines for verified in lake.verify(pipeline)):
+        assert (verified.missing, verified.doubled, verified.unlogged, verified.waiting) == (0, 0, 0, 0), verified

@@ -1,7 +1,8 @@
-"""Lands and builds every pipeline's sample on the stack while its workers are killed, and holds the lake against `expected/`.
+"""Land and build every pipeline's sample on the stack while its workers are killed, and compare the lake with `expected/`.
 
 `make stack`. A worker is killed with its executor, as a machine that loses its power: once while a pipeline is landed, and
-once while it is built. It comes back before the next.
+once while it is built on Spark's scans. It comes back before the next. Small builds, which run in the driver and need no
+executor, then build the last tenth of the sample.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from headrace.services.embedded import Embedded
 from headrace.services.process import ServiceState, find_process
 from headrace.services.stack import stack_settings
 from headrace.settings import STACK, Settings, load_settings
-from tests.lake import Lake, check_verified
+from headrace.spec import Pipeline
+from tests.build.paths import counted_paths, scanned_builds
+from tests.lake import Lake, check_landed_once, check_verified
 from tests.samples import NAMES, check_expected, found_lines, send_sample
 from tests.stack_engines import check_engines_agree
 from tests.waiting import wait_until
@@ -141,28 +144,41 @@ def _listens(processes: Sequence[psutil.Process], port: int) -> bool:
     return False
 
 
+def build_all(lake: StackLake, spark: SparkSession, pipeline: Pipeline) -> None:
+    """Build all tables of a pipeline; raise the error of one that fails."""
+    patience = for_a_command(f"build of {pipeline.name}", report=print)
+    for outcome in build(open_lake(lake.settings(), pipeline, spark), patience=patience):
+        if outcome.error:
+            raise outcome.error
+
+
 def hold(folder: Path) -> None:
-    """Ends with an error if a sample has not become what is expected, or if something is missing or doubled."""
+    """Raise an error if a sample has not become what is expected, or if something is missing or doubled."""
     with running_stack(folder) as lake, spark_session(lake.settings(), report=print) as spark:
         killer = Killer(spark, lake.settings())
         pipelines = [lake.pipeline(name) for name in NAMES]
+        samples = {pipeline.name: send_sample(lake, pipeline, until=(0.9, 1.0)) for pipeline in pipelines}
         for pipeline in pipelines:
-            for _ in send_sample(lake, pipeline):
-                pass
+            next(samples[pipeline.name])
             with killer.at_work(f"{pipeline.name} was landed"):
                 lake.land(spark, pipeline)
             print(f"{pipeline.name} is landed")
         check_verified(lake, *pipelines)  # before builds put refused rows of their own into the quarantine
         for pipeline in pipelines:
             if pipeline.tables:
-                with killer.at_work(f"{pipeline.name} was built"):
-                    patience = for_a_command(f"build of {pipeline.name}", report=print)
-                    outcomes = build(open_lake(lake.settings(), pipeline, spark), patience=patience)
-                for each in outcomes:
-                    if each.error:
-                        raise each.error
+                with killer.at_work(f"{pipeline.name} was built"), scanned_builds(), counted_paths() as taken:
+                    build_all(lake, spark, pipeline)
+                assert not taken["LocalInputs"], taken
+            next(samples[pipeline.name])
+            lake.land(spark, pipeline)
+            if pipeline.tables:
+                with counted_paths() as taken:
+                    build_all(lake, spark, pipeline)
+                assert taken["LocalInputs"], f"{pipeline.name}: no small build"
+                print(f"{pipeline.name}: {taken['LocalInputs']} small builds and {taken['ScannedInputs']} on scans")
             check_expected(pipeline, found_lines(lake, pipeline))
             print(f"{pipeline.name}: {len(pipeline.streams)} streams and {len(pipeline.tables)} tables are as expected")
+        check_landed_once(lake, *pipelines)
         check_engines_agree(lake, spark)
     for killed in killer.killed:
         print(f"killed: {killed}")

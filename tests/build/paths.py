@@ -47,6 +47,14 @@ def scanned_refreshes() -> Iterator[None]:
 
 
 @contextmanager
+def scanned_builds() -> Iterator[None]:
+    """Run all builds on Spark's scans while the block runs, however few rows there are."""
+    with scanned_refreshes(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TablePlan, "reads_few", property(lambda plan: False))
+        yield
+
+
+@contextmanager
 def random_paths(random: Random, *, scans: float = 0.45) -> Iterator[Counter[str]]:
     """Choose how each build reads, while the block runs; give how often each way was taken to its end.
 
