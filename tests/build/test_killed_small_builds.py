@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -23,12 +24,14 @@ from headrace.runs import building
 from headrace.runs.building import Outcome
 from headrace.settings import Settings
 from headrace.spec.layers import STATE
+from headrace.tables import quarantine
 from headrace.tables.build_ledger import read_build
 from headrace.tables.catalog import open_catalog
 from headrace.tables.live_files import LiveFiles
+from headrace.tables.quarantine import QUARANTINE
 from headrace.tables.row_store import RowStore
 from tests.build.paths import counted_paths
-from tests.build.pond import TABLES, Event, Pond, assert_same
+from tests.build.pond import CHECKED, TABLES, Event, Pond, assert_same
 from tests.dying import Death, killed_by
 
 if TYPE_CHECKING:
@@ -206,6 +209,39 @@ def test_a_small_build_that_dies_at_any_step_is_taken_up_again(
     assert [table for table in _KINDS if max(rows[table].values()) > 1] == ["appended"], "only it repeats what was sent twice"
     pond.build(full_refresh=True)
     assert_same(rows, pond.all_rows())
+
+
+def test_rows_that_a_killed_small_build_refused_are_quarantined_once(
+    spark: SparkSession, tmp_path: Path, lake_settings: Settings
+) -> None:
+    """Refused rows reach the quarantine after the commit: the next build finds them in the table's entry."""
+    pond = Pond(tmp_path, spark, {"a/checked.sql": CHECKED.format(otherwise="quarantine")}, settings=lake_settings)
+
+    def land(number: int) -> None:
+        refused, passed = (
+            Event(f"{name}{number}", "k", "g", number, cents, "u", 0) for name, cents in (("bad", -1), ("good", 1))
+        )
+        pond.land([refused, passed])
+
+    deaths = {
+        "staged": _reached("pond.checked:staged"),
+        "committed": _reached("pond.checked:committed"),
+        "before the quarantine": Death(quarantine, "append_once", "before"),
+        "after the quarantine": Death(quarantine, "append_once", "after"),
+    }
+    land(0)
+    pond.build()
+    for number, (what, death) in enumerate(deaths.items(), start=1):
+        land(number)
+        with killed_by(death, what=what):
+            _build(pond, "checked")
+        pond.lake = _restarted(pond.lake)
+        land(10 * number)
+        _build(pond, "checked")
+    refused = pond.catalog.load_table(str(QUARANTINE)).scan().to_arrow()["original_bytes"].to_pylist()
+    numbers = [0, *(sent for number in range(1, len(deaths) + 1) for sent in (number, 10 * number))]
+    assert sorted(json.loads(row)["id"] for row in refused) == sorted(f"bad{number}" for number in numbers)
+    assert sum(pond.rows("checked").values()) == len(numbers)
 
 
 def _die_and_build_again(pond: Pond, table: str, step: str, death: Death, *, restarts: bool) -> None:
