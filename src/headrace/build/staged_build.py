@@ -15,6 +15,7 @@ from headrace.build.checked_rows import CheckedRows
 from headrace.build.glance import Glance, glance_metrics, read_glance
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.target import Merged
+from headrace.quality.collected_refused import number_rows, read_refused, refused_metrics
 from headrace.quality.expectations import Measured, check_results, rows_in
 from headrace.quality.refused import stage_refused, stage_refused_rows
 from headrace.spec.layers import BUILD_ID, CARRIED, STATE
@@ -61,27 +62,37 @@ def write_measured(
     shape: Callable[[DataFrame], DataFrame],
     build_id: int,
 ) -> tuple[StagedBuild, StagedFiles]:
-    """Stage what `shape` makes of the rows that pass, and count the expectations in the same pass."""
+    """Stage what `shape` makes of the rows that pass, and count the expectations in the same pass.
+
+    Few rows that fail are collected in it, too; many take another one.
+    """
     observation, unknown = Observation(), Observation()
-    metrics = [*measured.metrics(), *glance_metrics(inputs.table, measured.rows, BuildLedger())]
-    observed = replace(measured, rows=measured.rows.observe(observation, *metrics))
+    numbered = number_rows(measured)
+    metrics = [
+        *measured.metrics(),
+        *refused_metrics(measured),
+        *glance_metrics(inputs.table, measured.rows, BuildLedger()),
+    ]
+    observed = replace(measured, rows=numbered.rows.observe(observation, *metrics))
     rows = shape(observed.good).withColumn(BUILD_ID, build_number(build_id))
     if inputs.table.unchanged:
         counts = (F.count(CARRIED).alias(_CARRIED), F.count_if(has_unknown(F.col(CARRIED))).alias(_UNKNOWN))
         rows = rows.observe(unknown, *counts)
     staged = stage_files(inputs.lake.spark, java_table, rows)
-    results = measured.read_metrics(observation.get)
+    values = observation.get
+    results = measured.read_metrics(values)
     check_results(inputs.table, results)
+    collected = read_refused(measured, values)
     result = StagedBuild(
         FileChanges(staged.files),
         rows=staged.rows,
         gone=0,
         read_bytes=0,
         written_bytes=staged.bytes,
-        processed=rows_in(observation.get),
+        processed=rows_in(values),
         results=results,
-        refused=refuse_rows(inputs, measured.refused, results, build_id),
-        glance=read_glance(observation.get),
+        refused=refuse_rows(inputs, measured.refused if collected is None else collected, results, build_id),
+        glance=read_glance(values),
         carried=int(unknown.get[_CARRIED]) if inputs.table.unchanged else 0,
         unknown=int(unknown.get[_UNKNOWN]) if inputs.table.unchanged else 0,
     )

@@ -64,13 +64,32 @@ class Measured:
     @property
     def refused(self) -> DataFrame:
         """The rows to quarantine, as JSON, with every reason."""
-        flags = [(name, each) for name, each in self._flags() if each.otherwise == "quarantine"]
-        reasons = F.concat_ws(REASONS, *(F.when(F.col(name), F.lit(each.sentence)) for name, each in flags))
-        return self.rows.where(_any_of(flags) or "false").select(
-            F.expr(self._as_json(_WITH_NULLS)).alias("row"),
-            reasons.alias("reason"),
+        return self.rows.where(self.is_refused).select(
+            F.expr(self.refused_json).alias("row"),
+            self.reasons.alias("reason"),
             *(F.col(name) for name in self.columns if name.startswith("kafka_")),
         )
+
+    @property
+    def can_refuse(self) -> bool:
+        """Whether a row that fails an expectation goes to the quarantine."""
+        return bool(self._quarantining())
+
+    @property
+    def is_refused(self) -> str:
+        """SQL for whether a row goes to the quarantine."""
+        return _any_of(self._quarantining()) or "false"
+
+    @property
+    def refused_json(self) -> str:
+        """SQL for a row as the quarantine keeps it."""
+        return self._as_json(_WITH_NULLS)
+
+    @property
+    def reasons(self) -> Column:
+        """Every reason why a row goes to the quarantine."""
+        reasons = (F.when(F.col(name), F.lit(each.sentence)) for name, each in self._quarantining())
+        return F.concat_ws(REASONS, *reasons)
 
     @property
     def reported(self) -> DataFrame:
@@ -79,12 +98,11 @@ class Measured:
         One query yields rows and report, so few rows need no second one.
         """
         flags = self._flags()
-        quarantined = [(name, each) for name, each in flags if each.otherwise == "quarantine"]
         columns = []
         if flags:
             columns.append(f"CASE WHEN {_any_of(flags)} THEN {self._as_json(EXACT_JSON)} END AS `{_SHOWN}`")
-        if quarantined:
-            columns.append(f"CASE WHEN {_any_of(quarantined)} THEN {self._as_json(_WITH_NULLS)} END AS `{_REFUSED}`")
+        if self.can_refuse:
+            columns.append(f"CASE WHEN {self.is_refused} THEN {self.refused_json} END AS `{_REFUSED}`")
         return derive(self.rows, ("reported", *columns), lambda rows: rows.selectExpr("*", *columns)) if columns else self.rows
 
     def read_report(self, rows: pa.Table, *, also: Sequence[str] = ()) -> RowReport:
@@ -150,6 +168,9 @@ class Measured:
 
     def _flags(self) -> list[tuple[str, Expectation]]:
         return [(f"__bad_{index}", each) for index, each in enumerate(self.expectations)]
+
+    def _quarantining(self) -> list[tuple[str, Expectation]]:
+        return [(name, each) for name, each in self._flags() if each.otherwise == "quarantine"]
 
     def _as_json(self, options: Mapping[str, str]) -> str:
         """Return SQL for a row as JSON."""

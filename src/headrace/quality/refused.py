@@ -52,7 +52,10 @@ def stage_refused(
 def stage_refused_rows(
     catalog: Catalog, settings: Settings, table: TableName, rows: pa.Table, *, build_id: int
 ) -> tuple[str, ...]:
-    """Return the files of few refused rows, written without Spark; the same columns as `stage_refused` takes."""
+    """Return the files of few refused rows, written without Spark; the same columns as `stage_refused` takes.
+
+    `row` may be text, or its bytes.
+    """
     quarantine = open_quarantine(catalog, settings)
     shaped = pa.table(
         {
