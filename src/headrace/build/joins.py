@@ -6,10 +6,22 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F  # noqa: N812
+
 from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+MOST_BROADCAST = 100_000
+"""Up to how many rows are sent to every executor, whatever Spark estimates: it can't tell how few rows of a table have changed,
+and would sort the table that they are looked up in. Rows that are broadcast go through the driver's memory."""
+
+
+def broadcast_few(rows: DataFrame, count: int) -> DataFrame:
+    """Return rows that a join broadcasts if they are few; else Spark decides by their size."""
+    return F.broadcast(rows) if count <= MOST_BROADCAST else rows
 
 
 def keep_matching(rows: DataFrame, others: DataFrame, columns: Sequence[str] | Mapping[str, str]) -> DataFrame:

@@ -13,7 +13,7 @@ from headrace.build.changes import read_changes
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.glance import glance_metrics, read_glance
 from headrace.build.inputs import is_raw, position_column, read_input
-from headrace.build.joins import drop_matching, keep_matching
+from headrace.build.joins import MOST_BROADCAST, broadcast_few, drop_matching, keep_matching
 from headrace.build.key_bounds import bounds_expression, key_bounds
 from headrace.build.planned_inputs import OldRows, PlannedInputs
 from headrace.build.pruning import with_keys_near
@@ -59,14 +59,14 @@ class ScannedInputs(PlannedInputs):
         )
 
     def unchanged(self, name: TableName, values: Rows) -> Rows:
-        return SparkRows(keep_matching(self._read_before(name), F.broadcast(values.frame.distinct()), values.columns))
+        return SparkRows(keep_matching(self._read_before(name), self._values(values), values.columns))
 
     def matching(self, name: TableName, values: Rows, *, past: bool = False) -> Rows:
         rows = self._past(name) if past else self.whole(name)
-        return SparkRows(keep_matching(rows.frame, F.broadcast(values.frame.distinct()), values.columns))
+        return SparkRows(keep_matching(rows.frame, self._values(values), values.columns))
 
     def without(self, rows: Rows, values: Rows) -> Rows:
-        return SparkRows(drop_matching(rows.frame, F.broadcast(values.frame.distinct()), values.columns))
+        return SparkRows(drop_matching(rows.frame, self._values(values), values.columns))
 
     def near(self, name: TableName, touched: Rows) -> Rows:
         return SparkRows(with_keys_near(self.whole(name).frame, self.table, touched.frame))
@@ -133,6 +133,11 @@ class ScannedInputs(PlannedInputs):
     def close(self) -> None:
         while self._kept:
             self._kept.pop().unpersist()
+
+    def _values(self, values: Rows) -> DataFrame:
+        """Return values to look rows up by, each once. Joins broadcast them only if they are few."""
+        kept = self.once(values.frame.distinct()).frame
+        return broadcast_few(kept, kept.limit(MOST_BROADCAST + 1).count())
 
     def _past(self, name: TableName) -> Rows:
         if is_raw(name, self.lake.pipeline):

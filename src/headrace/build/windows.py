@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window as Over
 
+from headrace.build.joins import broadcast_few
 from headrace.build.rows import ChangeSet, Rows, SparkRows
 from headrace.spec.layers import Window
 from headrace.tables.prepared_queries import derive
@@ -67,17 +68,22 @@ def touched_windows(rows: DataFrame, changes: ChangeSet, window: Window) -> Affe
     A change at time t touches the rows of its partition from t to t + range, and these look back to t - range.
     """
     moments = moments_of(changes, window).frame.distinct().persist()
-    bounds = moments.agg(F.min(_AT).alias("first"), F.max(_AT).alias("last"))
-    first, last = bounds.select(
-        F.date_format(_earlier(F.col("first"), window), TIMESTAMP), F.date_format(_later(F.col("last"), window), TIMESTAMP)
-    ).first() or (None, None)
+    partition = F.xxhash64(*(F.col(_PARTS.format(index)) for index in range(len(window.partition_by))))
+    bounds = moments.agg(
+        F.min(_AT).alias("first"), F.max(_AT).alias("last"), F.approx_count_distinct(partition).alias("partitions")
+    )
+    first, last, partitions = bounds.select(
+        F.date_format(_earlier(F.col("first"), window), TIMESTAMP),
+        F.date_format(_later(F.col("last"), window), TIMESTAMP),
+        "partitions",
+    ).first() or (None, None, 0)
     order = named(window.order_by)
     near = rows
     if first is not None:
         between = (order >= F.lit(first).cast("timestamp")) & (order <= F.lit(last).cast("timestamp"))
         near = rows.where(between | order.isNull())
     parts = moments.drop(_AT).distinct()
-    context = near.join(F.broadcast(parts), _same_partition(near, parts, window.partition_by), "left_semi")
+    context = near.join(broadcast_few(parts, partitions), _same_partition(near, parts, window.partition_by), "left_semi")
     return Affected(SparkRows(context), moments, window)
 
 

@@ -33,8 +33,8 @@ _PLACES: dict[str, tuple[str, Callable[[Column], Column], pa.DataType]] = {
     "kafka_offset": ("bigint", lambda offset: offset, pa.int64()),
     "kafka_timestamp": ("timestamp", F.unix_micros, pa.timestamp("us", "UTC")),
 }
-"""The types of places that are collected, how they are, and what they are in Arrow. PySpark would return a timestamp in the zone
-of this machine, where two hours of a night in October have the same name."""
+"""The types of places that are collected, how they are, and what they are in Arrow. PySpark would return a timestamp in the
+zone of this machine, where two hours of a night in October have the same name."""
 
 
 def number_rows(measured: Measured) -> Measured:

@@ -1,0 +1,82 @@
+"""Changes are broadcast by large builds only if they are few: the rows go through the driver's memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.build import joins, scanned_inputs
+from headrace.build.plan import plan_table
+from headrace.build.scanned_inputs import ScannedInputs
+from headrace.build.strategies.registry import strategy_of
+from headrace.spec.pipeline import TableName
+from tests.build.pond import TABLES, Event, Pond
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+NAMES = ("a/latest.sql", "a/by_event.sql", "b/rolling.sql")
+LATEST = TableName("pond", "latest")
+
+
+@pytest.fixture
+def pond(spark: SparkSession, tmp_path: Path) -> Pond:
+    """Return a lake of which the driver of `rolling` has changed, and whose Spark broadcasts nothing unless it is told to."""
+    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in NAMES})
+    pond.land([Event(f"e{number}", f"k{number}", "x", 1, 1, "u", number) for number in range(9)])
+    pond.build()
+    pond.land([Event(f"e{number}", f"k{number}", "y", 2, 1, "u", number) for number in range(4, 15)])
+    pond.build("pond.latest")
+    pond.build("pond.by_event")
+    pond.lake.spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    return pond
+
+
+def set_bound(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    for module in (joins, scanned_inputs):
+        monkeypatch.setattr(module, "MOST_BROADCAST", rows)
+
+
+def inputs_of_rolling(pond: Pond) -> ScannedInputs:
+    table = next(table for table in pond.pipeline.tables if table.table.name == "rolling")
+    return ScannedInputs(pond.lake, plan_table(pond.catalog, pond.pipeline, table))
+
+
+def broadcasts(frame: DataFrame) -> bool:
+    return "BroadcastExchange" in frame._jdf.queryExecution().executedPlan().toString()
+
+
+@pytest.mark.parametrize("most", [5, 11])
+def test_lookups_by_values_broadcast_only_few(pond: Pond, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    set_bound(monkeypatch, most)
+    inputs = inputs_of_rolling(pond)
+    driver = inputs.table.drivers[0]
+    values = inputs.changes(driver).entered.select(["k"])
+    found = [inputs.matching(driver, values), inputs.unchanged(driver, values), inputs.without(inputs.whole(driver), values)]
+    assert [broadcasts(rows.frame) for rows in found] == [most >= 11] * 3
+    assert [rows.frame.count() for rows in found] == [11, 0, 4]
+    inputs.close()
+
+
+@pytest.mark.parametrize("most", [5, 20])
+def test_windows_broadcast_only_few_partitions(pond: Pond, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    set_bound(monkeypatch, most)
+    inputs = inputs_of_rolling(pond)
+    driver, window = inputs.table.drivers[0], inputs.table.window
+    assert window is not None
+    context = inputs.around(driver, inputs.changes(driver), window).context.frame
+    assert broadcasts(context) == (most >= 20)
+    assert {row["k"] for row in context.collect()} == {f"k{number}" for number in range(4, 15)}
+    inputs.close()
+
+
+def test_an_increment_is_the_same_without_broadcasts(pond: Pond, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_bound(monkeypatch, 0)
+    inputs = inputs_of_rolling(pond)
+    staged = strategy_of(inputs.table).stage(inputs, 2)
+    assert staged.rows == 6, "those of e9 to e14: the others changed in columns that it does not read"
+    inputs.close()
