@@ -30,6 +30,8 @@ from headrace.tables import build_ledger, ledger
 from headrace.tables.build_ledger import BuildLedger, read_build
 from headrace.tables.catalog import ensure_table, open_catalog, table_location
 from headrace.tables.ledger import Ledger, read_ledger
+from headrace.tables.live_files import LiveFiles
+from headrace.tables.row_sizes import estimate_bytes
 from tests.folders import write_files
 
 FILES = {
@@ -54,6 +56,10 @@ keys: [shop, day]
 */
 SELECT shop, CAST(at AS DATE) AS day, count(*) AS orders FROM raw.orders GROUP BY shop, CAST(at AS DATE)"""
 FEW_AGAIN = "all rows are written again, and its inputs have at most 50,000"
+BY_PERSON = """/*
+keys: [person]
+*/
+SELECT person, count(DISTINCT shop) AS shops FROM raw.orders GROUP BY person"""
 LENGTHS = """/*
 keys: [length]
 */
@@ -213,9 +219,25 @@ def test_explain_counts_the_rows_that_changed(tmp_path: Path) -> None:
 
 def test_explain_says_that_a_file_exceeds_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = Metadata(tmp_path, DAILY)
+    metadata.land("orders", 3_000)
     metadata.settings = replace(metadata.settings, build_cache_mb=0)
     small = metadata.explain().small_builds
-    assert (small.engine, small.why) == ("scans", "raw.orders: a data file of 0 MB exceeds build.cache_mb (0)")
+    why = "raw.orders: the rows of a data file take about 0 MB, which exceeds build.cache_mb (0)"
+    assert (small.engine, small.why) == ("scans", why)
+
+
+@pytest.mark.parametrize(("text", "engine"), [(DAILY, "memory"), (BY_PERSON, "scans")])
+def test_explain_says_that_the_files_of_a_build_exceed_the_cache(tmp_path: Path, text: str, engine: str) -> None:
+    metadata = Metadata(tmp_path, text)
+    for _ in range(4):
+        metadata.land("orders", 5_000)
+    rows = LiveFiles().of(metadata.catalog.load_table("raw.orders"), None)
+    (size,) = {estimate_bytes(file.file, metadata.catalog.load_table("raw.orders").schema()) for file in rows if file.rows > 4}
+    assert 3 * size < 2 << 20 < 4 * size, "three files fit, and four do not"
+    metadata.settings = replace(metadata.settings, build_cache_mb=2)
+    small = metadata.explain().small_builds
+    assert small.engine == engine
+    assert "build.cache_mb (2)" in small.why
 
 
 def test_explain_knows_little_of_a_table_that_was_never_built(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ import pytest
 from headrace.build import local_tables
 from headrace.build.local_tables import LocalTables
 from headrace.build.planned_inputs import NotLocalError
+from headrace.tables import row_sizes
+from headrace.tables.row_store import RowStore
 from tests.build.paths import counted_paths
 from tests.build.pond import TABLES, Pond, assert_same
 from tests.build.test_one_truth import events_of
@@ -47,6 +50,26 @@ def test_a_build_beyond_the_bound_is_run_on_scans(spark: SparkSession, tmp_path:
     with counted_paths() as taken:
         pond.build()
     assert taken["ScannedInputs"] > taken["LocalInputs"]
+    by_parts = pond.all_rows()
+    pond.build(full_refresh=True)
+    assert_same(by_parts, pond.all_rows())
+
+
+@pytest.mark.spark
+def test_a_build_whose_files_exceed_the_row_store_is_run_on_scans(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in ("a/latest.sql", "b/groups.sql")})
+    events = events_of(Random(7), 30)
+    pond.land(events[:15])
+    pond.build()
+    pond.land(events[15:])
+    monkeypatch.setattr(row_sizes, "MEMORY_ROWS", 0)
+    pond.lake = replace(pond.lake, store=RowStore(tmp_path / "rows", most_bytes=2_000))
+    with counted_paths() as taken:
+        pond.build()
+    assert taken == {"ScannedInputs": 2}
+    assert not list((tmp_path / "rows").rglob("*.arrow"))
     by_parts = pond.all_rows()
     pond.build(full_refresh=True)
     assert_same(by_parts, pond.all_rows())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from threading import Thread
 from typing import Any
 
@@ -33,6 +34,7 @@ from headrace.tables.catalog import ensure_table, open_catalog
 from headrace.tables.files import TableFiles, TableFormat
 from headrace.tables.live_files import LiveFile, LiveFiles
 from headrace.tables.row_files import RowFormat
+from headrace.tables.row_sizes import estimate_bytes
 from headrace.tables.row_store import FILE, POSITION, RowStore, TooLargeError
 from headrace.tables.row_store_size import stored_sizes
 from headrace.tables.schema import iceberg_schema
@@ -248,6 +250,13 @@ def fetch(store: RowStore, table: Table, *numbers: int) -> list[int]:
     return sorted(found["n"].to_pylist())
 
 
+def fetch_one(store: RowStore, table: Table, number: int) -> list[int]:
+    """Return the rows with a number, looked for only in files that can hold it."""
+    first, second, *small = LiveFiles().of(table, None)
+    files = [first] if number < 5_000 else [second] if number < 10_000 else small
+    return sorted(store.fetch(table, files, match=wanted(number))["n"].to_pylist())
+
+
 def cached(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.arrow"))
 
@@ -420,8 +429,54 @@ def test_the_cache_stays_below_its_bound(ids: Table, tmp_path: Path) -> None:
     store = RowStore(folder, most_bytes=bound)
     for _ in range(2):
         for number in (3, 5_001, 10_001):
-            assert fetch(store, ids, number) == [number]
+            assert fetch_one(store, ids, number) == [number]
             assert sum(file.stat().st_size for file in cached(folder)) <= bound
+
+
+def test_files_that_exceed_the_bound_together_are_refused_before_one_is_read(ids: Table, tmp_path: Path) -> None:
+    files, schema = LiveFiles().of(ids, None), ids.schema()
+    bound = int(1.5 * estimate_bytes(files[0].file, schema))
+    store = RowStore(tmp_path / "cache", most_bytes=bound)
+    for _ in range(2):
+        with pytest.raises(TooLargeError, match="as rows"):
+            store.fetch(ids, files, match=wanted(3))
+        with pytest.raises(TooLargeError, match="as rows"):
+            store.fetch(ids, files)
+    assert cached(tmp_path / "cache") == []
+    within = {"n": [(3, 4)]}
+    assert store.fetch(ids, files, between=within).num_rows == 2, "the second file can't hold such rows"
+    assert store.fetch(ids, files, match=wanted(3), between=within).num_rows == 1
+    assert fetch_one(store, ids, 5_003) == [5_003]
+
+
+def test_files_of_a_working_set_count_once(ids: Table, tmp_path: Path) -> None:
+    files, schema = LiveFiles().of(ids, None), ids.schema()
+    bound = int(1.5 * estimate_bytes(files[0].file, schema))
+    store = RowStore(tmp_path / "cache", most_bytes=bound)
+    build = store.working_set()
+    for _ in range(3):
+        assert store.fetch(ids, files[:1], working_set=build).num_rows == 5_000
+    assert store.fetch(ids, files[2:], working_set=build).num_rows == 30, "small files stay in memory"
+    with pytest.raises(TooLargeError, match="as rows"):
+        store.fetch(ids, files[1:2], working_set=build)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_estimated_rows_are_near_what_is_stored(catalog: Catalog, tmp_path: Path, old: bool) -> None:
+    random = Random(1)
+    table = make_table(catalog, tmp_path, OLD if old else IDS)
+    if old:
+        rows = [
+            {name: random.choice([None, *values]) for name, values in _VALUES.items() if name != "added"} for _ in range(6_000)
+        ]
+        table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+    else:
+        table.append(pa.table({"id": [f"{random.getrandbits(128):032x}" for _ in range(6_000)], "n": pa.array(range(6_000))}))
+    table = catalog.load_table(table.name())
+    (file,) = LiveFiles().of(table, None)
+    RowStore(tmp_path / "cache", most_bytes=LARGE).rows(table, file)
+    stored = sum(path.stat().st_size for path in cached(tmp_path / "cache"))
+    assert stored / 2 < estimate_bytes(file.file, table.schema()) < stored * 3
 
 
 def test_the_least_recently_used_rows_are_evicted(ids: Table, tmp_path: Path) -> None:
@@ -489,7 +544,7 @@ def test_threads_share_a_store_that_evicts(ids: Table, tmp_path: Path) -> None:
     def look(store: RowStore, first: int) -> None:
         try:
             for number in range(first, 10_030, 997):
-                if fetch(store, ids, number) != [number]:
+                if fetch_one(store, ids, number) != [number]:
                     wrong.append(number)
         except Exception as error:
             wrong.append(error)

@@ -17,7 +17,8 @@ from headrace.build.strategies.registry import strategy_of
 from headrace.errors import BuildError
 from headrace.spec.pipeline import Pipeline
 from headrace.tables.catalog import load_table
-from headrace.tables.live_files import LiveFiles
+from headrace.tables.live_files import LiveFiles, has_bounds
+from headrace.tables.row_sizes import estimate_bytes
 from headrace.tables.row_store_size import StoredSize
 
 Engine = Literal["memory", "scans"]
@@ -84,24 +85,37 @@ class Explainer:
         for read in reads:
             if read.is_too_large:
                 return Where("scans", f"all {read.rows:,} rows of {read.table} are needed: {read.whole}")
+        needed = possible = 0
         for name in dict.fromkeys(read.table for read in reads):
             table = load_table(self.catalog, name)
-            problem = self._problem(table) if table else None
-            if problem:
-                return Where("scans", f"{name}: {problem}")
+            if table is None:
+                continue
+            try:
+                files = LiveFiles().of(table, None)
+            except BuildError as error:
+                return Where("scans", f"{name}: {error.what}")
+            sizes = [estimate_bytes(file.file, table.schema()) for file in files]
+            if max(sizes, default=0) > self.most_bytes:
+                return Where("scans", f"{name}: the rows of a data file take about {max(sizes) >> 20:,} MB, {self._exceeds}")
+            is_pruned = not any(_reads_all_files(table, read) for read in reads if read.table == name)
+            needed += max(sizes, default=0) if is_pruned else sum(sizes)
+            possible += sum(sizes)
+        if needed > self.most_bytes:
+            return Where("scans", f"the rows of the files that it reads take about {needed >> 20:,} MB, {self._exceeds}")
         bound = f"up to {MOST_ROWS:,} rows, and {MOST_BYTES >> 20} MB in all, are fetched through file indexes"
+        if possible > self.most_bytes:
+            bound += f", unless the rows of the files that can hold them exceed build.cache_mb ({self.most_bytes >> 20:,})"
         return Where("memory", bound)
 
-    def _problem(self, table: Table) -> str | None:
-        """Return why files of a table can't be read through indexes, or None."""
-        try:
-            files = LiveFiles().of(table, None)
-        except BuildError as error:
-            return error.what
-        largest = max((file.size for file in files), default=0)
-        if largest > self.most_bytes:
-            return f"a data file of {largest >> 20:,} MB exceeds build.cache_mb ({self.most_bytes >> 20:,})"
-        return None
+    @property
+    def _exceeds(self) -> str:
+        return f"which exceeds build.cache_mb ({self.most_bytes >> 20:,})"
+
+
+def _reads_all_files(table: Table, read: Read) -> bool:
+    """Say whether a small build looks into all files of a table: they have no bounds of the columns that rows are found by."""
+    schema = table.schema()
+    return bool(read.columns or read.whole) and not any(has_bounds(schema, name) for name in read.columns)
 
 
 def _next_build(plan: TablePlan, small: Where, changed: int) -> Where | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -22,7 +23,7 @@ from headrace.spec.types import Column
 from headrace.tables.build_ledger import InputState
 from headrace.tables.catalog import load_table
 from headrace.tables.live_files import LiveFile
-from headrace.tables.row_store import FILE, POSITION, Ranges, TooLargeError
+from headrace.tables.row_store import FILE, POSITION, Ranges, TooLargeError, WorkingSet
 from headrace.tables.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class LocalTables:
 
     lake: Lake
     _read_bytes: list[int] = field(default_factory=list)
+
+    @cached_property
+    def _working_set(self) -> WorkingSet:
+        return self.lake.store.working_set()
 
     def fetch(
         self,
@@ -121,7 +126,10 @@ class LocalTables:
             files = self.lake.files.of(table, snapshot_id)
             if match is None and sum(file.rows for file in files) > MOST_ROWS:
                 raise NotLocalError(f"all rows of {'.'.join(table.name())} are touched")
-            return self.bounded(self.lake.store.fetch(table, files, columns=list(columns), match=match, places=True))
+            rows = self.lake.store.fetch(
+                table, files, columns=list(columns), match=match, places=True, working_set=self._working_set
+            )
+            return self.bounded(rows)
 
     def bounded(self, rows: pa.Table) -> pa.Table:
         """Return rows that a build holds in memory; raise a NotLocalError if there are too many of them by now."""
@@ -146,7 +154,15 @@ class LocalTables:
         with _local_only():
             files = self.lake.files.of(table, snapshot_id)
             parts = [
-                self.lake.store.fetch(table, files, columns=names, match=each, between=between, places=several)
+                self.lake.store.fetch(
+                    table,
+                    files,
+                    columns=names,
+                    match=each,
+                    between=between,
+                    places=several,
+                    working_set=self._working_set,
+                )
                 for each in ([None] if match is None else match)
             ]
         if not several:
@@ -167,7 +183,7 @@ class LocalTables:
 
 @contextmanager
 def _local_only() -> Iterator[None]:
-    """Raise a NotLocalError where files are too large, or have deletes that another engine wrote."""
+    """Raise a NotLocalError where files are too large, alone or together, or have deletes that another engine wrote."""
     try:
         yield
     except (TooLargeError, BuildError) as error:

@@ -20,6 +20,7 @@ from threading import Lock
 import pyarrow as pa
 
 from headrace.tables.bounded_cache import BoundedCache
+from headrace.tables.row_sizes import TooLargeError
 
 _log = logging.getLogger(__name__)
 
@@ -35,10 +36,6 @@ _KEEP = 0.9
 """What part of the bound stays after an eviction, so that not every write has to evict."""
 
 SUFFIX, _IN_PROGRESS = ".arrow", ".inprogress"
-
-
-class TooLargeError(Exception):
-    """The rows of one file alone exceed the cache's bound. Read the file in another way, such as with Spark."""
 
 
 @dataclass

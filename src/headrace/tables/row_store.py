@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from headrace.tables.arrow_cache import ArrowCache, TooLargeError
+from headrace.tables.arrow_cache import ArrowCache
 from headrace.tables.bounded_cache import BoundedCache
 from headrace.tables.build_phases import phase
 from headrace.tables.live_files import LiveFile
@@ -24,8 +24,9 @@ from headrace.tables.position_deletes import read_positions
 from headrace.tables.row_files import RowFormat, as_rows, batches_of, read_rows
 from headrace.tables.row_index import HASH_VERSION, INDEX_SCHEMA, Match, build_index, hash_rows
 from headrace.tables.row_ranges import Ranges, Within
+from headrace.tables.row_sizes import MEMORY_ROWS, TooLargeError, WorkingSet
 
-__all__ = ["FILE", "POSITION", "Ranges", "RowStore", "TooLargeError"]
+__all__ = ["FILE", "POSITION", "Ranges", "RowStore", "TooLargeError", "WorkingSet"]
 
 FILE, POSITION = "_file", "_pos"
 _PLACES = (pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64()))
@@ -34,10 +35,9 @@ SMALL_ROWS = 1_024
 """Files of at most so many rows have no index: their hashes are kept in memory and looked through all at once, and their rows
 are taken out of all of them at once. From here on a call for each file is cheaper than copying its columns."""
 
-_FILE_IN_MEMORY_ROWS = 2_048
+_FILE_IN_MEMORY_ROWS = MEMORY_ROWS
 _IN_MEMORY_BYTES = 32 * 1024 * 1024
-"""Files of at most so many rows stay in memory, up to so many bytes of them, and never go to the local disk: every live build
-makes some, the next builds read them, and soon they are written together."""
+"""How many bytes of the rows of small files stay in memory."""
 
 _FEW_WITHIN = 8
 """Ranges that leave at most an eighth of a file's rows are looked through before the file's index is asked."""
@@ -54,7 +54,8 @@ _NamedFile = tuple[LiveFile, str]
 class RowStore:
     """The rows of data files in `folder`, at most `most_bytes` of them. Safe between threads and processes.
 
-    Every method that reads a file may raise a TooLargeError: its rows alone exceed the bound.
+    Every method that reads a file may raise a TooLargeError: its rows alone exceed the bound. `fetch` raises it before it reads
+    any, if those that it would have to read exceed the bound in all.
     """
 
     def __init__(self, folder: Path, *, most_bytes: int) -> None:
@@ -65,6 +66,10 @@ class RowStore:
         self._hashes: BoundedCache[str, pa.Array] = BoundedCache(_HASHES)
         self._deleted: BoundedCache[tuple[str, str], pa.Array] = BoundedCache(_POSITIONS)
         self._refused: BoundedCache[str, bool] = BoundedCache(1_024)
+
+    def working_set(self) -> WorkingSet:
+        """Return an empty set of files, for fetches that need their rows at the same time."""
+        return WorkingSet(self._most_bytes)
 
     def put(self, table: Table, file: DataFile, rows: pa.Table) -> None:
         """Store the rows of a data file that was just written, all of them in its order. Idempotent by the file's path.
@@ -119,11 +124,14 @@ class RowStore:
         match: pa.Table | None = None,
         between: Ranges | None = None,
         places: bool = False,
+        working_set: WorkingSet | None = None,
     ) -> pa.Table:
         """Return the live rows of files, in no particular order.
 
         With `match` only rows whose columns, named as in `match`, equal any of its rows; null equals null. With `between` only
         rows within the ranges. `columns` are those to return. With `places` the columns `_file` and `_pos` say where a row is.
+        The files that are read are added to `working_set`.
+
         Raise a ValueError if a column does not exist, or is nested and in `match`.
         """
         schema = self._schema(table)
@@ -132,11 +140,18 @@ class RowStore:
             raise ValueError(f"column {unknown[0]} does not exist")
         wanted = pa.schema([schema.field(name) for name in names])
         wants = None if match is None else Match.of(match, schema)
+        read = self.working_set() if working_set is None else working_set
         if between is not None:
-            parts = self._between(table, files, Within.of(between, schema), wants, names)
+            within = Within.of(between, schema)
+            files = within.files_with(files, table.schema())
+            read.add(_files_to_read(table, files, within, wants), table.schema())
+            parts = self._between(table, files, within, wants, names)
         elif wants is not None:
+            files = wants.files_with(files, table.schema())
+            read.add(files, table.schema())
             parts = self._matching(table, files, wants, names)
         else:
+            read.add(files, table.schema())
             parts = [self._live(table, _named(table, file), names) for file in files]
         shown = [*names, *(field.name for field in _PLACES)] if places else names
         empty = pa.schema([*wanted, *_PLACES]).empty_table()
@@ -154,13 +169,13 @@ class RowStore:
     def _between(
         self, table: Table, files: Sequence[LiveFile], within: Within, match: Match | None, names: Sequence[str]
     ) -> list[pa.Table]:
-        """Return the live rows of files within ranges that equal one of the match's, with their places.
+        """Return the live rows within ranges that equal one of the match's, with their places, of files that may hold some.
 
         The ranges are looked through first where they leave few rows of a file, else its index is asked first.
         """
         needed = list(dict.fromkeys([*names, *within.ranges, *(match.columns if match else ())]))
         parts, by_match = [], []
-        for file in within.files_with(files, table.schema()):
+        for file in files:
             if match is not None and within.covers(file, table.schema()):
                 by_match.append(file)
                 continue
@@ -257,11 +272,11 @@ class RowStore:
 
     def _batches(self, table: Table, named: _NamedFile) -> _Batches:
         file, name = named
-        if file.size > self._most_bytes or self._refused.get(name):
-            raise TooLargeError(f"the rows of {file.path} take more than {self._most_bytes} bytes")
         if _stays_in_memory(file.file):
             batches = self._in_memory.get(name)
             return batches if batches is not None else self._keep_in_memory(name, tuple(self._read(table, file)))
+        if file.size > self._most_bytes or self._refused.get(name):
+            raise TooLargeError(f"the rows of {file.path} take more than {self._most_bytes} bytes")
         try:
             schema = self._schema(table)
             return self._files.get(name, schema=schema, rows=file.rows, build=lambda: self._read(table, file))
@@ -286,6 +301,15 @@ class RowStore:
     def _format(self, table: Table) -> RowFormat:
         key = (table.metadata.table_uuid.hex, table.metadata.current_schema_id)
         return self._formats.get_or_build(key, lambda: RowFormat.of(table.schema()))
+
+
+def _files_to_read(table: Table, files: Sequence[LiveFile], within: Within, match: Match | None) -> list[LiveFile]:
+    """Return those of the files within ranges that have to be read: whole ones are left out where no row can match."""
+    if match is None:
+        return list(files)
+    covered = {file.path: within.covers(file, table.schema()) for file in files}
+    whole = match.files_with([file for file in files if covered[file.path]], table.schema())
+    return [*whole, *(file for file in files if not covered[file.path])]
 
 
 def _stays_in_memory(file: DataFile) -> bool:
