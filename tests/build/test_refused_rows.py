@@ -12,6 +12,7 @@ from headrace.build import staged_build
 from headrace.quality import collected_refused
 from headrace.quality.collected_refused import number_rows, read_refused, refused_metrics
 from headrace.quality.expectations import Measured, measure
+from headrace.quality.refused import stage_refused
 from headrace.spec.layers import Expectation
 from headrace.tables.quarantine import QUARANTINE
 from tests.build.paths import scanned_refreshes
@@ -45,11 +46,10 @@ def test_refused_rows_are_the_same_in_one_pass_and_in_two(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     passes: list[str] = []
-    stage = staged_build.stage_refused
 
     def counted(*args: Any, **rest: Any) -> tuple[str, ...]:
         passes.append("second")
-        return stage(*args, **rest)
+        return stage_refused(*args, **rest)
 
     monkeypatch.setattr(staged_build, "stage_refused", counted)
     pond = Pond(tmp_path, spark, {"a/checked.sql": table})

@@ -63,7 +63,8 @@ def refused_metrics(measured: Measured) -> list[Column]:
 def read_refused(measured: Measured, values: Mapping[str, object]) -> pa.Table | None:
     """Return the refused rows, or None if not all of them were collected.
 
-    Rows that a repeated stage computed twice are counted twice, too: then None is returned.
+    Rows that a repeated stage computed twice are counted twice, but have the same number if their order is the same: then None
+    is returned.
     """
     if not _can_collect(measured):
         return None
