@@ -14,11 +14,14 @@ from headrace.build import local_inputs
 from headrace.build.net_changes import net_rows
 from headrace.build.plan import TablePlan, plan_table
 from headrace.build.planned_inputs import PlannedInputs
+from headrace.build.readers import ReadSnapshots
 from headrace.build.rows import ChangeSet, LocalRows, Rows, SparkRows
 from headrace.build.text_keys import join_values
 from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column, Primitive
+from headrace.tables import build_commit, history
+from headrace.tables.build_ledger import InputState
 from tests.build.paths import counted_paths
 from tests.build.pond import TABLES, Event, Pond, assert_same
 
@@ -303,3 +306,48 @@ def test_rows_that_are_made_of_several_rows_of_a_key_are_followed(spark: SparkSe
     }
     assert {(row["g"], row["keys"]) for row in _rows(pond, "several")} == {("x", 2)}
     check_refresh(pond)
+
+
+def test_a_late_reader_finds_the_past_of_its_lookups(
+    spark: SparkSession, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "RECENT", 1)
+    monkeypatch.setattr(history, "_AT_ONCE", 1)
+    monkeypatch.setattr(build_commit, "RECENT", 1)
+    table = """/*
+keys: [k]
+*/
+SELECT l.k, l.n FROM pond.latest l JOIN pond.groups s ON s.g = l.g WHERE s.newest > 0"""
+    pond = Pond(tmp_path, spark, {**GROUPS, "b/shown.sql": table})
+    pond.land([event(number, f"k{number}", f"g{number}") for number in range(9)])
+    pond.build()
+    for number in range(4):
+        pond.land([event(10 + number, "k1", "g1", n=2 + number)])
+        pond.build("pond.groups")
+    assert processed(pond, "shown") == 1, "not all rows"
+    assert len(pond.catalog.load_table("pond.groups").snapshots()) <= 4
+    for number in range(2):  # the reader has moved on, so its first snapshot goes
+        pond.land([event(20 + number, "k2", "g2", n=2 + number)])
+        pond.build()
+    assert len(pond.catalog.load_table("pond.groups").snapshots()) <= 4
+    check_refresh(pond)
+
+
+def test_read_snapshots_are_known_when_a_lake_opens(spark: SparkSession, tmp_path: Path) -> None:
+    pond = Pond(tmp_path, spark, GROUPS)
+    pond.land([event(1, "k1", "x")])
+    pond.build()
+    current = pond.catalog.load_table("pond.latest").current_snapshot()
+    pond.reload()
+    assert current is not None
+    assert pond.lake.read_snapshots.of(TableName("pond", "latest")) == {current.snapshot_id}
+    assert pond.lake.read_snapshots.of(TableName("pond", "groups")) == frozenset()
+
+
+def test_read_snapshots_of_a_build_are_kept_while_it_runs() -> None:
+    known, reader, lookup = ReadSnapshots(), TableName("pond", "shown"), TableName("pond", "groups")
+    known.note(reader, {"pond.groups": InputState(1)}, {"pond.groups": InputState(2)})
+    assert known.of(lookup) == {1, 2}
+    known.note(reader, {"pond.groups": InputState(2), "pond.latest": InputState()})
+    assert known.of(lookup) == {2}
+    assert known.of(TableName("pond", "latest")) == frozenset()

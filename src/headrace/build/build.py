@@ -68,6 +68,7 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
     started, began = time.monotonic(), time.time()
     table = plan.table
     name = table.table
+    lake.read_snapshots.note(name, plan.entry.reads, {str(each): state for each, state in plan.until.items()})
     states = find_algebra(lake.spark, table, lake.columns)
     columns = stored_columns(table, lake.columns[name], has_states=isinstance(states, Algebra))
     have = load_table(lake.catalog, name)
@@ -126,6 +127,7 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
     with phase("commit"):
         entry = _commit(lake, name, result.change, planned=plan.entry, new=entry, replaced=rescaled)
     lake.commit_seconds[name] = timer.phases.commit or 0.0
+    lake.read_snapshots.note(name, entry.reads)
     reach(f"{name}:committed")
     settle_refused(lake.catalog, lake.settings, name, entry)
     if entry.largest_entity and entry.largest_entity > table.largest_entity:
@@ -175,8 +177,11 @@ def _commit(
     new: BuildLedger,
     replaced: tuple[Column, ...],
 ) -> BuildLedger:
+    readers = lake.read_snapshots.of(name)
     if isinstance(change, RowDelta):
-        return commit_small_build(lake.catalog, name, delta=change, planned=planned, new=new)
+        return commit_small_build(lake.catalog, name, delta=change, planned=planned, new=new, readers=readers)
     if not change and not replaced:
-        return commit_small_build(lake.catalog, name, delta=RowDelta(), planned=planned, new=new)
-    return commit_build(lake.spark, lake.catalog, name, files=change, planned=planned, new=new, replaced=replaced)
+        return commit_small_build(lake.catalog, name, delta=RowDelta(), planned=planned, new=new, readers=readers)
+    return commit_build(
+        lake.spark, lake.catalog, name, files=change, planned=planned, new=new, replaced=replaced, readers=readers
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 
 from headrace.build.entities.read_files import ReadFiles
+from headrace.build.readers import ReadSnapshots
 from headrace.build.rows import ChangeSet, LocalRows
 from headrace.settings import Settings
 from headrace.spec.pipeline import Pipeline, TableName
@@ -36,8 +37,8 @@ class Lake:
     `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `read_files` is
     what builds have read and the next ones need again. `files` knows the files of every snapshot, and `store` their rows by the
     values of some columns. `change_sets` and `lookups` are small ones of snapshots that several builds read: Spark is given
-    their rows once. `placeholders` stand for the inputs of queries that were planned. `commit_seconds` is how long the last
-    commit of each table took.
+    their rows once. `read_snapshots` are those that the pipeline's tables have read up to. `placeholders` stand for the inputs
+    of queries that were planned. `commit_seconds` is how long the last commit of each table took.
     """
 
     spark: SparkSession
@@ -52,6 +53,7 @@ class Lake:
     change_sets: BoundedCache[Hashable, ChangeSet] = field(default_factory=lambda: BoundedCache(_CACHED_BYTES))
     lookups: BoundedCache[Hashable, LocalRows] = field(default_factory=lambda: BoundedCache(_CACHED_BYTES))
     placeholders: BoundedCache[Hashable, Placeholder] = field(default_factory=lambda: BoundedCache(_MOST_PLACEHOLDERS))
+    read_snapshots: ReadSnapshots = field(default_factory=ReadSnapshots)
     commit_seconds: dict[TableName, float] = field(default_factory=dict)
 
     def with_session(self, session: SparkSession) -> Lake:

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from threading import Lock
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.spec.pipeline import Pipeline, TableName
-from headrace.tables.build_ledger import KEY, BuildLedger, read_build
+from headrace.tables.build_ledger import KEY, BuildLedger, InputState, read_build
 from headrace.tables.catalog import load_table
+
+
+class ReadSnapshots:
+    """The snapshots that tables have read up to, as far as this process knows. Thread-safe.
+
+    A commit leaves them in its table's history without reading the metadata of other tables, so it may miss what another
+    process built. A table whose snapshot is gone computes more than it has to, and the same rows.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._by_reader: dict[TableName, Mapping[str, frozenset[int]]] = {}
+
+    def note(self, reader: TableName, *reads: Mapping[str, InputState]) -> None:
+        """Note the positions that a table has read up to, or is reading up to, in place of those noted before."""
+        names = {name for states in reads for name in states}
+        found = {name: [states[name].snapshot_id for states in reads if name in states] for name in names}
+        with self._lock:
+            self._by_reader[reader] = {
+                name: frozenset(snapshot_id for snapshot_id in ids if snapshot_id is not None) for name, ids in found.items()
+            }
+
+    def of(self, name: TableName) -> frozenset[int]:
+        """Return the snapshots of a table that its readers have read up to."""
+        with self._lock:
+            return frozenset().union(*(reads.get(str(name), ()) for reads in self._by_reader.values()))
 
 
 def snapshots_read(catalog: Catalog, pipeline: Pipeline, name: TableName) -> frozenset[int]:

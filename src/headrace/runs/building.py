@@ -103,6 +103,8 @@ def open_lake(
         files=LiveFiles(),
         store=store,
     )
+    for table in pipeline.tables:  # also those that are not built here: they read what is
+        unread.read_snapshots.note(table.table, read_build(load_table(unread.catalog, table.table)).reads)
     return follow_inputs(unread, tables=looked_at)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,7 @@ def commit_build(
     planned: BuildLedger,
     new: BuildLedger,
     replaced: tuple[Column, ...] = (),
+    readers: Collection[int] = (),
 ) -> BuildLedger:
     """Gives back the entry as it was committed, with the snapshot that holds the build's rows.
 
@@ -53,14 +54,15 @@ def commit_build(
     rolled back, a TakenOverError is raised and nothing is changed. Where files that the build replaces were compacted since it
     read them, a CompactedError is raised: it has to be planned again. Every build makes a snapshot, also one without files: a
     REST catalog refuses no commit to properties alone. `replaced` columns are replaced in the same commit (rescaling.py):
-    `files` must be all that the table has then.
+    `files` must be all that the table has then. `readers` are snapshots that other tables have read up to, which stay for a
+    while (history.py).
     """
 
     def find() -> BuildLedger | None:
         return find_build(catalog.load_table(str(name)), planned=planned, new=new)
 
     def commit() -> BuildLedger:
-        return _commit(spark, name, files=files, planned=planned, new=new, replaced=replaced)
+        return _commit(spark, name, files=files, planned=planned, new=new, replaced=replaced, readers=readers)
 
     return commit_once(commit, find=find, where=str(name))
 
@@ -85,6 +87,7 @@ def _commit(
     planned: BuildLedger,
     new: BuildLedger,
     replaced: tuple[Column, ...],
+    readers: Collection[int],
 ) -> BuildLedger:
     table = load_java_table(spark, name)
     transaction = table.newTransaction()  # of the newest metadata, which may be newer than what was loaded
@@ -100,7 +103,7 @@ def _commit(
     for key, value in entry.to_properties().items():
         properties.set(key, value)
     properties.commit()
-    _drop_old_snapshots(spark, transaction, table)
+    _drop_old_snapshots(transaction, table, readers)
     commit_as_planned(table, transaction)
     return entry
 
@@ -137,7 +140,7 @@ def _change_rows(spark: SparkSession, transaction: JavaObject, *, files: FileCha
     return replace(new, snapshot_id=int(made.snapshotId()), sequence_number=int(made.sequenceNumber()))
 
 
-def _drop_old_snapshots(spark: SparkSession, transaction: JavaObject, table: JavaObject) -> None:
+def _drop_old_snapshots(transaction: JavaObject, table: JavaObject, readers: Collection[int]) -> None:
     """Leaves old snapshots out of the history, as landing's commits do."""
     snapshots = table.snapshots()
     if snapshots.size() <= RECENT:
@@ -147,7 +150,7 @@ def _drop_old_snapshots(spark: SparkSession, transaction: JavaObject, table: Jav
         for each in (snapshots.get(index) for index in range(snapshots.size()))
     ]
     protected = {int(ref.snapshotId()) for ref in table.refs().values()}
-    dropped = snapshots_to_drop(dated, protected=protected, now_ms=time.time_ns() // 1_000_000)
+    dropped = snapshots_to_drop(dated, protected=protected, readers=readers, now_ms=time.time_ns() // 1_000_000)
     if dropped:
         expire = transaction.expireSnapshots().cleanExpiredFiles(False)
         for snapshot_id in dropped:

@@ -11,6 +11,8 @@ _AT_ONCE = 50
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _KEPT = ((_HOUR_MS, 24), (_DAY_MS, 30))
+_READ_MS = 7 * _DAY_MS
+"""How long a snapshot stays because a reader names it: as long as maintenance keeps any, unless the settings say otherwise."""
 
 
 class Dated(Protocol):
@@ -29,11 +31,14 @@ class DatedSnapshot:
     timestamp_ms: int
 
 
-def snapshots_to_drop(snapshots: Sequence[Dated], *, protected: Collection[int], now_ms: int) -> list[int]:
-    """Gives back the ids of snapshots to leave out of the history.
+def snapshots_to_drop(
+    snapshots: Sequence[Dated], *, protected: Collection[int], readers: Collection[int] = (), now_ms: int
+) -> list[int]:
+    """Return the ids of snapshots to leave out of the history.
 
-    Kept are the newest 50, for a day the last of every hour, for a month the last of every day, and those in `protected`
-    (branches and tags). Nothing is dropped until fifty can be: most commits do nothing.
+    Kept are the newest 50, for a day the last of every hour, for a month the last of every day, those in `protected` (branches
+    and tags), and for a week those in `readers`, which tables that read this one have read up to. Nothing is dropped until
+    fifty can be: most commits do nothing.
     """
     if len(snapshots) < RECENT + _AT_ONCE:
         return []
@@ -42,5 +47,6 @@ def snapshots_to_drop(snapshots: Sequence[Dated], *, protected: Collection[int],
     for width, count in _KEPT:
         last = {snapshot.timestamp_ms // width: snapshot.snapshot_id for snapshot in ordered}
         kept |= {snapshot_id for at, snapshot_id in last.items() if at > now_ms // width - count}
+    kept |= {each.snapshot_id for each in ordered if each.snapshot_id in readers and each.timestamp_ms > now_ms - _READ_MS}
     dropped = [snapshot.snapshot_id for snapshot in ordered[:-RECENT] if snapshot.snapshot_id not in kept]
     return dropped if len(dropped) >= _AT_ONCE else []

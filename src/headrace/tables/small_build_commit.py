@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal
 
@@ -23,19 +24,26 @@ from headrace.tables.row_delta_conflicts import check_conflicts
 
 
 def commit_small_build(
-    catalog: Catalog, name: TableName, *, delta: RowDelta, planned: BuildLedger, new: BuildLedger
+    catalog: Catalog,
+    name: TableName,
+    *,
+    delta: RowDelta,
+    planned: BuildLedger,
+    new: BuildLedger,
+    readers: Collection[int] = (),
 ) -> BuildLedger:
     """Return the entry as it was committed, with the snapshot that holds the build's rows.
 
-    Guarantees what `commit_build` does. Idempotent by `new.writer`. The table's entry must still be `planned`: if another build
-    has moved it, or the table was rolled back, a TakenOverError is raised. If files that the build changes were compacted since
-    it read them, a CompactedError is raised. Neither changes the table. A build that changes no rows makes a snapshot only
-    where the catalog has no other way to refuse the next one (`_checks_entries`).
+    `readers` are snapshots that other tables have read up to. Guarantees what `commit_build` does. Idempotent by `new.writer`.
+    The table's entry must still be `planned`: if another build has moved it, or the table was rolled back, a TakenOverError is
+    raised. If files that the build changes were compacted since it read them, a CompactedError is raised. Neither changes the
+    table. A build that changes no rows makes a snapshot only where the catalog has no other way to refuse the next one
+    (`_checks_entries`).
     """
 
     def commit() -> BuildLedger:
         table = catalog.load_table(str(name))
-        return find_build(table, planned=planned, new=new) or _commit(catalog, table, delta=delta, new=new)
+        return find_build(table, planned=planned, new=new) or _commit(catalog, table, delta=delta, new=new, readers=readers)
 
     # Every attempt looks for the entry first, so a lost answer needs no other search.
     return commit_once(commit, find=lambda: None, where=str(name))
@@ -52,7 +60,7 @@ class AssertBuild(ValidatableTableRequirement):
             raise CommitFailedException("Requirement failed: the table was built concurrently")
 
 
-def _commit(catalog: Catalog, table: Table, *, delta: RowDelta, new: BuildLedger) -> BuildLedger:
+def _commit(catalog: Catalog, table: Table, *, delta: RowDelta, new: BuildLedger, readers: Collection[int]) -> BuildLedger:
     check_conflicts(table, delta)
     transaction = TableTransaction(table)
     entry = new
@@ -62,7 +70,7 @@ def _commit(catalog: Catalog, table: Table, *, delta: RowDelta, new: BuildLedger
         snapshot.snapshot_properties = entry.to_properties()
         snapshot.commit()
     transaction.set_properties(entry.to_properties())
-    transaction.commit_once(catalog, *_requirements(catalog, table))
+    transaction.commit_once(catalog, *_requirements(catalog, table), readers=readers)
     return entry
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table, Transaction
@@ -20,14 +21,16 @@ class TableTransaction(Transaction):
     def table_metadata(self) -> TableMetadata:
         return super().table_metadata if self._updates else self._table.metadata
 
-    def commit_once(self, catalog: Catalog, *requirements: TableRequirement) -> Table:
+    def commit_once(self, catalog: Catalog, *requirements: TableRequirement, readers: Collection[int] = ()) -> Table:
         """Return the table after one attempt to commit; old snapshots leave its history in the same commit.
 
-        PyIceberg's own commit repeats itself after a conflict, without a look at the table's ledger.
+        `readers` are snapshots that other tables have read up to, which stay for a while (history.py). PyIceberg's own commit
+        repeats itself after a conflict, without a look at the table's ledger.
         """
         table, updates = self._table, self._updates
         protected = {ref.snapshot_id for ref in table.metadata.refs.values()}
-        dropped = snapshots_to_drop(table.metadata.snapshots, protected=protected, now_ms=time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        dropped = snapshots_to_drop(table.metadata.snapshots, protected=protected, readers=readers, now_ms=now_ms)
         if dropped:
             updates = (*updates, RemoveSnapshotsUpdate(snapshot_ids=dropped))  # type: ignore[call-arg]
         same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
