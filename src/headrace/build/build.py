@@ -23,6 +23,7 @@ from headrace.build.stored_columns import stored_columns
 from headrace.build.strategies.registry import strategy_of
 from headrace.quality.refused import settle_refused
 from headrace.services.faults import reach
+from headrace.spec.layers import HIDDEN
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
 from headrace.tables.build_commit import FileChanges, commit_build
@@ -121,6 +122,7 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
         largest_entity=result.largest_entity,
         weights=result.weights,
         frozen=tuple(map(str, table.frozen)),
+        added_columns=tuple(added for added in HIDDEN if added not in {column.name for column in lake.columns[name]}),
     )
     reach(f"{name}:staged")
     check_in_time(lake.settings, began=began, where=str(name))

@@ -14,6 +14,7 @@ from headrace.build.inputs import input_states, state_of
 from headrace.build.legacy_definition import legacy_digest
 from headrace.spec.layers import STATE, LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
+from headrace.tables.added_columns import added_columns
 from headrace.tables.build_ledger import BuildLedger, InputState, read_build
 from headrace.tables.catalog import load_table
 
@@ -106,7 +107,7 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
     since = {name: entry.reads.get(str(name), InputState()) for name in table.inputs}
     definition = definition_of(table)
     rows = state_of(found, raw=False).rows
-    has_states = found is not None and any(field.name == STATE for field in found.schema().fields)
+    has_states = found is not None and STATE in added_columns(found)
     plan = TablePlan(table, "nothing", (), since, until, entry, definition, rows, has_states=has_states)
     reasons = _refresh_reasons(plan, full_refresh=full_refresh)
     if reasons:

@@ -23,7 +23,7 @@ from headrace.build.rows import ChangeSet, Rows, union
 from headrace.build.source import run_source
 from headrace.build.stored_columns import stored_columns
 from headrace.quality.expectations import Measured
-from headrace.spec.layers import LayerTable, Query, Window
+from headrace.spec.layers import STATE, LayerTable, Query, Window
 from headrace.spec.pipeline import TableName
 from headrace.spec.sliding_windows import add_running_sums
 from headrace.spec.stage_query import follow_columns
@@ -71,6 +71,11 @@ class PlannedInputs(ABC):
     def stored_columns(self) -> tuple[Column, ...]:
         """The columns of the table as it is stored, with the hidden ones of builds."""
         return stored_columns(self.table, self.lake.columns[self.table.table], has_states=self.algebra is not None)
+
+    @property
+    def state_columns(self) -> tuple[str, ...]:
+        """The column of partial states, where the table has them."""
+        return (STATE,) if self.algebra else ()
 
     @cached_property
     def algebra(self) -> Algebra | None:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from headrace.build.growth import columns_landed
 from headrace.build.local_tables import MOST_ROWS
-from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
+from headrace.spec.layers import LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.spec.types import Column
+from headrace.tables.added_columns import added_columns
 from headrace.tables.catalog import load_table
 from headrace.tables.schema import spec_columns
 
@@ -53,13 +55,14 @@ class StoredColumns:
     @classmethod
     def of(cls, catalog: Catalog, pipeline: Pipeline) -> StoredColumns:
         built = {each.table: load_table(catalog, each.table) for each in pipeline.tables}
-        known = {
-            name: tuple(column for column in spec_columns(table.schema()) if column.name not in (BUILD_ID, CARRIED))
-            for name, table in built.items()
-            if table is not None
-        }
+        known = {name: _query_columns(table) for name, table in built.items() if table is not None}
         return cls({**columns_landed(catalog, pipeline), **known})
 
     def has_inputs(self, table: LayerTable) -> bool:
         """Return whether the columns of all inputs of a table are known."""
         return all(name in self.columns for name in table.inputs)
+
+
+def _query_columns(table: Table) -> tuple[Column, ...]:
+    added = added_columns(table)
+    return tuple(column for column in spec_columns(table.schema()) if column.name not in added)

@@ -18,7 +18,7 @@ from headrace.build.target import Merged
 from headrace.quality.collected_refused import number_rows, read_refused, refused_metrics
 from headrace.quality.expectations import Measured, check_results, rows_in
 from headrace.quality.refused import stage_refused, stage_refused_rows
-from headrace.spec.layers import BUILD_ID, CARRIED, STATE
+from headrace.spec.layers import BUILD_ID, CARRIED
 from headrace.tables.build_commit import FileChanges
 from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, TrainedWeights
 from headrace.tables.row_delta import RowDelta
@@ -135,7 +135,7 @@ def merged_build(
 def written_columns(inputs: PlannedInputs) -> list[str]:
     """Return the columns that a build decides: the table's own, where carried values are from, and partial states."""
     names = [column.name for column in inputs.lake.columns[inputs.table.table]]
-    return [*names, *([CARRIED] if inputs.table.unchanged else []), *([STATE] if inputs.algebra else [])]
+    return [*names, *([CARRIED] if inputs.table.unchanged else []), *inputs.state_columns]
 
 
 def refuse_rows(

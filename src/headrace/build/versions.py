@@ -15,7 +15,7 @@ from pyspark.sql.window import Window
 from headrace.build.events import EPOCH
 from headrace.build.removed import DELETED
 from headrace.build.types import has_map
-from headrace.spec.layers import CARRIED, HISTORY_COLUMNS, LayerTable
+from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
 from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
         *(named(name).asc_nulls_first() for name in table.sequence_by)
     )
     if table.untracked:
-        left_out = {*table.keys, *table.sequence_by, table.versioned_by, *table.untracked, EPOCH, ORDER, CARRIED}
+        own = {*table.added_columns, EPOCH, ORDER}
+        left_out = {*table.keys, *table.sequence_by, table.versioned_by, *table.untracked, *own}
         tracked = F.struct(*(comparable(rows, name) for name in rows.columns if name not in left_out))
         rows = rows.withColumn("__same", tracked.eqNullSafe(F.lag(tracked).over(window)))
         rows = rows.where(~F.col("__same") | F.col(DELETED)).drop("__same")

@@ -94,7 +94,7 @@ def driver_changes(inputs: PlannedInputs) -> DriverChanges:
 def plan_refresh(inputs: PlannedInputs) -> Measured:
     """Return all rows that the table's file makes of its inputs as they are."""
     rows = run_with_states(inputs, {name: inputs.whole(name) for name in inputs.table.drivers})
-    return measure(rows, expectations_of(inputs.table))
+    return measure(rows, expectations_of(inputs.table), unshown=inputs.state_columns)
 
 
 def reduce_rows(table: LayerTable, marked: DataFrame, settle: Settle) -> DataFrame:
@@ -139,7 +139,7 @@ def recompute_keys(inputs: PlannedInputs, changes: DriverChanges) -> ComputedKey
     touched = touched if gone is None else union([touched, gone], empty=touched).distinct()
     near = {name: inputs.near(name, touched) for name in table.drivers}
     rows = inputs.keep_touched(run_with_states(inputs, near), touched)
-    return ComputedKeys(measure(rows, expectations_of(table)), touched)
+    return ComputedKeys(measure(rows, expectations_of(table), unshown=inputs.state_columns), touched)
 
 
 def _find_truncates(inputs: PlannedInputs, drivers: Mapping[TableName, Rows]) -> Rows:

@@ -17,7 +17,7 @@ from headrace.export.dbt_models import Dialect, condition_sql, differences, esca
 from headrace.export.dbt_profile import DATABASE, PACKAGES, PLUGIN, profile_of, readme_of
 from headrace.export.written import check_folder
 from headrace.settings import Settings
-from headrace.spec.layers import BUILD_ID, HISTORY_COLUMNS, LayerTable, Query
+from headrace.spec.layers import HISTORY_COLUMNS, LayerTable, Query
 from headrace.spec.lineage import Lineage, trace_lineage
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.words import count_of
@@ -269,7 +269,9 @@ class _Project:
 def _columns(lineage: Lineage, table: LayerTable) -> tuple[str, ...] | None:
     """Return the table's own columns, None where only an engine can tell."""
     found = lineage.table(table.table)
-    return tuple(each.name for each in found.columns if each.name != BUILD_ID) if found and found.whole else None
+    if not found or not found.whole:
+        return None
+    return tuple(each.name for each in found.columns if each.name not in table.added_columns)
 
 
 def _model_names(models: Sequence[LayerTable]) -> dict[TableName, str]:

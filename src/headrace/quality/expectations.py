@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import QualityError
-from headrace.spec.layers import STATE, Expectation, LayerTable
+from headrace.spec.layers import Expectation, LayerTable
 from headrace.tables.build_ledger import CheckedExpectation
 from headrace.tables.prepared_queries import derive
 from headrace.tables.quarantine import REASONS
@@ -51,6 +51,7 @@ class Measured:
     rows: DataFrame
     columns: tuple[str, ...]
     expectations: tuple[Expectation, ...]
+    unshown: tuple[str, ...] = ()
 
     @property
     def good(self) -> DataFrame:
@@ -163,8 +164,8 @@ class Measured:
 
     @property
     def _shown(self) -> list[str]:
-        """The columns that people see of a row which fails: all but its partial states."""
-        return [name for name in self.columns if name != STATE]
+        """The columns that people see of a row which fails."""
+        return [name for name in self.columns if name not in self.unshown]
 
     def _flags(self) -> list[tuple[str, Expectation]]:
         return [(f"__bad_{index}", each) for index, each in enumerate(self.expectations)]
@@ -188,10 +189,12 @@ def rows_in(values: Mapping[str, object]) -> int:
     return int(str(values[_CHECKED]))
 
 
-def measure(rows: DataFrame, expectations: Sequence[Expectation], *, hidden: Sequence[str] = ()) -> Measured:
+def measure(
+    rows: DataFrame, expectations: Sequence[Expectation], *, hidden: Sequence[str] = (), unshown: Sequence[str] = ()
+) -> Measured:
     """Return the rows with a verdict for each expectation. A condition that is null is not met.
 
-    `hidden` columns are left out of the rows that go on.
+    `hidden` columns are left out of the rows that go on, and `unshown` ones of what people see of a row that fails.
     """
     columns = tuple(name for name in rows.columns if name not in hidden)
     verdicts = [
@@ -199,7 +202,7 @@ def measure(rows: DataFrame, expectations: Sequence[Expectation], *, hidden: Seq
         for index, each in enumerate(expectations)
     ]
     measured = derive(rows, ("measured", *verdicts), lambda rows: rows.selectExpr("*", *verdicts)) if verdicts else rows
-    return Measured(measured, columns, tuple(expectations))
+    return Measured(measured, columns, tuple(expectations), tuple(unshown))
 
 
 def check_results(table: LayerTable, results: Sequence[CheckedExpectation]) -> None:

@@ -22,6 +22,7 @@ from headrace.serving.postgres_table import PostgresColumn, comparable, list_cha
 from headrace.serving.publish import explained
 from headrace.serving.publish_progress import Progress, read_progress
 from headrace.spec.pipeline import PostgresTable
+from headrace.tables.added_columns import hidden_columns
 from headrace.tables.build_ledger import BuildLedger, read_build
 from headrace.tables.catalog import count_rows, load_table
 
@@ -84,7 +85,8 @@ def _compare(
     problems = (*position, *(f"{change.problem}: {change.statement};" for change in changes))
     if any(actual.column(name) is None for name in table.primary_key):
         return PublishedComparison(rows, rows, problems=problems, is_current=is_current)
-    in_lake = {field.name: field.field_type for field in source.schema().fields}
+    hidden = hidden_columns(source)
+    in_lake = {field.name: field.field_type for field in source.schema().fields if field.name not in hidden}
     rounded = {column.name for column in wanted.columns if _rounds(column, in_lake.get(column.name))}
     columns = [
         (replace(column, type="numeric") if column.name in rounded else column, there)

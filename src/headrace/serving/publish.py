@@ -47,8 +47,8 @@ from headrace.serving.publish_progress import (
     read_progress,
     write_progress,
 )
-from headrace.spec.layers import HIDDEN, STATE
 from headrace.spec.pipeline import PostgresTable
+from headrace.tables.added_columns import added_columns, shown_columns
 from headrace.tables.build_ledger import read_build
 from headrace.tables.catalog import count_rows, load_table
 
@@ -236,14 +236,14 @@ def _layout(columns: Sequence[PostgresColumn], source: Table) -> str:
 
 def _published_columns(actual: TableShape, source: Table, table: PostgresTable) -> tuple[PostgresColumn, ...]:
     """Return the columns that both have; one that only Postgres has must have a default there."""
-    in_lake = {field.name for field in source.schema().fields} - {STATE}
+    in_lake = set(shown_columns(source))
     for column in actual.columns:
         if column.name not in in_lake and not column.fills_itself:
             raise PublishError(
                 f'{table.source} has no column "{column.name}"',
                 where=f"table {table.name} in Postgres",
-                next_step=f"Columns are: {', '.join(sorted(in_lake - set(HIDDEN)))}. Fix the DDL, give the column a default, or"
-                f" drop it: ALTER TABLE {quote(table.name)} DROP COLUMN {quote(column.name)};",
+                next_step=f"Columns are: {', '.join(sorted(in_lake - added_columns(source)))}. Fix the DDL, give the column a"
+                f" default, or drop it: ALTER TABLE {quote(table.name)} DROP COLUMN {quote(column.name)};",
             )
     return tuple(column for column in actual.columns if column.name in in_lake and not column.generated)
 

@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.serving.duck_query import SourceTable, execute, plan_query
-from headrace.spec.layers import STATE
+from headrace.tables.added_columns import hidden_columns
 from headrace.tables.catalog import list_tables
 from headrace.tables.duck import open_duckdb, quote_name, quote_text
 from headrace.tables.storage import Storage
@@ -39,5 +39,5 @@ def scan_source(table: Table) -> SourceTable:
     """Return how DuckDB itself reads a table: from the metadata file that the catalog names."""
     folders = (table.location(), table.properties.get("write.data.path", table.location()))
     scan = f"iceberg_scan({quote_text(table.metadata_location)})"
-    has_states = any(field.name == STATE for field in table.schema().fields)
-    return SourceTable(f"(SELECT * EXCLUDE ({quote_name(STATE)}) FROM {scan})" if has_states else scan, folders)
+    hidden = ", ".join(map(quote_name, sorted(hidden_columns(table))))
+    return SourceTable(f"(SELECT * EXCLUDE ({hidden}) FROM {scan})" if hidden else scan, folders)

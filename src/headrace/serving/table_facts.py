@@ -12,9 +12,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from headrace.serving.answer import Answer, make_answer
 from headrace.serving.room import ShownTable
-from headrace.spec.layers import STATE
 from headrace.spec.lineage import Input, Topic
 from headrace.tables import build_ledger, ledger
+from headrace.tables.added_columns import hidden_columns, shown_columns
 from headrace.tables.build_ledger import BuildLedger, read_build
 from headrace.tables.catalog import load_table
 from headrace.tables.ledger import Ledger
@@ -86,7 +86,8 @@ def read_sample(table: Table | None) -> Answer | None:
     """Gives back a few rows, whichever are read first; None where there are none to read."""
     if table is None or table.current_snapshot() is None:
         return None
-    return make_answer(table.scan(limit=_SAMPLE).to_arrow(), most_rows=_SAMPLE)
+    rows = table.scan(limit=_SAMPLE).to_arrow()
+    return make_answer(rows.drop_columns(sorted(hidden_columns(table))), most_rows=_SAMPLE)
 
 
 def read_refused(catalog: Catalog, shown: ShownTable) -> Answer | None:
@@ -106,9 +107,8 @@ def _columns(shown: ShownTable, table: Table | None) -> list[dict[str, object]]:
     names = [each.name for each in shown.traced.columns]
     types: Mapping[str, tuple[str, bool]] = {}
     if table is not None:
-        shown_fields = [each for each in table.schema().fields if each.name != STATE]
-        types = {each.name: (str(each.field_type), each.required) for each in shown_fields}
-        names = list(types)
+        types = {each.name: (str(each.field_type), each.required) for each in table.schema().fields}
+        names = list(shown_columns(table))
     found = []
     for name in names:
         traced = shown.traced.column(name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.spec.aggregates import Recomputed, decompose
 from headrace.spec.columns import landed_columns
 from headrace.spec.followed_lookups import follow_lookups
-from headrace.spec.layers import BUILD_ID, CARRIED, HISTORY_COLUMNS, STATE, LayerTable, Query
+from headrace.spec.layers import HISTORY_COLUMNS, LayerTable, Query
 from headrace.spec.matching import ENTITY_COLUMNS, entity_columns
 from headrace.spec.mixed_rows import check_mixed_rows
 from headrace.spec.pipeline import Stream, TableName
@@ -198,11 +198,9 @@ def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> Iterator[Spe
 
 def _find_reserved_names(table: LayerTable, columns: Sequence[str]) -> Iterator[SpecError]:
     """Return an error for each column of the query that has the name of one which Headrace adds."""
-    own: tuple[str, ...] = (BUILD_ID, CARRIED) if table.unchanged else (BUILD_ID,)
+    own = table.added_columns
     if table.kind == "history":
         own += HISTORY_COLUMNS
-    if table.kind == "aggregate":
-        own += (STATE,)
     if table.kind == "entities":
         own += (*ENTITY_COLUMNS, *(each.column for each in table.matches))
     for name in columns:

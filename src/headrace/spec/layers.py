@@ -33,7 +33,7 @@ STATE = "_state"
 """The column of an aggregate that has the partial states of each row, as JSON, so that changed rows can be added to them."""
 
 HIDDEN = (BUILD_ID, CARRIED, STATE)
-"""The columns that Headrace keeps for itself: readers of a table don't see them."""
+"""The names of all columns that Headrace adds to tables. A query of a table that lacks one may give a column of its name."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +214,12 @@ class LayerTable(TableSettings):
     def computes_whole_keys(self) -> bool:
         """Whether a row is computed from all rows of the drivers that have its key, not from one of them alone."""
         return self.mixes_rows or bool(self.reread)
+
+    @property
+    def added_columns(self) -> tuple[str, ...]:
+        """The columns that Headrace adds to those of the query, and that only builds read."""
+        carried = (CARRIED,) if self.unchanged else ()
+        return (BUILD_ID, *carried, *((STATE,) if self.traits.adds_states else ()))
 
     @property
     def inputs(self) -> tuple[TableName, ...]:

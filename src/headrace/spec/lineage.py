@@ -173,7 +173,7 @@ def trace_lineage(pipeline: Pipeline) -> Lineage:
     for table in pipeline.tables:
         traced = _trace_table(table, known=columns)
         if traced.whole:
-            columns[table.table] = tuple(each.name for each in traced.columns if each.name not in (BUILD_ID, CARRIED))
+            columns[table.table] = tuple(each.name for each in traced.columns if each.name not in table.added_columns)
         tables.append(traced)
     return Lineage(pipeline.name, tuple(_with_named(each, tables) for each in tables))
 

@@ -89,7 +89,8 @@ class BuildLedger:
     it anew because a person was erased from an input, and `replays` those because rows of one were replayed. `removed_in` is
     the last build that kept old rows for readers; None where that was not noted yet. `largest_entity` is how many records the
     largest entity has; `weights` are those that a table with `fuzzy: {train: true}` compares records with until its
-    next refresh. `frozen` are the lookups that were joined as of the build.
+    next refresh. `frozen` are the lookups that were joined as of the build. `added_columns` are those names of columns that
+    Headrace adds which the query did not give; None where a build of an earlier version recorded none.
     """
 
     build_id: int = 0
@@ -121,6 +122,7 @@ class BuildLedger:
     largest_entity: int | None = None
     weights: TrainedWeights | None = None
     frozen: tuple[str, ...] = ()
+    added_columns: tuple[str, ...] | None = None
 
     def to_json(self) -> str:
         values = asdict(replace(self, reads={}, definition_fields={}))
@@ -138,6 +140,8 @@ class BuildLedger:
         if values.get("phases"):
             values["phases"] = BuildPhases(**values["phases"])
         values["frozen"] = tuple(values.get("frozen", ()))
+        if values.get("added_columns") is not None:
+            values["added_columns"] = tuple(values["added_columns"])
         if values.get("weights"):
             values["weights"] = TrainedWeights.from_values(values["weights"])
         return BuildLedger(**values)

@@ -79,7 +79,8 @@ class Aggregate(IncrementalStrategy):
                     return recompute(inputs, changes, self.settle)
             merged = merge_changes(inputs, inputs.algebra, changes.sets)
             if merged is not None:
-                measured = measure(merged.rows, expectations_of(inputs.table), hidden=(REDO,))
+                expectations, unshown = expectations_of(inputs.table), inputs.state_columns
+                measured = measure(merged.rows, expectations, hidden=(REDO,), unshown=unshown)
                 return Work(
                     ComputedKeys(measured, merged.touched),
                     lambda rows, *_: rows,

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from headrace.serving.engines.failures import unread
 from headrace.serving.query import run_query
-from headrace.spec.layers import STATE
+from headrace.tables.added_columns import shown_columns
 from headrace.tables.duck import quote_name
 
 
@@ -22,8 +22,7 @@ def _scan(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
     """Gives back the name by which DuckDB finds the rows that PyIceberg's scan gives, deletes respected."""
     name = ".".join(table.name())
     try:
-        shown = tuple(field.name for field in table.schema().fields if field.name != STATE)
-        connection.register(name, table.scan(selected_fields=shown).to_arrow())
+        connection.register(name, table.scan(selected_fields=shown_columns(table)).to_arrow())
     except OSError as error:
         raise unread("PyIceberg", str(error)) from error
     return quote_name(name)
