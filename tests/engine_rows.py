@@ -16,6 +16,7 @@ from pyiceberg.catalog import Catalog
 
 from headrace.serving.engines import clickhouse, polars, pyiceberg, trino
 from headrace.serving.engines.names import DIALECTS, Engine
+from headrace.serving.hidden_columns import split_columns
 from headrace.serving.query import run_query
 from headrace.serving.question import Question, read_question
 from headrace.spec.layers import STATE
@@ -104,7 +105,7 @@ def see(engine: Engine, table: pa.Table) -> Seen:
 
 
 def _question(catalog: Catalog, sql: str, engine: Engine) -> Question:
-    return read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog))
+    return split_columns(read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog)), catalog)
 
 
 def _type_of(engine: Engine, kind: pa.DataType) -> str:

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from headrace.services.embedded import Report
 from headrace.serving.engines.names import DIALECTS, Engine
+from headrace.serving.hidden_columns import split_columns
 from headrace.serving.query import run_query
 from headrace.serving.question import read_question
 from headrace.settings import Settings
@@ -24,7 +25,7 @@ def query(settings: Settings, sql: str, *, engine: Engine = Engine.duckdb, repor
         from headrace.serving.engines import pyiceberg
 
         return pyiceberg.ask(catalog, sql)
-    question = read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog))
+    question = split_columns(read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog)), catalog)
     if engine == Engine.spark:
         from headrace.runs.landing import spark_session
         from headrace.serving.engines import spark

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
@@ -15,13 +16,15 @@ from headrace.spec.problems import suggest
 
 BEGINNINGS = "SELECT, WITH, FROM, DESCRIBE or SUMMARIZE"
 EXAMPLE = "SELECT count(*) FROM lineage.events"
+_TABLE_STATEMENT = re.compile(r"\bTABLE\s+$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Mention:
     """A place in a query that names a table of the lake: as one to read, or before one of its columns.
 
-    `start` and `end` are the first sign of the name and the one behind its last. `alias` is what the query calls it.
+    `start` and `end` are the first sign of the name and the one behind its last. `alias` is what the query calls it. A query
+    can stand in the name's place where it `takes_subquery`, which is not so where it `is_described`.
     """
 
     table: str
@@ -29,6 +32,8 @@ class Mention:
     end: int
     is_column: bool = False
     alias: str = ""
+    takes_subquery: bool = True
+    is_described: bool = False
 
     @property
     def short(self) -> str:
@@ -37,11 +42,20 @@ class Mention:
 
 
 @dataclass(frozen=True)
+class SplitColumns:
+    """The columns of a table that readers are shown, and those that are hidden."""
+
+    shown: tuple[str, ...]
+    hidden: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Question:
-    """One SELECT as it was asked, and all its mentions of tables."""
+    """One SELECT as it was asked, and all its mentions of tables. `columns` are those of tables that have hidden ones."""
 
     sql: str
     mentions: tuple[Mention, ...]
+    columns: Mapping[str, SplitColumns] = field(default_factory=dict)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -59,8 +73,9 @@ class Question:
 def read_question(sql: str, *, dialect: str, known: Sequence[str]) -> Question:
     """Return what a query in an engine's SQL asks; raise a BadQueryError unless it is one SELECT of known tables."""
     statement = parse_select(sql, dialect=dialect, known=known)
-    tables = tuple(_find_tables(statement, known))
-    return Question(sql, (*tables, *_find_columns(statement, {each.table for each in tables})))
+    tables = tuple(_find_tables(statement, known, sql=sql))
+    kept = {mention.table for mention in tables if not mention.takes_subquery}
+    return Question(sql, (*tables, *_find_columns(statement, {each.table for each in tables}, kept=kept)))
 
 
 def parse_select(sql: str, *, dialect: str, known: Sequence[str]) -> exp.Expr:
@@ -120,7 +135,7 @@ def _refuse_word(first: Token) -> BadQueryError:
     return BadQueryError(f'syntax error at or near "{first.text}"', where=where, next_step=f"Begin with {BEGINNINGS}.")
 
 
-def _find_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[str] = ()) -> Iterator[Mention]:
+def _find_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[str] = (), sql: str = "") -> Iterator[Mention]:
     for table in statement.find_all(exp.Table):
         if isinstance(table.this, exp.Func) or table.args.get("rows_from") or table.db in own:
             continue
@@ -130,7 +145,18 @@ def _find_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[s
         if name not in known:
             raise BadQueryError(f'there is no table "{name}"', where="query", next_step=_which_tables(name, known))
         start, end = _span(table.parts)
-        yield Mention(name, start, end, alias=table.alias)
+        is_described = isinstance(table.parent, exp.Describe)
+        takes_subquery = not is_described and _takes_subquery(table, sql[:start])
+        yield Mention(name, start, end, alias=table.alias, takes_subquery=takes_subquery, is_described=is_described)
+
+
+def _takes_subquery(table: exp.Table, before: str) -> bool:
+    """Return whether a query can stand in the place of a table's name; `before` is the text that ends there.
+
+    It has no points in time, is no `TABLE name`, and Spark wants an alias behind a sample, not before it.
+    """
+    is_sampled = table.args.get("sample") is not None and not table.alias
+    return not (table.args.get("version") or table.args.get("when") or is_sampled or _TABLE_STATEMENT.search(before))
 
 
 def _names_cte(table: exp.Table) -> bool:
@@ -153,15 +179,18 @@ def _names_cte(table: exp.Table) -> bool:
     return False
 
 
-def _find_columns(statement: exp.Expr, tables: Collection[str]) -> Iterator[Mention]:
-    """Gives back where a column has its table's whole name before it. What follows the name may be a field of the column."""
+def _find_columns(statement: exp.Expr, tables: Collection[str], *, kept: Collection[str]) -> Iterator[Mention]:
+    """Gives back where a column has its table's whole name before it. What follows the name may be a field of the column.
+
+    Tables in `kept` are named in the query as they are.
+    """
     for column in statement.find_all(exp.Column):
         parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
         for length in range(len(parts), 1, -1):
             name = ".".join(part.name for part in parts[:length])
             if name in tables:
                 start, end = _span(parts[:length])
-                yield Mention(name, start, end, is_column=True)
+                yield Mention(name, start, end, is_column=True, takes_subquery=name not in kept)
                 break
 
 

@@ -20,8 +20,8 @@ from pyiceberg.table import Table
 from headrace.errors import QueryError
 from headrace.serving.engines.clickhouse_tables import store_settings, table_engine
 from headrace.serving.engines.failures import failed, unread
-from headrace.serving.hidden_columns import without_states
 from headrace.serving.question import Question
+from headrace.tables.added_columns import hidden_columns, shown_columns
 from headrace.tables.storage import Storage, local_path
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _SETTINGS: Mapping[str, str] = {
     "session_timezone": "'UTC'",
     "output_format_arrow_string_as_string": "0",  # a String may hold any bytes
 }
+_STORED = "tables with hidden columns"
+"""The database of tables that queries read through a view. No namespace has blanks in its name."""
 _AWAY = "(S3_ERROR)"
 _CODE = re.compile(r"^Code: \d+\. DB::\w+: ")
 _KIND = re.compile(r"\.? \([A-Z_]+\)\s*$")
@@ -45,13 +47,13 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
     with TemporaryDirectory() as empty, _inside(folder or Path(empty)), _connect(storage) as connection:
         try:
             for name, table in tables.items():
-                _make_table(connection, name, table_engine(table.metadata_location, storage))
+                _make_table(connection, name, table, table_engine(table.metadata_location, storage))
             answer = connection.query(question.rename(lambda each: _quote(each.table)), "ArrowStream").bytes()
         except RuntimeError as error:  # what chdb's own errors are
             said = storage.without_secrets(str(error))
             raise (unread if _AWAY in said else failed)("ClickHouse", _in_words(said)) from error
     with pa.ipc.open_stream(answer) as reader:
-        return without_states(_with_text(reader.read_all()), question.sql)
+        return _with_text(reader.read_all())
 
 
 @contextmanager
@@ -93,10 +95,21 @@ def _common_folder(tables: Iterable[Table]) -> Path | None:
     return Path(os.path.commonpath(folders)) if folders else None
 
 
-def _make_table(connection: Connection, name: str, engine: str) -> None:
-    database, _, _ = _quote(name).rpartition(".`")
-    connection.query(f"CREATE DATABASE IF NOT EXISTS {database}")
-    connection.query(f"CREATE TABLE {_quote(name)} ENGINE = {engine}")
+def _make_table(connection: Connection, name: str, table: Table, engine: str) -> None:
+    """Create a table of the lake; one with hidden columns is a view of its other columns."""
+    is_view = bool(hidden_columns(table))
+    stored = f"{_STORED}.{name.replace('.', '/')}" if is_view else name
+    for each in dict.fromkeys((name, stored)):
+        database, _, _ = _quote(each).rpartition(".`")
+        connection.query(f"CREATE DATABASE IF NOT EXISTS {database}")
+    connection.query(f"CREATE TABLE {_quote(stored)} ENGINE = {engine}")
+    if is_view:
+        shown = ", ".join(map(_quote_column, shown_columns(table)))
+        connection.query(f"CREATE VIEW {_quote(name)} AS SELECT {shown} FROM {_quote(stored)}")
+
+
+def _quote_column(name: str) -> str:
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
 def _quote(name: str) -> str:

@@ -8,11 +8,12 @@ import polars as pl
 import pyarrow as pa
 from polars.exceptions import PolarsError
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from headrace.errors import QueryError
 from headrace.serving.engines.failures import failed, unread
-from headrace.serving.hidden_columns import without_states
 from headrace.serving.question import Mention, Question
+from headrace.tables.added_columns import hidden_columns
 from headrace.tables.duck import quote_name
 from headrace.tables.storage import Storage
 
@@ -21,14 +22,19 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
     """Gives back the result of one SELECT in Polars's SQL."""
     _need_aliases(question)
     store = dict(Storage.of(catalog.properties).options)
-    frames = {name: pl.scan_iceberg(catalog.load_table(name), storage_options=store) for name in question.tables}
+    frames = {name: _scan(catalog.load_table(name), store) for name in question.tables}
     try:
-        found = pl.SQLContext(frames).execute(question.rename(_name), eager=True).to_arrow()
-        return without_states(found, question.sql)
+        return pl.SQLContext(frames).execute(question.rename(_name), eager=True).to_arrow()
     except PolarsError as error:
         raise failed("Polars", str(error)) from error
     except OSError as error:
         raise unread("Polars", str(error)) from error
+
+
+def _scan(table: Table, store: dict[str, str]) -> pl.LazyFrame:
+    """Return a table's rows, without the columns that are hidden."""
+    rows, hidden = pl.scan_iceberg(table, storage_options=store), hidden_columns(table)
+    return rows.drop(hidden) if hidden else rows
 
 
 def _name(mention: Mention) -> str:

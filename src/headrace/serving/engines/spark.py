@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.serving.engines.failures import failed
-from headrace.serving.hidden_columns import without_states
+from headrace.serving.hidden_columns import drop_hidden, list_columns
 from headrace.serving.question import Question
 from headrace.settings import Settings
 from headrace.tables.catalog_properties import CATALOG_NAME
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def ask(question: Question, *, settings: Settings, spark: SparkSession) -> pa.Table:
-    """Gives back the result of one SELECT in Spark's SQL. The lake is its default catalog, so names are the same."""
+    """Return the result of one SELECT in Spark's SQL. The lake is its default catalog, so names are the same.
+
+    Columns of the question that are hidden are left out.
+    """
     from pyspark.errors import PySparkException
 
     from headrace.tables.spark_arrow import to_arrow
@@ -28,9 +31,14 @@ def ask(question: Question, *, settings: Settings, spark: SparkSession) -> pa.Ta
     session.conf.set("spark.sql.variable.substitute", "false")  # ${env:NAME} would read the environment
     use_session(session)
     try:
-        return without_states(to_arrow(session.sql(question.sql)), question.sql)
+        asked = list_columns(question, name=lambda each: question.sql[each.start : each.end], quote=_quote)
+        return drop_hidden(to_arrow(session.sql(asked)), question)
     except PySparkException as error:
         raise failed("Spark", _without_condition(str(error))) from error
+
+
+def _quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _without_condition(said: str) -> str:

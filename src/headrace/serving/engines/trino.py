@@ -14,7 +14,7 @@ from headrace.services.web import Answer
 from headrace.services.web import ask as ask_server
 from headrace.serving.engines.failures import failed
 from headrace.serving.engines.trino_values import make_column
-from headrace.serving.hidden_columns import without_states
+from headrace.serving.hidden_columns import drop_hidden, list_columns
 from headrace.serving.question import Question
 from headrace.tables.duck import quote_name
 
@@ -33,8 +33,11 @@ _NOBODY = "NO_NODES_AVAILABLE"
 
 
 def ask(question: Question, *, url: str) -> pa.Table:
-    """Gives back the result of one SELECT in Trino's SQL, from the Trino at this address."""
-    asked = question.rename(lambda each: _quote(each.table)).rstrip().rstrip(";")
+    """Return the result of one SELECT in Trino's SQL, from the Trino at this address.
+
+    Columns of the question that are hidden are left out.
+    """
+    asked = list_columns(question, name=lambda each: _quote(each.table), quote=_quote_column).rstrip().rstrip(";")
     columns: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     for page in _pages(url, asked):
@@ -42,7 +45,7 @@ def ask(question: Question, *, url: str) -> pa.Table:
         rows += page.get("data") or []
     values: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
     arrays = [make_column(column["typeSignature"], each) for column, each in zip(columns, values, strict=True)]
-    return without_states(pa.table(arrays, names=[column["name"] for column in columns]), question.sql)
+    return drop_hidden(pa.table(arrays, names=[column["name"] for column in columns]), question)
 
 
 def _pages(url: str, sql: str) -> Iterator[dict[str, Any]]:
@@ -82,3 +85,8 @@ def _quote(name: str) -> str:
     """Gives back a table's name as Trino has it: two words, however many namespaces there are."""
     namespace, _, table = name.rpartition(".")
     return f"{quote_name(namespace)}.{quote_name(table)}"
+
+
+def _quote_column(name: str) -> str:
+    """Return a column's name as Trino lists it: in lower case."""
+    return quote_name(name.lower())
