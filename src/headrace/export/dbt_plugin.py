@@ -20,17 +20,20 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _SQLITE = "sqlite:///"
-_OWN = ("_build_id", "_state")
 
 
 class Plugin(BasePlugin):  # type: ignore[misc]
-    """What dbt-duckdb asks for: `home` is Headrace's state, seen from this file; `tables` are those that the models read."""
+    """What dbt-duckdb asks for: `home` is Headrace's state, seen from this file; `tables` are those that the models read.
+
+    `hidden` are the columns that Headrace added to some of them, which models don't read.
+    """
 
     def initialize(self, plugin_config: dict[str, object]) -> None:
         here = Path(__file__).resolve().parent
         home = os.environ.get("HEADRACE_HOME") or here / str(plugin_config.get("home", ".headrace"))
         self.uri = os.environ.get("HEADRACE_CATALOG_URI") or f"{_SQLITE}{Path(home).resolve() / 'catalog.db'}"
         self.tables = [str(name) for name in plugin_config.get("tables", [])]  # type: ignore[attr-defined]
+        self.hidden: dict[str, list[str]] = plugin_config.get("hidden", {})  # type: ignore[assignment]
 
     def configure_connection(self, conn: DuckDBPyConnection) -> None:
         _load_extensions(conn)
@@ -38,7 +41,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]
             *namespaces, table = name.split(".")
             namespace = "__".join(namespaces)
             columns = [row[0] for row in conn.execute("DESCRIBE SELECT * FROM iceberg_scan(?)", [location]).fetchall()]
-            shown = ", ".join(_quoted(each) for each in columns if each not in _OWN)
+            shown = ", ".join(_quoted(each) for each in columns if each not in self.hidden.get(name, []))
             path = location.replace("'", "''")
             conn.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(namespace)}")
             conn.execute(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.export.dbt_models import Dialect
 
@@ -21,10 +21,14 @@ average is a double, a timestamp that is cast to a string says its zone.
 """
 
 
-def profile_of(dialect: Dialect, *, home: str, tables: Sequence[str]) -> dict[str, object]:
-    """Gives back the profile. What differs from place to place comes from the environment; `home` is relative."""
+def profile_of(dialect: Dialect, *, home: str, tables: Sequence[str], hidden: Mapping[str, Sequence[str]]) -> dict[str, object]:
+    """Return the profile. What differs from place to place comes from the environment; `home` is relative.
+
+    `hidden` are the columns of some tables that models don't read.
+    """
     if dialect == "duckdb":
-        return {"target": "duckdb", "outputs": {"duckdb": _duckdb(home, tables)}}
+        lake = {"home": home, "tables": list(tables), "hidden": {name: list(columns) for name, columns in hidden.items()}}
+        return {"target": "duckdb", "outputs": {"duckdb": _duckdb(lake)}}
     return {"target": "session", "outputs": {"session": _session(home), "thrift": _thrift()}}
 
 
@@ -44,7 +48,7 @@ def readme_of(name: str, dialect: Dialect, *, home: str) -> str:
     )
 
 
-def _duckdb(home: str, tables: Sequence[str]) -> dict[str, object]:
+def _duckdb(lake: Mapping[str, object]) -> dict[str, object]:
     folder = "{{ env_var('DBT_PROJECT_DIR', '.') }}"
     return {
         "type": "duckdb",
@@ -52,7 +56,7 @@ def _duckdb(home: str, tables: Sequence[str]) -> dict[str, object]:
         "threads": 2,
         "settings": {"TimeZone": "UTC"},
         "module_paths": [folder],
-        "plugins": [{"module": PLUGIN, "config": {"home": home, "tables": list(tables)}}],
+        "plugins": [{"module": PLUGIN, "config": dict(lake)}],
     }
 
 

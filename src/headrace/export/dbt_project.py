@@ -94,9 +94,10 @@ def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProjec
             next_step="Add one, such as staging/orders.sql, and export again.",
         )
     project = _Project(pipeline, models, lineage, dialect)
+    profile = profile_of(dialect, home=home, tables=project.source_names, hidden=project.hidden_columns)
     files = {
         "dbt_project.yml": _yaml(project.settings()),
-        "profiles.yml": _yaml({pipeline.name: profile_of(dialect, home=home, tables=project.source_names)}),
+        "profiles.yml": _yaml({pipeline.name: profile}),
         "README.md": readme_of(pipeline.name, dialect, home=home),
         ".gitignore": f"target/\nlogs/\ndbt_packages/\n{DATABASE}*\n__pycache__/\n",
         "models/sources.yml": _yaml({"version": 2, "sources": project.sources()}),
@@ -194,6 +195,11 @@ class _Project:
     @property
     def source_names(self) -> list[str]:
         return [str(each) for each in self._sources]
+
+    @property
+    def hidden_columns(self) -> dict[str, tuple[str, ...]]:
+        """The columns that Headrace adds to those sources that it builds."""
+        return {str(each.table): each.added_columns for each in self._pipeline.tables if each.table in self._sources}
 
     def sources(self) -> list[dict[str, object]]:
         built = {each.table: each for each in self._pipeline.tables if each.table not in self._made}
