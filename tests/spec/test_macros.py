@@ -96,10 +96,10 @@ EXPANSIONS = {
     "a body that is a parameter": ("CREATE MACRO f(a) AS a", "SELECT f(NOT x) IS NULL", "SELECT (NOT x) IS NULL"),
     "a body in BETWEEN": ("CREATE MACRO f(a) AS a AND a", "WHERE x BETWEEN 1 AND f(y)", "WHERE x BETWEEN 1 AND (y AND y)"),
     "a field of a body": ("CREATE MACRO f(a) AS a + 1", "SELECT f(x).y", "SELECT (x + 1).y"),
-    "a field of an argument": ("CREATE MACRO f(a) AS a.b", "SELECT f(g(x)), f(x || y)", "SELECT g(x).b, (x || y).b"),
+    "a field of an argument": ("CREATE MACRO f(a) AS a.b", "SELECT f(first(x)), f(x || y)", "SELECT first(x).b, (x || y).b"),
     "after BOTH": ("CREATE MACRO f(a) AS lower(a)", "SELECT trim(BOTH f(x) FROM y)", "SELECT trim(BOTH lower(x) FROM y)"),
     "in an argument of itself": ("CREATE MACRO f(a) AS a + 1", "SELECT f(f(x))", "SELECT (x + 1) + 1"),
-    "in an argument of another function": ("CREATE MACRO f(a) AS a + 1", "SELECT g(f(x), f(y))", "SELECT g(x + 1, y + 1)"),
+    "in an argument of another function": ("CREATE MACRO f(a) AS a + 1", "SELECT pow(f(x), f(y))", "SELECT pow(x + 1, y + 1)"),
     "of one another, in any order": (
         "CREATE MACRO f(a) AS g(a) || g('é'); CREATE MACRO g(b) AS lower(trim(b))",
         "SELECT f(x)",
@@ -117,9 +117,9 @@ EXPANSIONS = {
         "SELECT filter(tags, x_1 -> x_1 = x), filter(tags, x -> x = y)",
     ),
     "lambda variables in macros in lambdas": (
-        "CREATE MACRO f(xs) AS transform(xs, x -> g(xs, X)); CREATE MACRO g(ys, y) AS exists(ys, x -> x.x = y AND x_1(x))",
+        "CREATE MACRO f(xs) AS transform(xs, x -> g(xs, X)); CREATE MACRO g(ys, y) AS exists(ys, x -> x.x = y AND isnull(x))",
         "SELECT f(tags)",
-        "SELECT transform(tags, x -> exists(tags, x_1 -> x_1.x = X AND x_1(x_1)))",
+        "SELECT transform(tags, x -> exists(tags, x_1 -> x_1.x = X AND isnull(x_1)))",
     ),
     "a lambda's variable as an argument": (
         "CREATE MACRO f(a) AS lower(a)",
@@ -317,7 +317,7 @@ def test_every_mistake_in_macros_and_calls_is_reported_once(tmp_path: Path) -> N
     assert_reported(tmp_path, PLANTED)
 
 
-def test_a_function_that_is_almost_a_macro_is_told(tmp_path: Path) -> None:
+def test_check_reports_functions_that_are_almost_a_macro(tmp_path: Path) -> None:
     files = {
         **FILES,
         "macros.sql": """\
@@ -326,9 +326,12 @@ CREATE MACRO clean_all(a) AS cleantext(a);  -- ! no function or macro "cleantext
 """,
         "staging/typo.sql": '/*\nexpect:\n  it is clean: clean_texts(id) = id  # ! no function or macro "clean_texts"\n*/\n'
         'SELECT clean_txt(id) AS id FROM raw.orders  -- ! no function or macro "clean_txt"',
-        "staging/other.sql": "SELECT another_function(id) AS id FROM raw.orders AS t",
+        "staging/short.sql": 'SELECT clean(id) AS id FROM raw.orders  -- ! no function or macro "clean"',
+        "staging/other.sql": 'SELECT another(id) AS id FROM raw.orders AS t  -- ! no function or macro "another"',
     }
     assert_reported(tmp_path, files)
+    (short,) = [each for each in check(tmp_path, files).errors if '"clean"' in each.what]
+    assert 'Did you mean "clean_all"?' in short.next_step
     (error,) = [each for each in check(tmp_path, files).errors if "clean_txt" in each.what]
     assert error.where == "pipelines/mine/staging/typo.sql:5:8"
     assert 'Did you mean "clean_text"?' in error.next_step
@@ -466,3 +469,47 @@ def test_a_copy_of_a_pipeline_has_its_macros(tmp_path: Path) -> None:
     copied = load_pipeline("mine", environ={}, folder=tmp_path)
     assert (copied.folder / "macros.sql").read_text() == (original.folder / "macros.sql").read_text()
     assert len(copied.tables) == len(original.tables)
+
+
+def test_check_reports_unknown_functions_without_macros(tmp_path: Path) -> None:
+    files = {
+        **FILES,
+        "staging/typo.sql": 'SELECT\n    coalese(id, email) AS id  -- ! no function or macro "coalese"\nFROM raw.orders',
+    }
+    assert_reported(tmp_path, files)
+    (error,) = check(tmp_path, files).errors
+    assert error.where == "pipelines/mine/staging/typo.sql:2:5"
+    assert 'Did you mean "coalesce"?' in error.next_step
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT system.bucket(4, id), spark_catalog.default.own(id), `own`(id) FROM raw.orders",
+        "SELECT /*+ SHUFFLE_HASH(o) */ timestampdiff(DAY, at, now()), CAST(id AS VARCHAR(3)) FROM raw.orders AS o",
+        "WITH own(a) AS (SELECT id FROM raw.orders), more(b) AS (FROM own) SELECT b FROM more",
+        "SELECT d.a FROM raw.date d(a) JOIN VALUES (1) v(b) TABLESAMPLE (10 PERCENT) LATERAL VIEW explode(d.a) x AS y",
+        "SELECT count(*) FILTER (WHERE a IN (1)) OVER (PARTITION BY b), Registered(a) FROM raw.orders WINDOW w AS (ORDER BY a)",
+        "SELECT * FROM raw.orders PIVOT (sum(amount) FOR id IN ('a', 'b')) AS p(c, d) GROUP BY GROUPING SETS ((c), CUBE(d))",
+    ],
+)
+def test_expand_allows_what_spark_or_the_catalog_may_have(sql: str) -> None:
+    errors: list[SpecError] = []
+    macros = Macros(registered=frozenset({"registered"}))
+    macros.expand(sql, refuse=lambda what, at, fix: PLACE.error(what, line=at, fix=fix), errors=errors)
+    assert [str(error) for error in errors] == []
+
+
+def test_check_allows_functions_that_a_python_file_registers(tmp_path: Path) -> None:
+    python = """\
+from headrace import table
+from pyspark.sql import DataFrame, SparkSession
+
+
+@table(keys=["id"])
+def scored(orders: DataFrame, spark: SparkSession) -> DataFrame:
+    spark.udf.register("score", len)
+    return orders
+"""
+    files = {"shape/scored.py": python, "staging/uses.sql": "SELECT score(id) AS points FROM raw.orders"}
+    assert not [error for error in check(tmp_path, files).errors if "score" in error.what]

@@ -96,18 +96,22 @@ class Expanded:
 
 @dataclass(frozen=True)
 class Macros:
-    """The macros of a pipeline by name. `broken` ones have mistakes of their own, so nothing is said of their calls."""
+    """The macros of a pipeline by name. `broken` ones have mistakes of their own, so nothing is said of their calls.
+
+    `registered` are names that Python files of the pipeline have as texts: functions that they may register with Spark.
+    """
 
     by_name: Mapping[str, Macro] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     is_whole: bool = True
+    registered: frozenset[str] = frozenset()
 
     def expand(self, text: str, *, refuse: Refuse, errors: list[SpecError]) -> Expanded | None:
         """Return the text with every macro call replaced; None where one can't be, with its mistakes among `errors`.
 
         Lines stay where they are: an expansion ends with as many line breaks as the call had.
         """
-        tokens = tokenize_sql(text) if self.by_name or self.broken else None
+        tokens = tokenize_sql(text)
         if not tokens:
             return Expanded(text)  # what can't be read is told by the parser
         expansion = _Expansion(text, self, refuse, errors)
@@ -164,16 +168,21 @@ class _Expansion:
         return pieces if is_right else None
 
     def unknown(self, tokens: Sequence[Token]) -> Iterator[SpecError]:
-        """Yield an error for each function that Spark lacks and that is called almost like a macro."""
-        known = [*self.macros.by_name, *self.macros.broken]
+        """Yield an error for each call of what is no function of Spark, no macro, and not registered by a Python file.
+
+        Functions of a catalog have dots in their names, and are left to Spark as are names in quotes.
+        """
+        macros = [*self.macros.by_name, *self.macros.broken]
+        known = {*macros, *self.macros.registered, *spark_words()}
+        aliases = {int(third.start) for first, third in zip(tokens, tokens[2:], strict=False) if kind(first) == "DOT"}
         for call in find_calls(tokens) if self.macros.is_whole else ():
-            name = call.name.text.lower()
-            if name in known or name in spark_words() or kind(call.name) != "VAR":
+            name, before = call.name.text.lower(), call.before.text.upper() if call.before else ""
+            is_table = call.start in aliases or before in ("WITH", "RECURSIVE")  # `FROM a.b name (x)`, `WITH name (x)`
+            if name in known or kind(call.name) != "VAR" or is_table:
                 continue
-            close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-            if close:
-                what = f'there is no function or macro "{call.name.text}"'
-                yield self.refuse(what, call.start, f'Did you mean "{close[0]}"? Fix the name')
+            close = difflib.get_close_matches(name, macros, n=1) or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+            hint = f'Did you mean "{close[0]}"? Fix the name' if close else "Fix the name, or define a macro in macros.sql"
+            yield self.refuse(f'there is no function or macro "{call.name.text}"', call.start, hint)
 
     def _replace(self, call: Call) -> list[Piece] | None:
         macro = self.macros.by_name.get(call.name.text.lower())

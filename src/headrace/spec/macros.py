@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import SpecError
@@ -23,26 +25,35 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
 MACROS = "macros.sql"
+_NAME_IN_QUOTES = re.compile(r"""["'](\w+)["']""")
 _FORM = "CREATE MACRO name(a, b) AS expression;"
 
 
 def read_macros(files: Files, *, argument: str, problems: Problems) -> Macros:
     """Return the macros of a pipeline's folder, none where it has no macros.sql; mistakes are kept as problems."""
-    path = files.pipeline_folder / MACROS
+    path, registered = files.pipeline_folder / MACROS, _find_registered(files.pipeline_folder)
     if not path.exists():
-        return Macros()
+        return Macros(registered=registered)
     place = files.place(path, argument=argument)
     text = problems.attempt(read_text, path, place=place)
-    return Macros(is_whole=False) if text is None else parse_macros(text, place=place, problems=problems)
+    if text is None:
+        return Macros(is_whole=False)
+    return parse_macros(text, place=place, problems=problems, registered=registered)
 
 
-def parse_macros(text: str, *, place: Place, problems: Problems) -> Macros:
+def _find_registered(folder: Path) -> frozenset[str]:
+    """Return all names that Python files have as texts, in lower case: any of them may be registered as a function."""
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in folder.rglob("*.py"))
+    return frozenset(name.lower() for text in texts for name in _NAME_IN_QUOTES.findall(text))
+
+
+def parse_macros(text: str, *, place: Place, problems: Problems, registered: frozenset[str] = frozenset()) -> Macros:
     """Return the macros of a text, each with a body that calls no other macro; mistakes are kept as problems."""
     tokens = tokenize_sql(text)
     if tokens is None:
         problems.errors.append(place.error("a text or comment has no end", line=1, fix="Close the quote or the comment"))
         return Macros(is_whole=False)
-    reader = _Reader(text, place, problems)
+    reader = _Reader(text, place, problems, registered)
     for is_end, statement in groupby(tokens, lambda token: kind(token) == "SEMICOLON"):
         if not is_end:
             problems.attempt(reader.define, tuple(statement))
@@ -63,6 +74,7 @@ class _Reader:
     text: str
     place: Place
     problems: Problems
+    registered: frozenset[str] = frozenset()
     definitions: dict[str, _Definition] = field(default_factory=dict)
     done: dict[str, Macro | None] = field(default_factory=dict)
     is_whole: bool = True
@@ -89,7 +101,7 @@ class _Reader:
         for name in self.definitions:
             self._resolve(name, ())
         right = {name: macro for name, macro in self.done.items() if macro is not None}
-        return Macros(right, frozenset(self.done) - right.keys(), self.is_whole)
+        return Macros(right, frozenset(self.done) - right.keys(), self.is_whole, self.registered)
 
     def _check_name(self, token: Token) -> None:
         name = token.text
@@ -140,6 +152,7 @@ class _Reader:
             {name: macro for name, macro in self.done.items() if macro is not None},
             frozenset(name for name, macro in self.done.items() if macro is None),
             self.is_whole,
+            self.registered,
         )
         name, refuse = definition.name.text, partial(_refuse, self.text, self.place)
         errors: list[SpecError] = []
