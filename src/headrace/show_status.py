@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.serving.figures import PipelineStatus, PublishedStatus, StreamStatus, TableStatus
 
 _STREAM = ("rows", "rows/s", "lag", "freshness", "batch", "quarantined", "checkpoint")
-_BUILD = ("fetch", "query", "write", "commit", "rows in", "rows out", "cached")
+_BUILD = ("fetch", "query", "write", "commit", "rows in", "rows out", "indexes", "cached")
 _TABLE = ("rows", "rows/s", "behind", "freshness", "batch", "quarantined", "warnings", "build")
 
 
@@ -178,8 +178,8 @@ def _show_builds(console: Console, tables: Sequence[TableStatus]) -> None:
         phases = each.phases
         seconds = (phases.fetch, phases.query, phases.write, phases.commit) if phases else (None,) * 4
         rows = ("" if count is None else f"{count:,}" for count in (each.rows_in, each.rows_out))
-        cached = "" if each.index_bytes is None else f"{each.index_bytes / 1_000_000:,.1f} MB"
-        table.add_row(each.table, *map(_milliseconds, seconds), *rows, cached)
+        sizes = ("" if size is None else f"{size / 1_000_000:,.1f} MB" for size in (each.index_bytes, each.cached_row_bytes))
+        table.add_row(each.table, *map(_milliseconds, seconds), *rows, *sizes)
     console.print(table)
 
 

@@ -74,10 +74,11 @@ def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) 
 def test_status_says_where_the_time_of_the_last_build_went(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_store, "_FILE_IN_MEMORY_ROWS", 0)  # rows of small files go to the disk, as those of large ones do
+    for most_rows in ("_FILE_IN_MEMORY_ROWS", "SMALL_ROWS"):  # small files are stored and indexed as large ones are
+        monkeypatch.setattr(row_store, most_rows, 0)
     pond = Pond(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
     for each in status(pond):
-        assert (each.phases, each.rows_in, each.rows_out, each.index_bytes) == (None, None, None, 0)
+        assert (each.phases, each.rows_in, each.rows_out, each.index_bytes, each.cached_row_bytes) == (None, None, None, 0, 0)
     pond.land([Event(f"e{number}", f"k{number}", "g", 1, 100, "", number) for number in range(5)])
     (built, _) = pond.build()
     latest, _ = status(pond)
@@ -98,6 +99,7 @@ def test_status_says_where_the_time_of_the_last_build_went(
     assert latest.phases.commit == built.built.phases.commit, "that of the build before"
     assert (latest.rows_in, latest.rows_out) == (2, 1), "an older event changes nothing"
     assert latest.index_bytes, "its rows were looked up by their keys"
+    assert latest.cached_row_bytes
     print_status(latest)
 
 

@@ -54,7 +54,7 @@ def test_figures_of_a_stream_and_a_table(shop: ShopLake, client: TestClient) -> 
     assert (raw["rows"], raw["bad_rows"], raw["batch_seconds"], raw["commit"], raw["state"]) == (12, 1, 0.25, 1, "fresh")
     assert raw["rate"] == pytest.approx(12 / 60)
     assert (staged["rows"], staged["bad_rows"], staged["failing"], staged["batch_seconds"]) == (12, 3, 1, 1.5)
-    assert (staged["rows_in"], staged["rows_out"], staged["index_bytes"]) == (15, 12, 0)
+    assert (staged["rows_in"], staged["rows_out"], staged["index_bytes"], staged["cached_row_bytes"]) == (15, 12, 0, 0)
     assert staged["phases"] == {"fetch": 0.012, "query": 0.3, "write": 0.02, "commit": 0.021}
     assert staged["behind_seconds"] == 0
     assert 0 <= float(str(staged["freshness_seconds"])) < 60

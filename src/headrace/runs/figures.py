@@ -106,6 +106,7 @@ def list_layer_tables(
         behind[table.table] = max((*waits, *(behind[name] for name in table.inputs if name in behind)), default=0.0)
         entry = planned.entry
         built_at = datetime.fromtimestamp(entry.built_at_us / 1_000_000, timezone.utc) if entry.build_id else None
+        stored = _stored_size(known[table.table], cached)
         found.append(
             TableStatus(
                 table=str(table.table),
@@ -129,14 +130,15 @@ def list_layer_tables(
                 phases=entry.phases,
                 rows_in=entry.rows_processed if entry.build_id else None,
                 rows_out=entry.rows_written if entry.build_id else None,
-                index_bytes=_cached_bytes(known[table.table], cached) if row_cache else None,
+                index_bytes=stored.indexes if row_cache else None,
+                cached_row_bytes=stored.rows if row_cache else None,
             )
         )
     return tuple(found)
 
 
-def _cached_bytes(table: Table | None, cached: Mapping[str, StoredSize]) -> int:
-    return cached[table.metadata.table_uuid.hex].total if table and table.metadata.table_uuid.hex in cached else 0
+def _stored_size(table: Table | None, cached: Mapping[str, StoredSize]) -> StoredSize:
+    return cached.get(table.metadata.table_uuid.hex, StoredSize()) if table else StoredSize()
 
 
 def _stream_status(

@@ -145,6 +145,7 @@ def _table(table: TableStatus) -> dict[str, object]:
         "rows_in": table.rows_in,
         "rows_out": table.rows_out,
         "index_bytes": table.index_bytes,
+        "cached_row_bytes": table.cached_row_bytes,
         "commit": table.build_id,
         "state": table.state,
     }

@@ -59,8 +59,8 @@ class TableStatus:
     `unchanged`, `unknown_rows` have a value that no event told. Of a table of entities, `largest_entity` is how many records
     the largest one has, and `largest_expected` how many it may have before a build warns; `weights` are the trained ones that
     records are compared with. `phases` are the seconds of the last build; builds of 0.1 recorded none. The last build's query
-    computed `rows_in`, of which `rows_out` came into the table or changed there. `index_bytes` is what builds have cached of
-    the table's rows and indexes on this machine."""
+    computed `rows_in`, of which `rows_out` came into the table or changed there. `index_bytes` and `cached_row_bytes` are the
+    sizes of the file indexes, and of the rows that they point at, which builds have written to this machine's disk."""
 
     table: str
     kind: str
@@ -84,6 +84,7 @@ class TableStatus:
     rows_in: int | None = None
     rows_out: int | None = None
     index_bytes: int | None = None
+    cached_row_bytes: int | None = None
 
     @property
     def bad_rows(self) -> int:

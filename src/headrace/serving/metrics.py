@@ -26,7 +26,8 @@ ABOUT = {
     "headrace_checkpoint": "Number of the last checkpoint or build",
     "headrace_build_rows_in": "Rows that the query of a table's last build computed from what had changed",
     "headrace_build_rows_out": "Rows that a table's last build added or changed in the table",
-    "headrace_index_bytes": "Bytes of a table's rows and file indexes that builds have cached on this machine's disk",
+    "headrace_index_bytes": "Bytes of a table's file indexes on this machine's disk",
+    "headrace_cached_row_bytes": "Bytes of a table's rows that builds have cached on this machine's disk",
 }
 """Every metric of streams (label stream is set) and of layer tables (label stream is empty)."""
 RUNNING = "headrace_pipeline_running"
@@ -92,6 +93,7 @@ def _values(pipeline: PipelineStatus) -> Iterable[tuple[list[str], dict[str, flo
                 "headrace_build_rows_in": table.rows_in,
                 "headrace_build_rows_out": table.rows_out,
                 "headrace_index_bytes": table.index_bytes,
+                "headrace_cached_row_bytes": table.cached_row_bytes,
             },
         )
 

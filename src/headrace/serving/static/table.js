@@ -60,11 +60,11 @@ function now(own) {
   return figures.map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", { class: marked[label] ? "behind" : null }, value)));
 }
 
-/** What a built table's last build did: rows, where its time went, and what is cached for the next. */
+/** What a built table's last build did: rows, where its time went, and what the next one looks rows up in. */
 function built(own) {
   const rows = known(own.rows_in) ? [["rows in", count(own.rows_in)], ["rows out", count(own.rows_out)]] : [];
   const phases = own.phases ? ["fetch", "query", "write", "commit"].map((phase) => [phase, millis(own.phases[phase])]) : [];
-  return [...rows, ...phases, ...(known(own.index_bytes) ? [["cached for lookups", bytes(own.index_bytes)]] : [])];
+  return [...rows, ...phases, ...(known(own.index_bytes) ? [["file indexes", bytes(own.index_bytes)], ["cached rows", bytes(own.cached_row_bytes)]] : [])];
 }
 
 function definition(table) {
