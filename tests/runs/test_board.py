@@ -39,3 +39,16 @@ def test_live_board_shows_freshness(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "freshness" in shown
     assert "11.5 s" in shown, "the age of the newest change that the table has"
+
+
+def test_lines_say_how_old_the_newest_change_of_a_table_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board, "time", SimpleNamespace(monotonic=lambda: 1_001.5))
+    console = Console(file=io.StringIO(), width=200)
+    entry: Any = SimpleNamespace(build_id=7, expectations=(), largest_entity=None, weights=None)
+    table: Any = SimpleNamespace(table="marts.daily", largest_entity=100)
+    with board.live_board(console, title="one, live") as live:
+        for change in (990.0, None):
+            built: Any = SimpleNamespace(entry=entry, rows=5, seconds=0.4)
+            live.built(Outcome(table, built=built, newest_change=change))
+    first, second = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert first == f"{second}  newest change 11.5 s old"

@@ -126,7 +126,10 @@ def lines(console: Console) -> Board:
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
     def built(outcome: Outcome) -> None:
-        for sentence in describe(outcome):
+        first, *others = describe(outcome) or ("",)
+        if outcome.built and outcome.newest_change is not None:
+            first = f"{first}  newest change {describe_age(time.monotonic() - outcome.newest_change)} old"
+        for sentence in filter(None, (first, *others)):
             say(sentence)
 
     def published(done: Published) -> None:
