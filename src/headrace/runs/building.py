@@ -288,7 +288,7 @@ def build_one(
     `begin` is called with each plan before it is carried out. A table that is compacted while it is built is planned again at
     once. For a server that is away it does not wait.
     """
-    lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "layers")
+    lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "builds")
     last: HeadraceError | None = None
     planned: TablePlan | None = None
     attempt = compacted = 0

@@ -45,13 +45,6 @@ class Desk:
         finally:
             self._places.release()
 
-    @property
-    def has_free_seat(self) -> bool:
-        if not self._seats.acquire(blocking=False):
-            return False
-        self._seats.release()
-        return True
-
     def close(self) -> None:
         self._pool.close()
 

@@ -30,7 +30,6 @@ from headrace.spec.received import Received
 
 NOW = "now"
 _BARE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-Endpoint = Callable[..., Any]
 
 
 class Health(BaseModel):
