@@ -75,15 +75,15 @@ class LocalInputs(PlannedInputs):
         key = (self.lake.spark, name, self.lake.columns[name], since, until)
         return self.lake.change_sets.get_or_build(key, read, weigh=lambda changes: changes.nbytes)
 
-    def unchanged(self, name: TableName, values: Rows) -> Rows:
-        since, until = self.plan.since[name], self.plan.until[name]
-        return self._rows(name, self._tables.before(name, since=since, until=until, match=self._match(name, values)))
+    def unchanged(self, name: TableName, values: Rows, *, near: Rows | None = None) -> Rows:
+        since, until, match = self.plan.since[name], self.plan.until[name], self._match(name, values)
+        return self._rows(name, self._tables.before(name, since=since, until=until, match=match, near=_arrow_of(near)))
 
-    def matching(self, name: TableName, values: Rows, *, past: bool = False) -> Rows:
+    def matching(self, name: TableName, values: Rows, *, past: bool = False, near: Rows | None = None) -> Rows:
         since, until, match = self.plan.since[name], self.plan.until[name], self._match(name, values)
         if past:
-            return self._rows(name, self._tables.past(name, since=since, until=until, match=match))
-        return self._rows(name, self._tables.fetch(name, until, match=match))
+            return self._rows(name, self._tables.past(name, since=since, until=until, match=match, near=_arrow_of(near)))
+        return self._rows(name, self._tables.fetch(name, until, match=match, near=_arrow_of(near)))
 
     def without(self, rows: Rows, values: Rows) -> Rows:
         names = arrow_of(values).column_names
@@ -154,11 +154,12 @@ class LocalInputs(PlannedInputs):
         table = self.own_table
         snapshot = table.current_snapshot()
         snapshot_id = snapshot.snapshot_id if snapshot else None
-        match = None
+        match = near = None
         if touched is not None:
             keys = arrow_of(touched.select(list(self.table.keys)))
             match = match_table(keys, format_of(table).arrow_schema)
-        rows = self._tables.placed(table, snapshot_id, columns, match=match)
+            near = arrow_of(touched.select([name for name in self.table.constant if name in touched.columns]))
+        rows = self._tables.placed(table, snapshot_id, columns, match=match, near=near)
         known = {column.name: column for column in self.stored_columns}
         schema = spark_schema([known[name] for name in columns]).add(FILE, "string").add(POSITION, "long")
         yield OldRows(LocalRows(self.lake.spark, rows, schema), snapshot_id, bytes=rows.nbytes)
@@ -264,6 +265,10 @@ def _local(rows: Rows) -> LocalRows:
     if not isinstance(rows, LocalRows):
         raise NotLocalError("rows that only Spark has")
     return rows
+
+
+def _arrow_of(rows: Rows | None) -> pa.Table | None:
+    return None if rows is None else arrow_of(rows)
 
 
 def arrow_of(rows: Rows) -> pa.Table:

@@ -22,7 +22,9 @@ from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column
 from headrace.tables.build_ledger import InputState
 from headrace.tables.catalog import load_table
+from headrace.tables.files import format_of
 from headrace.tables.live_files import LiveFile
+from headrace.tables.row_index import Match
 from headrace.tables.row_store import FILE, POSITION, Ranges, TooLargeError, WorkingSet
 from headrace.tables.schema import arrow_schema
 
@@ -56,11 +58,13 @@ class LocalTables:
         *,
         match: Sequence[pa.Table] | None = None,
         between: Ranges | None = None,
+        near: pa.Table | None = None,
         columns: tuple[Column, ...] | None = None,
     ) -> pa.Table:
         """Return rows of a table at a position: its columns as the lake knows them, or some of these.
 
-        With `match`, only rows whose columns equal a row of any of these; with `between`, only rows within the ranges.
+        With `match`, only rows whose columns equal a row of any of these; with `between`, only rows within the ranges. Files
+        that can't hold values of `near` are not looked into: all rows that are wanted have one of these values.
         """
         columns = self.lake.columns[name] if columns is None else columns
         table = load_table(self.lake.catalog, name)
@@ -68,23 +72,39 @@ class LocalTables:
             return self._fit(None, columns)
         if match is None and between is None and state.rows > MOST_ROWS:
             raise NotLocalError(f"{name} has {state.rows:,} rows, and all of them are needed")
-        return self._fit(self._read(table, state.snapshot_id, columns, match=match, between=between), columns)
+        return self._fit(self._read(table, state.snapshot_id, columns, match=match, between=between, near=near), columns)
 
     def entered(self, name: TableName, *, since: InputState, until: InputState) -> pa.Table:
         """Return the rows that came to a table between two positions and are still there."""
         position = position_column(name, self.lake.pipeline)
         return self.fetch(name, until, between={position: [(since.position + 1, until.position)]})
 
-    def before(self, name: TableName, *, since: InputState, until: InputState, match: Sequence[pa.Table] | None) -> pa.Table:
+    def before(
+        self,
+        name: TableName,
+        *,
+        since: InputState,
+        until: InputState,
+        match: Sequence[pa.Table] | None,
+        near: pa.Table | None = None,
+    ) -> pa.Table:
         """Return the rows that were there at `since` and still are at `until`."""
         position = position_column(name, self.lake.pipeline)
-        return self.fetch(name, until, match=match, between={position: [(0, since.position)]})
+        return self.fetch(name, until, match=match, between={position: [(0, since.position)]}, near=near)
 
-    def past(self, name: TableName, *, since: InputState, until: InputState, match: Sequence[pa.Table] | None) -> pa.Table:
+    def past(
+        self,
+        name: TableName,
+        *,
+        since: InputState,
+        until: InputState,
+        match: Sequence[pa.Table] | None,
+        near: pa.Table | None = None,
+    ) -> pa.Table:
         """Return rows of a table as they were at `since`; landed rows only come, and history is thinned there."""
         if is_raw(name, self.lake.pipeline):
-            return self.before(name, since=since, until=until, match=match)
-        return self.fetch(name, since, match=match)
+            return self.before(name, since=since, until=until, match=match, near=near)
+        return self.fetch(name, since, match=match, near=near)
 
     def left(self, name: TableName, *, since: InputState, until: InputState) -> pa.Table | None:
         """Return the rows that builds removed from a table between two positions, or None where there can be none."""
@@ -120,10 +140,18 @@ class LocalTables:
         with _local_only():
             return self.lake.files.of(table, None)
 
-    def placed(self, table: Table, snapshot_id: int | None, columns: Sequence[str], *, match: pa.Table | None) -> pa.Table:
-        """Return rows of a table with the file and the number of each."""
+    def placed(
+        self,
+        table: Table,
+        snapshot_id: int | None,
+        columns: Sequence[str],
+        *,
+        match: pa.Table | None,
+        near: pa.Table | None = None,
+    ) -> pa.Table:
+        """Return rows of a table with the file and the number of each; `match` and `near` are as in `fetch`."""
         with _local_only():
-            files = self.lake.files.of(table, snapshot_id)
+            files = _files_near(table, self.lake.files.of(table, snapshot_id), near)
             if match is None and sum(file.rows for file in files) > MOST_ROWS:
                 raise NotLocalError(f"all rows of {'.'.join(table.name())} are touched")
             rows = self.lake.store.fetch(
@@ -146,13 +174,14 @@ class LocalTables:
         *,
         match: Sequence[pa.Table] | None,
         between: Ranges | None,
+        near: pa.Table | None = None,
         also: Sequence[str] = (),
     ) -> pa.Table:
         have = {field.name for field in table.schema().fields}
         names = [name for name in dict.fromkeys((*(column.name for column in columns), *also)) if name in have]
         several = match is not None and len(match) > 1
         with _local_only():
-            files = self.lake.files.of(table, snapshot_id)
+            files = _files_near(table, self.lake.files.of(table, snapshot_id), near)
             parts = [
                 self.lake.store.fetch(
                     table,
@@ -179,6 +208,14 @@ class LocalTables:
         known = set(rows.column_names)
         fitted = [rows[field.name] if field.name in known else pa.nulls(rows.num_rows, field.type) for field in schema]
         return pa.Table.from_arrays([*fitted, *(rows[name] for name in extra)], names=[*schema.names, *extra])
+
+
+def _files_near(table: Table, files: Sequence[LiveFile], near: pa.Table | None) -> Sequence[LiveFile]:
+    """Return the files that can hold rows with these values, as far as the bounds of their columns tell."""
+    flat = [] if near is None else [field.name for field in near.schema if not pa.types.is_nested(field.type)]
+    if near is None or not flat or not near.num_rows:
+        return files
+    return Match.of(near.select(flat), format_of(table).arrow_schema).files_with(files, table.schema())
 
 
 @contextmanager

@@ -112,12 +112,18 @@ class PlannedInputs(ABC):
         """Return what happened to an input since the last build."""
 
     @abstractmethod
-    def unchanged(self, name: TableName, values: Rows) -> Rows:
-        """Return the rows that the last build had read already and whose columns have any of these values."""
+    def unchanged(self, name: TableName, values: Rows, *, near: Rows | None = None) -> Rows:
+        """Return the rows that the last build had read already and whose columns have any of these values.
+
+        `near` are values that these rows have in other columns, which never change: they tell which files to look into.
+        """
 
     @abstractmethod
-    def matching(self, name: TableName, values: Rows, *, past: bool = False) -> Rows:
-        """Return the rows whose columns have any of these values: as they are, or in the `past` as the last build read them."""
+    def matching(self, name: TableName, values: Rows, *, past: bool = False, near: Rows | None = None) -> Rows:
+        """Return the rows whose columns have any of these values: as they are, or in the `past` as the last build read them.
+
+        `near` is as in `unchanged`.
+        """
 
     @abstractmethod
     def without(self, rows: Rows, values: Rows) -> Rows:

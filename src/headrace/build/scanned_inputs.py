@@ -58,10 +58,10 @@ class ScannedInputs(PlannedInputs):
             columns=self.lake.columns[name],
         )
 
-    def unchanged(self, name: TableName, values: Rows) -> Rows:
+    def unchanged(self, name: TableName, values: Rows, *, near: Rows | None = None) -> Rows:
         return SparkRows(keep_matching(self._read_before(name), self._values(values), values.columns))
 
-    def matching(self, name: TableName, values: Rows, *, past: bool = False) -> Rows:
+    def matching(self, name: TableName, values: Rows, *, past: bool = False, near: Rows | None = None) -> Rows:
         rows = self._past(name) if past else self.whole(name)
         return SparkRows(keep_matching(rows.frame, self._values(values), values.columns))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -19,12 +20,15 @@ from headrace.runs.building import plan
 from headrace.serving.query import run_query
 from headrace.show import show_plan
 from headrace.spec.layers import STATE
+from headrace.tables.live_files import LiveFile
 from headrace.tables.quarantine import QUARANTINE
+from headrace.tables.row_store import RowStore
 from tests.build.paths import counted_paths
 from tests.build.pond import AGGREGATES, TABLES, Event, Pond, assert_same
 from tests.dying import KilledError, die_in
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table as PyIcebergTable
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -241,6 +245,41 @@ def test_plan_says_how_keys_are_maintained(spark: SparkSession, tmp_path: Path, 
         "pond.floats": "recomputes touched keys: no states are stored, as for sums and averages of floating point",
         "pond.distinct": distinct,
     }
+
+
+DAYS = """/*
+keys: [g]
+*/
+SELECT g, count(*) AS events, sum(amount) AS amount FROM pond.by_event GROUP BY g"""
+
+
+def test_rows_are_looked_for_only_in_files_with_their_constants(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pond = Pond(tmp_path, spark, {"a/by_event.sql": TABLES["a/by_event.sql"], "b/days.sql": DAYS})
+    days = 4
+    pond.land([Event(f"e{day}", "k", "x", day, 100, "u", 1_440 * day) for day in range(days)])
+    pond.build()
+    assert len(pond.lake.files.of(pond.catalog.load_table("pond.by_event"), None)) == days
+    looked_into: list[tuple[str, int]] = []
+    fetch = RowStore.fetch
+
+    def count_files(store: RowStore, table: PyIcebergTable, files: Sequence[LiveFile], **wanted: Any) -> pa.Table:
+        if wanted.get("match") is not None and "id" in wanted["match"].column_names:
+            looked_into.append((table.name()[-1], len(files)))
+        return fetch(store, table, files, **wanted)
+
+    monkeypatch.setattr("headrace.build.strategies.aggregate.FEW_ROWS_OF_KEYS", 0)
+    monkeypatch.setattr(RowStore, "fetch", count_files)
+    pond.land([Event("e2", "k", "x", 9, 700, "u", 1_440 * 2)])
+    with counted_paths() as taken:
+        pond.build()
+    assert set(taken) == {"LocalInputs"}
+    # The old row for the upsert; for the aggregate, the row as it was and as it is: the day has a file more by now.
+    assert {name for name, _ in looked_into} == {"by_event"}
+    assert len(looked_into) >= 2
+    assert max(files for _, files in looked_into) <= 2, "the other days have other files"
+    assert_as_refreshed(pond)
 
 
 SUMMED = """/*

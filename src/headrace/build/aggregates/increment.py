@@ -89,8 +89,9 @@ def _exact(inputs: PlannedInputs, name: TableName, change: ChangeSet) -> ChangeS
     if driver is None or not driver.keys or not inputs.knows_past(name):
         return None
     keys = change.left.select(driver.row_key)
-    entered = union([change.entered, inputs.unchanged(name, keys)], empty=change.entered)
-    return ChangeSet(entered, inputs.matching(name, keys, past=True))
+    near = change.left.select([column for column in driver.constant if column in change.left.columns])
+    entered = union([change.entered, inputs.unchanged(name, keys, near=near)], empty=change.entered)
+    return ChangeSet(entered, inputs.matching(name, keys, past=True, near=near))
 
 
 def _hides_rows(table: LayerTable) -> bool:
