@@ -61,6 +61,7 @@ class Index:
         self.rules = rules
         self.rows = pl.DataFrame(schema=SCHEMA)
         self.gone = self.rows.clear()
+        self.largest: int | None = None
 
     def index(self) -> RecordIndex:
         """Gives back the records, and those that went and still lie in the files."""
@@ -76,14 +77,15 @@ class Index:
         touched = pl.DataFrame(list(change), schema=KEYS, orient="row")
         new = _frame({key: value for key, value in change.items() if value is not None})
         index = self.index()
-        found = resolve_change(index, new, index.with_keys(touched), self.rules)
+        found = resolve_change(index, new, index.with_keys(touched), self.rules, largest=self.largest)
         came = new.drop(*ADDED).join(found.new, on=KEYS)
         rest = self.rows.join(touched, on=KEYS, how="anti")
         stays = rest.join(found.changed, on=KEYS, how="anti")
         moved = rest.drop(*ADDED).join(found.changed, on=KEYS)
         self.gone = pl.concat([self.gone, self.rows.join(stays, on=KEYS, how="anti")])
         self.rows = pl.concat([each.select(*SCHEMA) for each in (stays, moved, came)])
-        assert found.largest_entity == max(Counter(self.rows[ENTITY_ID]).values(), default=0)
+        self.largest = max(Counter(self.rows[ENTITY_ID]).values(), default=0)
+        assert found.largest_entity == self.largest
         return found
 
     def entities(self) -> dict[Key, str]:

@@ -57,9 +57,16 @@ def refresh_entities(records: pl.DataFrame, *, stored: Stored, rules: Rules, bui
 
 
 def change_entities(
-    table: LayerTable, *, rows: pl.DataFrame, touched: pl.DataFrame | None, stored: Stored, rules: Rules, build_id: int
+    table: LayerTable,
+    *,
+    rows: pl.DataFrame,
+    touched: pl.DataFrame | None,
+    stored: Stored,
+    rules: Rules,
+    build_id: int,
+    largest: int | None = None,
 ) -> EntityRows:
-    """Gives back what changes when these rows of the query come.
+    """Return what changes when these rows of the query come; `largest` is how many records the largest entity has had.
 
     They are all rows that the touched keys shall have; without touched keys they meet the rows that are there, and the newest
     of a key stays. A row that stays as it is keeps the build that wrote it.
@@ -73,7 +80,7 @@ def change_entities(
     if touched is None:
         new = pl.concat([new, old.select(new.columns)])
     new = newest(new, keys=keys, sequence_by=table.sequence_by)
-    change = resolve_change(index, new, replaced, rules)
+    change = resolve_change(index, new, replaced, rules, largest=largest)
     was = stored.complete(change.was)
     columns = [name for name in stored.columns if name != BUILD_ID]
     moved = was.drop(*_RESOLVED).join(change.changed, on=keys, how="inner", nulls_equal=True).select(columns)

@@ -30,8 +30,13 @@ class Resolved:
     largest_entity: int
 
 
-def resolve_change(index: Lookup, new: pl.DataFrame, replaced: pl.DataFrame, rules: Rules) -> Resolved:
-    """Gives back what becomes of a table's records when the new ones come and the replaced ones, rows of the index, go."""
+def resolve_change(
+    index: Lookup, new: pl.DataFrame, replaced: pl.DataFrame, rules: Rules, *, largest: int | None = None
+) -> Resolved:
+    """Return what becomes of a table's records when the new ones come and the replaced ones, rows of the index, go.
+
+    `largest` is how many records the largest entity has had; None where that is not known.
+    """
     keys = list(rules.keys)
     unused = {each.column: _Sharing(each, index, replaced, new) for each in rules.matches}
     entities = [replaced[ENTITY_ID], *(sharing.touched_entities() for sharing in unused.values())]
@@ -55,8 +60,26 @@ def resolve_change(index: Lookup, new: pl.DataFrame, replaced: pl.DataFrame, rul
     added = [ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE]
     now = resolved.tail(affected.height).select(*keys, *added)
     differs = pl.select(pl.any_horizontal(now[name].ne_missing(affected[name]) for name in added)).to_series()
-    largest = max(largest_entity(resolved), index.largest_entity(touched))
-    return Resolved(resolved.head(came.height).select(*keys, *added), now.filter(differs), affected.filter(differs), largest)
+    was = pl.concat([replaced[ENTITY_ID], affected[ENTITY_ID]])
+    return Resolved(
+        resolved.head(came.height).select(*keys, *added),
+        now.filter(differs),
+        affected.filter(differs),
+        _largest(index, largest, was=was, now=largest_entity(resolved), touched=touched),
+    )
+
+
+def _largest(index: Lookup, before: int | None, *, was: pl.Series, now: int, touched: pl.Series) -> int:
+    """Return how many records the largest entity has: of those touched, which have `now`, or of all others.
+
+    `was` has the entities of the touched records as they were. The others are counted only where the largest of `before` may
+    have been among the touched ones and has become smaller: to count all records takes longer than a small build.
+    """
+    if before is not None and now >= before:
+        return now
+    if before is not None and int(was.value_counts()["count"].max() or 0) < before:  # type: ignore[arg-type]
+        return before
+    return max(now, index.largest_entity(touched))
 
 
 def _others(rows: pl.DataFrame, replaced: pl.DataFrame) -> pl.DataFrame:

@@ -109,7 +109,15 @@ def _resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
         if arrived.whole and touched is not None:
             touched = pl.concat([touched, stored.ids(rules).select(touched.columns)]).unique()
         with _open_stored(inputs, stored) as known:
-            change = change_entities(table, rows=arrived.rows, touched=touched, stored=known, rules=rules, build_id=build_id)
+            change = change_entities(
+                table,
+                rows=arrived.rows,
+                touched=touched,
+                stored=known,
+                rules=rules,
+                build_id=build_id,
+                largest=inputs.plan.entry.largest_entity,
+            )
     delta = _stage_files(lake, own, files, change)
     merged = Merged(
         delta,
