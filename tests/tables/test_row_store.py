@@ -29,6 +29,7 @@ from headrace.spec import types
 from headrace.spec.pipeline import TableName
 from headrace.spec.types import Column, ColumnType, Primitive
 from headrace.tables import position_deletes
+from headrace.tables import row_index as row_index_module
 from headrace.tables import row_store as row_store_module
 from headrace.tables.catalog import ensure_table, open_catalog
 from headrace.tables.files import TableFiles, TableFormat
@@ -183,14 +184,16 @@ def brute_force(steps: Sequence[Step], match: pa.Table | None) -> pa.Table:
     match=st.none() | matches(),
     small=st.sampled_from([0, 3, 1_000]),
     kept=st.sampled_from([0, 3]),
+    few=st.sampled_from([0, 1_000]),
 )
 def test_rows_are_those_that_were_written(
-    old: list[Step], new: list[Step], match: pa.Table | None, small: int, kept: int
+    old: list[Step], new: list[Step], match: pa.Table | None, small: int, kept: int, few: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
         patch.setattr(row_store_module, "SMALL_ROWS", small)
         patch.setattr(row_store_module, "_FILE_IN_MEMORY_ROWS", kept)
+        patch.setattr(row_index_module, "_FEW_VALUES", few)
         catalog = open_catalog(load_settings(flags={}, environ={}, folder=folder))
         table = fill(catalog, make_table(catalog, folder, OLD), old)
         table = fill(catalog, make_table(catalog, folder, NEW), new)
@@ -380,6 +383,19 @@ def test_small_files_stay_in_memory(ids: Table, tmp_path: Path, monkeypatch: pyt
     store.clear()
     with pytest.raises(TypeError):  # nothing is left: they would be read again
         store.rows(ids, small[0])
+
+
+def test_small_files_that_do_not_fit_into_memory_are_read_once(
+    ids: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_store_module, "_FILE_IN_MEMORY_ROWS", 10)
+    monkeypatch.setattr(row_store_module, "_ROOM_BYTES", row_store_module._IN_MEMORY_BYTES + 1)
+    store, small = RowStore(tmp_path / "cache", most_bytes=LARGE), LiveFiles().of(ids, None)[2:]
+    for file in small:
+        store.rows(ids, file)
+    assert len(cached(tmp_path / "cache")) == 3
+    monkeypatch.setattr(row_store_module, "read_rows", None)
+    assert sorted(store.fetch(ids, small, match=wanted(10_001, 10_029))["n"].to_pylist()) == [10_001, 10_029]
 
 
 @pytest.mark.parametrize("damage", ["empty", "half", "text", "other rows"])

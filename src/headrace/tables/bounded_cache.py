@@ -52,6 +52,11 @@ class BoundedCache(Generic[K, V]):
             self.put(key, value, weight=weigh(value))
         return value
 
+    def has_room(self, weight: int) -> bool:
+        """Say whether a value of this weight can be stored without dropping another one."""
+        with self._lock:
+            return self._weight + weight <= self._most
+
     def clear(self) -> None:
         """Forget all values."""
         with self._lock:

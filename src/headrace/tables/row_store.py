@@ -39,6 +39,10 @@ _FILE_IN_MEMORY_ROWS = MEMORY_ROWS
 _IN_MEMORY_BYTES = 32 * 1024 * 1024
 """How many bytes of the rows of small files stay in memory."""
 
+_ROOM_BYTES = 4 * 1024 * 1024
+"""Without so much room in memory, small files that are read go to the cache's folder. Else a table of many small files would be
+read from Parquet again in each build: each file that comes pushes out another one that the build needs."""
+
 _FEW_WITHIN = 8
 """Ranges that leave at most an eighth of a file's rows are looked through before the file's index is asked."""
 
@@ -219,7 +223,7 @@ class RowStore:
             rows=file.rows,
             build=lambda: [build_index(batches, match.columns)],
         )
-        numbers = match.find(pl.Series(index["hash"]), pl.Series(index["row"]))
+        numbers = match.find(index["hash"], index["row"])
         if file.deletes and len(numbers):
             numbers = _without(numbers, self.deleted(table, file))
         if not len(numbers):
@@ -274,7 +278,10 @@ class RowStore:
         file, name = named
         if _stays_in_memory(file.file):
             batches = self._in_memory.get(name)
-            return batches if batches is not None else self._keep_in_memory(name, tuple(self._read(table, file)))
+            if batches is not None:
+                return batches
+            if self._in_memory.has_room(_ROOM_BYTES):
+                return self._keep_in_memory(name, tuple(self._read(table, file)))
         if file.size > self._most_bytes or self._refused.get(name):
             raise TooLargeError(f"the rows of {file.path} take more than {self._most_bytes} bytes")
         try:
