@@ -1,4 +1,4 @@
-"""Charges as rows, for the benchmarks of layers: many, quickly, and fixed by their numbers."""
+"""Charges and merchants as rows, for the benchmarks of layers: many, quickly, and fixed by their numbers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _CUSTOMERS = 20_000
 _MERCHANTS = 400
 _NOBODY = 1_000
 """One charge of so many has no customer."""
-_PROVIDERS = ("STRIPE", "BRAINTREE", "ADYEN", "WORLDPAY", "SQUARE")
-_CURRENCIES = ("USD", "USD", "EUR", "GBP", "CAD")
+PROVIDERS = ("STRIPE", "BRAINTREE", "ADYEN", "WORLDPAY", "SQUARE")
+CURRENCIES = ("USD", "USD", "EUR", "GBP", "CAD")
 _METHODS = ("card", "card", "wallet", "bank_debit")
 _BRANDS = ("visa", "mastercard", "amex", "discover")
 _COUNTRIES = ("US", "US", "DE", "GB", "CA", "FR", "AU", "JP")
@@ -23,20 +23,26 @@ _YES_OR_NO = ("true", "false")
 
 
 def number_charges(first: int, count: int) -> pl.DataFrame:
-    """Gives back the numbers of charges that follow one another."""
+    """Return the numbers of charges that follow one another."""
     return pl.select(number=pl.int_range(first, first + count, dtype=pl.Int64))
 
 
 def draw(seed: int, below: int) -> pl.Expr:
-    """Gives back a whole number that is fixed by the charge's number and the seed."""
+    """Return a whole number that is fixed by the charge's number and the seed."""
     return (pl.col("number").hash(seed) % below).cast(pl.Int64)
 
 
-def charge_rows(charges: pl.DataFrame) -> pa.Table:
-    """Gives back the rows of charges: `number`, `created_ms` since START, and `version`, which is 0 until a charge changes.
+CENTS = draw(8, 200_000) + pl.col("version")
+"""What a charge amounts to."""
 
-    Some customers pay far more often than others, as in life.
+
+def charge_rows(charges: pl.DataFrame) -> pa.Table:
+    """Return the rows of charges: `number`, `created_ms` since START, and `version`, which is 0 until a charge changes.
+
+    `merchant` may be the number of the charge's merchant; without it, 400 merchants have about as many charges each. Some
+    customers pay far more often than others, as in life.
     """
+    merchant = pl.col("merchant") if "merchant" in charges.columns else draw(6, _MERCHANTS)
     customer = ((draw(1, 1_000_000) / 1_000_000) ** 3 * _CUSTOMERS).cast(pl.Int64)
     start = int(START.timestamp() * 1000)
     created = pl.col("created_ms") + start
@@ -44,10 +50,10 @@ def charge_rows(charges: pl.DataFrame) -> pa.Table:
         event_id=pl.format("evt_{}", pl.col("number").hash(2)),
         charge_id=pl.format("ch_{}", pl.col("number").hash(3)),
         customer_id=pl.when(draw(4, _NOBODY) > 0).then(pl.format("cus_{}", customer.hash(5))),
-        merchant_id=pl.format("merch_{}", draw(6, _MERCHANTS).hash(5)),
-        provider=_one_of(_PROVIDERS, 7),
-        cents=draw(8, 200_000) + pl.col("version"),
-        currency=_one_of(_CURRENCIES, 9),
+        merchant_id=_merchant_id(merchant),
+        provider=_one_of(PROVIDERS, 7),
+        cents=CENTS,
+        currency=_one_of(CURRENCIES, 9),
         payment_method_type=_one_of(_METHODS, 10),
         card_brand=_one_of(_BRANDS, 11),
         card_country=_one_of(_COUNTRIES, 12),
@@ -62,6 +68,23 @@ def charge_rows(charges: pl.DataFrame) -> pa.Table:
     place = table.schema.get_field_index("cents")
     table = table.set_column(place, "amount", cents.cast(pa.decimal128(10, 2)))
     return table.rename_columns({"authenticated": "3ds_authenticated"})
+
+
+def merchant_rows(merchants: pl.DataFrame) -> pa.Table:
+    """Return the rows of merchants: `number`, and `version`, which is 0 until a merchant changes."""
+    start = int(START.timestamp() * 1000)
+    frame = merchants.select(
+        merchant_id=_merchant_id(pl.col("number")),
+        name=pl.format("Merchant {}, {}", pl.col("number"), pl.col("version")),
+        country=_one_of(_COUNTRIES, 16),
+        version=pl.col("version").cast(pl.Int32),
+        updated_at=(start + pl.col("version") * 1000).cast(pl.Datetime("ms", "UTC")),
+    )
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _merchant_id(number: pl.Expr) -> pl.Expr:
+    return pl.format("merch_{}", number.hash(5))
 
 
 def _one_of(values: tuple[str, ...], seed: int) -> pl.Expr:
