@@ -458,3 +458,28 @@ def test_no_worker_is_kept_for_a_table_with_a_short_lag_that_fails() -> None:
     for source in ("x", "y"):
         clock.land(source)
     assert clock.start() == ["side", "other"]
+
+
+def test_one_other_build_runs_at_most_while_a_table_with_a_short_lag_is_late() -> None:
+    clock = Clock(table("side", "x"), table("other", "y"), table("base", "raw"), table("mart", "base", lag=0.0))
+    for source, words in (("x", ["side"]), ("y", ["other"]), ("raw", ["base", "mart"])):
+        clock.land(source)
+        for word in words:
+            assert clock.start() == [word]
+            clock.end(word, seconds=0.1)
+    clock.wait(1)
+    clock.land("x")
+    assert clock.start() == ["side"]
+    clock.wait(6)  # a long build leaves its worker to others
+    clock.land("y")
+    assert clock.start() == ["other"], "nothing is late"
+    clock.end("other")
+    clock.land("raw")
+    assert clock.start() == ["base"]
+    clock.wait(1)
+    clock.land("raw")
+    clock.land("y")
+    clock.wait(6)
+    assert clock.start() == [], "base has late changes, and one build beside it runs already"
+    clock.end("side")
+    assert clock.start() == ["other"]

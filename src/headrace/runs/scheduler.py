@@ -169,11 +169,20 @@ class Scheduler:
     def _has_worker(self, state: TableState, now: float) -> bool:
         """Say whether a worker is free; in the place of a long build only a table may run that is known to be quick."""
         running = [each for each in self._states.values() if each.building is not None]
+        is_prompt = state.table.name in self._prompt
+        if not is_prompt and self._is_prompt_late(now) and any(each.table.name not in self._prompt for each in running):
+            return False
         short = sum(not each.runs_since(now) for each in running)
-        if state.table.name not in self._prompt and self._awaits_prompt(now) and not self._runs_prompt(now):
+        if not is_prompt and self._awaits_prompt(now) and not self._runs_prompt(now):
             short += 1  # a worker is kept for a prompt table
         large = sum(each.runs_since(now) or not each.is_quick for each in running)
         return short < WORKERS and len(running) < MOST_BUILDS and (state.is_quick or large < WORKERS)
+
+    def _is_prompt_late(self, now: float) -> bool:
+        """Say whether a prompt table has changes that are older than any prompt lag: the cores can't do all that there is."""
+        states = [self._states[name] for name in self._prompt]
+        waiting = [state.unseen for state in states if state.unseen is not None and state.retry_at <= now]
+        return any(changes.oldest + PROMPT_SECONDS <= now for changes in waiting)
 
     def _awaits_prompt(self, now: float) -> bool:
         """Say whether a prompt table has changes to build; one that has failed is not waited for."""
