@@ -180,6 +180,28 @@ def test_many_rows_come_in_several_batches(session: SparkSession) -> None:
     assert rows.sort_by("n")["id"].to_pylist() == sorted(rows["id"].to_pylist())
 
 
+def test_cached_blocks_are_evicted_for_a_query(session: SparkSession) -> None:
+    prepared = Prepared(session, QUERIES["aggregate"])
+    relations = {"orders": from_arrow(session, orders(10), ORDERS), "people": from_arrow(session, people(1), PEOPLE)}
+    found = prepared.collect(relations)
+    jvm = session._jvm
+    assert jvm is not None
+    memory = jvm.org.apache.spark.SparkEnv.get().memoryManager()
+    on_heap = jvm.org.apache.spark.memory.MemoryMode.ON_HEAP
+    block = jvm.org.apache.spark.storage.TestBlockId("whatever else is cached")
+    cached = session.range(0, 8, 1, 8).selectExpr("repeat('x', 16000000) AS text").persist()
+    try:
+        cached.count()
+        rest = memory.maxOnHeapStorageMemory() - memory.storageMemoryUsed()
+        assert memory.acquireStorageMemory(block, rest, on_heap)
+        try:
+            assert prepared.collect(relations) == found
+        finally:
+            memory.releaseStorageMemory(rest, on_heap)
+    finally:
+        cached.unpersist()
+
+
 def test_an_error_is_spark_s_own_and_leaves_the_query_usable(session: SparkSession) -> None:
     total = "sum(amount) OVER (PARTITION BY person ORDER BY id)"
     prepared = Prepared(session, f"SELECT id, {total} + if(id = '3', raise_error('no three'), 0) AS n FROM {{orders}}")

@@ -138,6 +138,7 @@ public class LocalExecution {
                 scala.collection.immutable.Map$.MODULE$.empty()
             );
             Throwable failure = null;
+            env.blockManager().registerTask(id); // it may have to evict cached blocks, which it locks
             TaskContext$.MODULE$.setTaskContext(task);
             try {
                 take(rows.iterator(partition, task));
@@ -151,6 +152,7 @@ public class LocalExecution {
                 } finally {
                     TaskContext$.MODULE$.unset();
                     memory.cleanUpAllAllocatedMemory();
+                    env.blockManager().releaseAllLocksForTask(id);
                     endIfOutOfMemory(failure);
                 }
             }
