@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DecimalType, StringType, StructType
 
 from headrace.settings import load_settings
+from headrace.tables import prepared_queries
 from headrace.tables.prepared_queries import Placeholder, bind, derive, make_placeholder, run_here
 from headrace.tables.spark_arrow import collect_prepared, from_arrow, to_arrow
 from headrace.tables.spark_catalog import open_spark_catalog
@@ -200,6 +201,18 @@ def test_cached_blocks_are_evicted_for_a_query(session: SparkSession) -> None:
             memory.releaseStorageMemory(rest, on_heap)
     finally:
         cached.unpersist()
+
+
+def test_tasks_of_queries_have_none_of_spark_s_ids(session: SparkSession) -> None:
+    prepared = Prepared(session, QUERIES["aggregate"])
+    prepared.collect({"orders": from_arrow(session, orders(1), ORDERS), "people": from_arrow(session, people(1), PEOPLE)})
+    jvm = session._jvm
+    assert jvm is not None
+    loader = prepared_queries._java(session.sparkContext).getClass().getClassLoader()
+    field = loader.loadClass("headrace.LocalExecution").getDeclaredField("LAST_TASK")
+    field.setAccessible(True)
+    last: int = field.get(None)  # py4j turns every number into one of Python
+    assert last < jvm.org.apache.spark.storage.BlockInfo.NON_TASK_WRITER() < 0, "ids go down from here"
 
 
 def test_an_error_is_spark_s_own_and_leaves_the_query_usable(session: SparkSession) -> None:

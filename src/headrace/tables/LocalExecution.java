@@ -63,8 +63,8 @@ public class LocalExecution {
     /** As by default in Spark. */
     private static final long ROWS_PER_BATCH = 10000L;
 
-    /** Ids of tasks, by which Spark shares out memory. Those of jobs go up from 0. */
-    private static final AtomicLong LAST_TASK = new AtomicLong(0L);
+    /** Ids of tasks, by which Spark shares out memory. Those of jobs go up from 0; -1 and -1024 mean threads without a task. */
+    private static final AtomicLong LAST_TASK = new AtomicLong(-1000000L);
 
     /** Return the plan in a form that `writeArrow` runs, or null where it needs jobs. */
     public static SparkPlan localForm(SparkPlan plan) {
