@@ -132,7 +132,8 @@ def test_table_page_shows_the_phases_of_its_last_build(browser: Browser, server:
         ("query", "300 ms"),
         ("write", "20 ms"),
         ("commit", "21 ms"),
-        ("cached for lookups", "0 B"),
+        ("file indexes", "0 B"),
+        ("cached rows", "0 B"),
     ):
         figure = watched.page.locator("#now div").filter(has=watched.page.get_by_text(label, exact=True))
         expect(figure.locator("dd")).to_have_text(value)
