@@ -44,16 +44,26 @@ def lookup_paths(lake: KnownColumns, table: LayerTable) -> AccessPaths:
     if not isinstance(followed.source, Query):
         reason = "a Python function may read any row of it"
         return AccessPaths(dict.fromkeys(table.lookups), dict.fromkeys(table.lookups, reason), table.lookups)
-    return _parse_paths(followed.source.text, _columns(lake, table), followed)[0]
+    return _parse_paths(followed.source.text, _columns(lake, table), followed)
 
 
 def driver_keys(lake: KnownColumns, table: LayerTable, driver: TableName) -> Mapping[str, str]:
     """Return the columns of a driver that are keys of the table as they stand, each with the key it becomes."""
+    return _plain_columns(lake, table, driver, table.keys)
+
+
+def driver_constants(lake: KnownColumns, table: LayerTable, driver: TableName) -> Mapping[str, str]:
+    """Return the columns of a driver that are constant columns of the table as they stand, each with the one it becomes."""
+    found = _plain_columns(lake, table, driver, (*table.keys, *table.constant)) if table.constant else {}
+    return {column: name for column, name in found.items() if name in table.constant}
+
+
+def _plain_columns(lake: KnownColumns, table: LayerTable, driver: TableName, names: tuple[str, ...]) -> Mapping[str, str]:
     followed = follow_columns(table, lake.columns)
     if not isinstance(followed.source, Query):
         return {}
-    keys = _parse_paths(followed.source.text, _columns(lake, table), followed)[1]
-    return {} if keys is None else dict(keys.get(driver, ()))
+    found = _parse_keys(followed.source.text, _columns(lake, table), followed, names)
+    return {} if found is None else dict(found.get(driver, ()))
 
 
 def key_ranges(lake: KnownColumns, table: LayerTable, driver: TableName, touched: pa.Table) -> Ranges | None:
@@ -104,16 +114,22 @@ def _columns(lake: KnownColumns, table: LayerTable) -> Known:
     return tuple((name, names(lake.columns[name])) for name in table.inputs)
 
 
-_Paths = tuple[AccessPaths, Mapping[TableName, tuple[tuple[str, str], ...]] | None]
-_parsed: dict[tuple[str, Known, tuple[str, ...]], _Paths] = {}
+_Keys = Mapping[TableName, tuple[tuple[str, str], ...]] | None
+_paths: dict[tuple[str, Known], AccessPaths] = {}
+_keys: dict[tuple[str, Known, tuple[str, ...]], _Keys] = {}
 
 
-def _parse_paths(text: str, known: Known, table: LayerTable) -> _Paths:
-    """Return what the query's text says, worked out once."""
-    key = (text, known, table.keys)
-    if key not in _parsed:
-        parsed = parse_query(text, place=table.place)
-        columns = dict(known)
-        keys = key_paths(parsed, table.keys, known=columns)
-        _parsed[key] = access_paths(parsed, known=columns, casts=True), keys
-    return _parsed[key]
+def _parse_paths(text: str, known: Known, table: LayerTable) -> AccessPaths:
+    """Return how the query's text finds its lookups, worked out once."""
+    key = (text, known)
+    if key not in _paths:
+        _paths[key] = access_paths(parse_query(text, place=table.place), known=dict(known), casts=True)
+    return _paths[key]
+
+
+def _parse_keys(text: str, known: Known, table: LayerTable, names: tuple[str, ...]) -> _Keys:
+    """Return which columns of the drivers the query's text takes over by these names, worked out once."""
+    key = (text, known, names)
+    if key not in _keys:
+        _keys[key] = key_paths(parse_query(text, place=table.place), names, known=dict(known))
+    return _keys[key]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from headrace.build.access import driver_keys
+from headrace.build.access import driver_constants, driver_keys
 from headrace.build.aggregates.algebra import Algebra, find_algebra
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.inputs import is_raw
@@ -161,7 +161,7 @@ class PlannedInputs(ABC):
     def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:
         """Return the keys that the query makes of these rows, each once; more keys may be among them.
 
-        Constant columns are beside them where the query was run.
+        Constant columns are beside them where the query was run, or where they are plain columns of the drivers.
         """
 
     def plain_keys(self, name: TableName) -> Mapping[str, str]:
@@ -169,12 +169,24 @@ class PlannedInputs(ABC):
         columns = {key: column for column, key in driver_keys(self.lake, self.table, name).items()}
         return columns if set(columns) == set(self.table.keys) else {}
 
+    def _plain_constants(self, name: TableName) -> Mapping[str, str]:
+        """Return for each constant column the column of a driver that it is; others are left out."""
+        return {constant: column for column, constant in driver_constants(self.lake, self.table, name).items()}
+
     def keys_of_rows(self, drivers: Mapping[TableName, Rows]) -> Rows | None:
-        """Return the keys of rows of the drivers without a query, each once; None where a key is not a plain column."""
+        """Return the keys of rows of the drivers without a query, each once; None where a key is not a plain column.
+
+        Constant columns that are plain columns of all drivers are beside them.
+        """
         plain = {name: self.plain_keys(name) for name in drivers}
         if not all(plain.values()):
             return None
-        parts = [rows.select(plain[name]) for name, rows in drivers.items()]
+        constants = [self._plain_constants(name) for name in drivers]
+        shared = [name for name in self.table.constant if all(name in columns for columns in constants)]
+        parts = [
+            rows.select({**plain[name], **{constant: columns[constant] for constant in shared}})
+            for (name, rows), columns in zip(drivers.items(), constants, strict=True)
+        ]
         return union(parts, empty=parts[0]).distinct()
 
     @abstractmethod

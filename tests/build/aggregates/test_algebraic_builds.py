@@ -252,11 +252,19 @@ keys: [g]
 */
 SELECT g, count(*) AS events, sum(amount) AS amount FROM pond.by_event GROUP BY g"""
 
+JOINED = """/*
+keys: [id]
+constant: [at]
+partition_by: [days(at)]
+*/
+SELECT e.id, e.at, e.amount, l.n FROM pond.by_event e LEFT JOIN pond.latest l ON l.k = e.g"""
+
 
 def test_rows_are_looked_for_only_in_files_with_their_constants(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pond = Pond(tmp_path, spark, {"a/by_event.sql": TABLES["a/by_event.sql"], "b/days.sql": DAYS})
+    files = {name: TABLES[name] for name in ("a/by_event.sql", "a/latest.sql")}
+    pond = Pond(tmp_path, spark, {**files, "b/days.sql": DAYS, "b/joined.sql": JOINED})
     days = 4
     pond.land([Event(f"e{day}", "k", "x", day, 100, "u", 1_440 * day) for day in range(days)])
     pond.build()
@@ -275,9 +283,8 @@ def test_rows_are_looked_for_only_in_files_with_their_constants(
     with counted_paths() as taken:
         pond.build()
     assert set(taken) == {"LocalInputs"}
-    # The old row for the upsert; for the aggregate, the row as it was and as it is: the day has a file more by now.
-    assert {name for name, _ in looked_into} == {"by_event"}
-    assert len(looked_into) >= 2
+    # The old rows of the upsert and of the join, and for the aggregate the row as it was and as it is.
+    assert {name for name, _ in looked_into} == {"by_event", "joined"}
     assert max(files for _, files in looked_into) <= 2, "the other days have other files"
     assert_as_refreshed(pond)
 
