@@ -180,10 +180,10 @@ def _commit(
     replaced: tuple[Column, ...],
 ) -> BuildLedger:
     readers = lake.read_snapshots.of(name)
+    if not change and not replaced:
+        change = RowDelta()
     if isinstance(change, RowDelta):
         return commit_small_build(lake.catalog, name, delta=change, planned=planned, new=new, readers=readers)
-    if not change and not replaced:
-        return commit_small_build(lake.catalog, name, delta=RowDelta(), planned=planned, new=new, readers=readers)
     return commit_build(
         lake.spark, lake.catalog, name, files=change, planned=planned, new=new, replaced=replaced, readers=readers
     )

@@ -15,7 +15,7 @@ from headrace.build.lake import Lake
 from headrace.build.local_merge import Decided
 from headrace.build.merge import PLACE
 from headrace.build.removed import DELETED
-from headrace.build.rows import LocalRows, Rows
+from headrace.build.rows import Rows, arrow_rows
 from headrace.build.target import Merged, Target
 from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
 from headrace.tables.arrow_files import with_constants
@@ -25,7 +25,6 @@ from headrace.tables.live_files import LiveFile
 from headrace.tables.position_deletes import own_deletes, stage_position_deletes
 from headrace.tables.row_delta import RowDelta
 from headrace.tables.row_store import FILE, POSITION
-from headrace.tables.spark_arrow import to_arrow
 from headrace.tables.staged_rows import fit_columns, stage_rows
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def merge_on_read(target: Target, decided: Decided) -> tuple[Merged, pa.Table]:
 
 def read_verdicts(verdicts: Rows) -> Decided:
     """Return what Spark decided (`merge.compare`)."""
-    decided = verdicts.arrow if isinstance(verdicts, LocalRows) else to_arrow(verdicts.frame)
+    decided = arrow_rows(verdicts)
 
     def rows_in(side: str) -> pa.Table:
         return pa.Table.from_struct_array(decided[side].drop_null())

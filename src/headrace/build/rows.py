@@ -131,6 +131,11 @@ def collect(spark: SparkSession, frame: DataFrame) -> LocalRows:
     return LocalRows(spark, to_arrow(frame), optional(frame.schema))
 
 
+def arrow_rows(rows: Rows) -> pa.Table:
+    """Return rows as Arrow; those that only Spark has are computed now."""
+    return rows.arrow if isinstance(rows, LocalRows) else to_arrow(rows.frame)
+
+
 def union(parts: Sequence[Rows], *, empty: Rows) -> Rows:
     """Return the rows of all parts, which have the same columns, or `empty` where there are none."""
     if len(parts) < 2:

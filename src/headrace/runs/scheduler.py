@@ -180,14 +180,17 @@ class Scheduler:
 
     def _is_prompt_late(self, now: float) -> bool:
         """Say whether a prompt table has changes that are older than any prompt lag: the cores can't do all that there is."""
-        states = [self._states[name] for name in self._prompt]
-        waiting = [state.unseen for state in states if state.unseen is not None and state.retry_at <= now]
-        return any(changes.oldest + PROMPT_SECONDS <= now for changes in waiting)
+        return any(changes.oldest + PROMPT_SECONDS <= now for changes in self._prompt_changes(now))
 
     def _awaits_prompt(self, now: float) -> bool:
         """Say whether a prompt table has changes to build; one that has failed is not waited for."""
-        states = [self._states[name] for name in self._prompt]
-        return any(state.unseen is not None and state.retry_at <= now for state in states)
+        return any(self._prompt_changes(now))
+
+    def _prompt_changes(self, now: float) -> Iterator[Changes]:
+        """Yield what prompt tables have to build; one that has failed and still pauses is left out."""
+        for state in (self._states[name] for name in self._prompt):
+            if state.unseen is not None and state.retry_at <= now:
+                yield state.unseen
 
     def _runs_prompt(self, now: float) -> bool:
         """Say whether a prompt table has one of the workers."""

@@ -83,7 +83,7 @@ class Match:
 
     def find(self, hashes: pa.Array, rows: pa.Array) -> pl.Series:
         """Return the candidates of an index in ascending order: the numbers of the rows that have one of the hashes."""
-        if len(self._wanted) <= _FEW_VALUES:
+        if len(self.hashes) <= _FEW_VALUES:
             return pl.Series(rows.take(pa.array(self._bisect(hashes), pa.int64())), dtype=pl.Int64).sort()
         index = pl.DataFrame({"hash": pl.Series(hashes), "row": pl.Series(rows)})
         # One expression: every operation on a Series is a query of its own in polars, and costs more than the search.

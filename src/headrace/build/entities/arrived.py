@@ -20,7 +20,7 @@ from headrace.build.glance import Glance
 from headrace.build.local_inputs import LocalInputs, arrow_of
 from headrace.build.plain_query import NotPlainError, PlainQuery, plain_condition, plain_query
 from headrace.build.planned_inputs import PlannedInputs
-from headrace.build.rows import LocalRows, Rows, SparkRows, collect, union
+from headrace.build.rows import SparkRows, arrow_rows, collect, union
 from headrace.build.work import driver_changes, plan_refresh, recompute_keys
 from headrace.quality.expectations import Measured, check_results, measure, rows_in
 from headrace.spec.layers import Query
@@ -66,7 +66,7 @@ def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
     touched = keys.touched or checked.computed.select(inputs.table.keys)
     parts = [touched] if keys.left is None else [touched, keys.left.select(touched.columns)]
     distinct = union(parts, empty=touched).distinct()
-    return replace(found, touched=pl.DataFrame(_collected(inputs, distinct)), whole=keys.whole)
+    return replace(found, touched=pl.DataFrame(arrow_rows(distinct)), whole=keys.whole)
 
 
 def _compute(inputs: PlannedInputs, measured: Measured) -> CheckedRows:
@@ -83,10 +83,6 @@ def _compute(inputs: PlannedInputs, measured: Measured) -> CheckedRows:
 def _arrived(inputs: PlannedInputs, checked: CheckedRows) -> Arrived:
     check_results(inputs.table, checked.results)
     return Arrived(pl.DataFrame(arrow_of(checked.good)), None, checked.results, checked.processed, checked.refused)
-
-
-def _collected(inputs: PlannedInputs, rows: Rows) -> pa.Table:
-    return rows.arrow if isinstance(rows, LocalRows) else collect(inputs.lake.spark, rows.frame).arrow
 
 
 def _picked(inputs: PlannedInputs) -> Arrived | None:

@@ -136,7 +136,7 @@ def _resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
 
 
 def _stage_files(lake: Lake, own: Table, files: Sequence[LiveFile], change: EntityRows) -> RowDelta:
-    """Stage the rows that come, and what becomes of the files that rows go from."""
+    """Stage a file of the new rows, position deletes of the old ones, and the files that leave."""
     by_path = {file.path: file for file in files}
     replaced = [by_path[path] for path in change.replaced]
     deletes = stage_position_deletes(own, [(by_path[path].task, rows) for path, rows in change.deleted.items()])
