@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from headrace.build import local_inputs, local_tables
+from headrace.build import local_inputs, local_tables, parts
+from headrace.build import plan as planning
 from headrace.build.plan import TablePlan
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.staged_build import StagedBuild
@@ -61,7 +62,7 @@ def random_paths(random: Random, *, scans: float = 0.45) -> Iterator[Counter[str
     Half of `scans` is the chance that a build begins on Spark's scans, the other half that it has to change over to them.
 
     Lookups are never read whole, and files of more than three rows have an index, however few rows a test has. Aggregates add
-    states or compute keys again, at random too.
+    states or compute keys again, and backlogs are built in parts or at once, at random too.
     """
     few = vars(TablePlan)["reads_few"].fget
 
@@ -70,10 +71,12 @@ def random_paths(random: Random, *, scans: float = 0.45) -> Iterator[Counter[str
         patch.setattr(local_tables, "MOST_ROWS", limit)
         patch.setattr(local_inputs, "MOST_ROWS", limit)
         patch.setattr(aggregate, "FEW_ROWS_OF_KEYS", random.choice([0, 5_000]))
+        patch.setattr(planning, "PART_ROWS", random.choice([8, 20, 50_000]))
         return bool(few(plan)) and random.random() >= scans / 2
 
     with pytest.MonkeyPatch.context() as patch, counted_paths() as taken:
         patch.setattr(TablePlan, "reads_few", property(reads_few))
+        patch.setattr(parts, "MOST_PARTS", 1_000)
         patch.setattr(local_inputs, "SMALL_LOOKUP", 0)
         patch.setattr(row_store, "SMALL_ROWS", 3)
         patch.setattr(row_store, "_FILE_IN_MEMORY_ROWS", 10)

@@ -83,7 +83,7 @@ class Live:
         return next(each for each in tables if each.table.name == name)
 
     def built(self, name: str, number: int = 1, *, changed: bool = True) -> Outcome:
-        plan: Any = SimpleNamespace(action="increment")
+        plan: Any = SimpleNamespace(action="increment", rest_since=None)
         entry: Any = SimpleNamespace(build_id=number, changed_in=number if changed else 0)
         done: Any = SimpleNamespace(plan=plan, entry=entry, seconds=0.1)
         return Outcome(self.table(name), plan, done)
@@ -260,7 +260,7 @@ class Tables:
         name = table.table.name
         self.tried.append((name, full_refresh))
         error: Any = next(self._errors.get(name, iter([])), None)
-        built: Any = None if error or name in self._built else SimpleNamespace()
+        built: Any = None if error or name in self._built else SimpleNamespace(plan=SimpleNamespace(rest_since=None))
         if built:
             self._built.add(name)
         return Outcome(table, error=error, built=built)

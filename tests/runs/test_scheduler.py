@@ -41,8 +41,8 @@ class Clock:
             started.append(taken.name)
         return started
 
-    def end(self, word: str, *, changed: bool = True, seconds: float | None = None) -> None:
-        self.scheduler.succeed(name(word), changed=changed, seconds=seconds)
+    def end(self, word: str, *, changed: bool = True, seconds: float | None = None, rest_since: float | None = None) -> None:
+        self.scheduler.succeed(name(word), changed=changed, seconds=seconds, rest_since=rest_since)
 
     def fail(self, word: str) -> None:
         self.scheduler.fail(name(word), self.now)
@@ -483,3 +483,44 @@ def test_one_other_build_runs_at_most_while_a_table_with_a_short_lag_is_late() -
     assert clock.start() == [], "base has late changes, and one build beside it runs already"
     clock.end("side")
     assert clock.start() == ["other"]
+
+
+def test_tables_with_a_short_lag_share_builds_while_one_of_them_is_late() -> None:
+    clock = Clock(table("slow", "x"), table("quick", "y"), table("mart", "slow", "quick", lag=0.0))
+    clock.land("x")
+    assert clock.start() == ["slow"]
+    clock.wait(6)
+    clock.land("y")
+    assert clock.start() == [], "changes of quick gather while slow is late"
+    assert clock.scheduler.wake_at(clock.now) == clock.now + 2.5
+    clock.wait(2.5)
+    assert clock.start() == ["quick"]
+    clock.end("slow")
+    clock.end("quick")
+    assert clock.start() == ["mart"]
+    clock.end("mart")
+    clock.wait(1)
+    clock.land("y")
+    assert clock.start() == ["quick"], "nothing is late"
+
+
+def test_what_a_build_left_of_a_backlog_is_built_next_while_readers_go_on() -> None:
+    clock = Clock(table("base", "raw"), table("mart", "base"))
+    began = clock.now
+    clock.land()
+    clock.wait(4)
+    clock.land()
+    assert clock.start() == ["base"]
+    clock.end("base", rest_since=began + 3)
+    assert clock.scheduler.newest_change(name("base")) == began + 3
+    assert clock.start() == ["mart"], "its changes are older than what is left"
+    assert clock.scheduler.newest_change(name("mart")) is None
+    clock.wait(1)
+    assert clock.start() == ["base"]
+    clock.end("base")
+    clock.end("mart")
+    assert clock.scheduler.newest_change(name("mart")) == began + 3
+    assert clock.scheduler.newest_change(name("base")) == began + 4
+    assert clock.start() == ["mart"]
+    clock.end("mart")
+    assert clock.scheduler.is_idle

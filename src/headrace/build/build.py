@@ -15,8 +15,8 @@ from headrace.build.build_errors import explain_spark_error
 from headrace.build.lake import Lake
 from headrace.build.lateness import Lateness, measure_lateness
 from headrace.build.local_inputs import LocalInputs
-from headrace.build.plan import TablePlan
-from headrace.build.planned_inputs import NotLocalError
+from headrace.build.plan import TablePlan, take_less
+from headrace.build.planned_inputs import NotLocalError, TooManyRowsError
 from headrace.build.scanned_inputs import ScannedInputs
 from headrace.build.staged_build import StagedBuild
 from headrace.build.stored_columns import stored_columns
@@ -62,7 +62,13 @@ class Built:
 def build_table(lake: Lake, plan: TablePlan) -> Built:
     """Build one table and commit it. Idempotent: what a build that died had not committed is built again."""
     with time_phases() as timer:
-        return _build_table(lake, plan, timer)
+        while True:
+            try:
+                return _build_table(lake, plan, timer)
+            except TooManyRowsError as error:
+                plan = take_less(lake.catalog, lake.pipeline, plan)
+                how = "on scans" if plan.on_scans else "with fewer changes"
+                _LOG.info("%s: the build is run %s: %s", plan.table.table, how, error)
 
 
 def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
@@ -159,6 +165,8 @@ def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column,
         local = LocalInputs(lake.with_session(lake.small), plan)
         try:
             return strategy.stage(local, build_id), measure_lateness(local)
+        except TooManyRowsError:
+            raise
         except NotLocalError as error:
             _LOG.info("%s: build %d is run on scans: %s", plan.table.table, build_id, error)
         except pa.ArrowException:  # rows that Arrow can't convert, Spark may: the table must not stay as it is

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headrace.build.inputs import is_raw, position_column
 from headrace.build.lake import Lake
-from headrace.build.planned_inputs import NotLocalError
+from headrace.build.planned_inputs import NotLocalError, TooManyRowsError
 from headrace.build.removed import DELETED, GENERATION, TRUNCATES, removed_name
 from headrace.errors import BuildError
 from headrace.spec.layers import BUILD_ID
@@ -160,10 +160,10 @@ class LocalTables:
             return self.bounded(rows)
 
     def bounded(self, rows: pa.Table) -> pa.Table:
-        """Return rows that a build holds in memory; raise a NotLocalError if there are too many of them by now."""
+        """Return rows that a build holds in memory; raise a TooManyRowsError if there are too many of them by now."""
         self._read_bytes.append(rows.nbytes)
         if rows.num_rows > MOST_ROWS or sum(self._read_bytes) > MOST_BYTES:
-            raise NotLocalError(f"{rows.num_rows:,} rows of {rows.nbytes:,} bytes are too many to hold in memory")
+            raise TooManyRowsError(f"{rows.num_rows:,} rows of {rows.nbytes:,} bytes are too many to hold in memory")
         return rows
 
     def _read(
@@ -223,7 +223,9 @@ def _local_only() -> Iterator[None]:
     """Raise a NotLocalError where files are too large, alone or together, or have deletes that another engine wrote."""
     try:
         yield
-    except (TooLargeError, BuildError) as error:
+    except TooLargeError as error:
+        raise TooManyRowsError(str(error)) from error
+    except BuildError as error:
         raise NotLocalError(str(error)) from error
 
 

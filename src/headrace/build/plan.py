@@ -12,6 +12,7 @@ from headrace.build.definition import TableDefinition, definition_of
 from headrace.build.entities.weights import can_train_now
 from headrace.build.inputs import input_states, state_of
 from headrace.build.legacy_definition import legacy_digest
+from headrace.build.parts import first_part
 from headrace.spec.layers import STATE, LayerTable
 from headrace.spec.pipeline import Pipeline, TableName
 from headrace.tables.added_columns import added_columns
@@ -27,9 +28,17 @@ _FEW_SCANNED = 50_000
 
 _READ_PER_CHANGED = 6
 
+PART_ROWS = 30_000
+"""How many rows have changed at most that one build takes from a backlog."""
+
 FEW_REFRESHED = 50_000
 """How many rows the inputs of a refresh have at most if it runs in this process. The first builds of a live run find what has
 gathered while Spark started: on scans, 15,000 charges took a minute."""
+
+_LEAST_PART_ROWS = PART_ROWS // 8
+"""How many of them it takes if the rows that it needs for more did not fit into this process."""
+
+_NEVER_BUILT = "it was never built"
 
 Action = Literal["nothing", "increment", "refresh"]
 
@@ -38,7 +47,9 @@ Action = Literal["nothing", "increment", "refresh"]
 class TablePlan:
     """`refresh` writes the whole table anew, `increment` what changed between `since` and `until` of its inputs.
 
-    `after` are the inputs that the same build builds first. `has_states` says whether the table stores partial states.
+    `after` are the inputs that the same build builds first. `has_states` says whether the table stores partial states. A build
+    that takes only part of a backlog leaves changes from `rest_since` on, in seconds since 1970, to the next one. `on_scans`
+    says that the rows of this build are known not to fit into this process.
     """
 
     table: LayerTable
@@ -51,6 +62,8 @@ class TablePlan:
     rows: int = 0
     after: tuple[TableName, ...] = ()
     has_states: bool = False
+    rest_since: float | None = None
+    on_scans: bool = False
 
     @property
     def erased(self) -> tuple[TableName, ...]:
@@ -65,6 +78,8 @@ class TablePlan:
     @property
     def reads_few(self) -> bool:
         """Say whether a build has few rows to follow, or to write again, as far as metadata tells."""
+        if self.on_scans:
+            return False
         return self.refreshes_few if self.action == "refresh" else self.changed_rows <= _FEW_ROWS
 
     @property
@@ -100,7 +115,7 @@ class TablePlan:
 
 
 def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_refresh: bool = False) -> TablePlan:
-    """Gives back what a build of the table would do now."""
+    """Gives back what a build of the table would do now. Of a backlog it takes the oldest changes."""
     found = load_table(catalog, table.table)
     entry = read_build(found)
     until = input_states(catalog, pipeline, table.inputs)
@@ -110,6 +125,9 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
     has_states = found is not None and STATE in added_columns(found)
     plan = TablePlan(table, "nothing", (), since, until, entry, definition, rows, has_states=has_states)
     reasons = _refresh_reasons(plan, full_refresh=full_refresh)
+    if reasons == (_NEVER_BUILT,) and _can_begin_with_part(plan):
+        known = sum(state.rows for name, state in until.items() if name not in table.followed)
+        return _take_part(catalog, pipeline, replace(plan, action="refresh", why=reasons), most_rows=FEW_REFRESHED - known)
     if reasons:
         return replace(plan, action="refresh", why=reasons)
     moved = tuple(name for name in table.followed if not since[name].is_at(until[name]))
@@ -117,7 +135,37 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
         return replace(plan, why=("its inputs have not moved",))
     if table.traits.rewrites_all:
         return replace(plan, action="refresh", why=tuple(f"{name} has moved" for name in moved))
-    return replace(plan, action="increment", why=tuple(_moved(name, since[name], until[name]) for name in moved))
+    plan = replace(plan, action="increment", why=tuple(_moved(name, since[name], until[name]) for name in moved))
+    if sum(until[name].position - since[name].position for name in moved) < 2:
+        return plan
+    return _take_part(catalog, pipeline, plan, most_rows=_FEW_ROWS)
+
+
+def take_less(catalog: Catalog, pipeline: Pipeline, plan: TablePlan) -> TablePlan:
+    """Return a plan for fewer changes than one whose rows did not fit into this process, or the same on Spark's scans."""
+    less = plan
+    if plan.action == "increment" or (not plan.entry.build_id and _can_begin_with_part(plan)):
+        less = _take_part(catalog, pipeline, plan, part_rows=_LEAST_PART_ROWS, most_rows=_LEAST_PART_ROWS)
+    return replace(plan, on_scans=True) if less is plan else less
+
+
+def _can_begin_with_part(plan: TablePlan) -> bool:
+    """Say whether a table that was never built may be built in parts: a table that trains on its records needs all at first."""
+    is_replayed = any(state.replays for state in plan.until.values())
+    return not plan.table.traits.rewrites_all and plan.table.fuzzy is None and not is_replayed
+
+
+def _take_part(
+    catalog: Catalog, pipeline: Pipeline, plan: TablePlan, *, most_rows: int, part_rows: int | None = None
+) -> TablePlan:
+    """Return the plan for a part of the changes, if there are more than one build takes."""
+    size = PART_ROWS if part_rows is None else part_rows
+    names, since, until = plan.table.followed, plan.since, plan.until
+    part = first_part(catalog, pipeline, names, since=since, until=until, part_rows=size, most_rows=most_rows)
+    if part is None:
+        return plan
+    why = (*plan.why, f"the oldest {part.rows:,} changed rows come first")
+    return replace(plan, until=part.until, rest_since=part.rest_since, why=why)
 
 
 def foresee(plans: Sequence[TablePlan]) -> tuple[TablePlan, ...]:
@@ -143,7 +191,7 @@ def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
     if full_refresh:
         return ("it was asked for",)
     if not plan.entry.build_id:
-        return ("it was never built",)
+        return (_NEVER_BUILT,)
     if plan.entry.definition != plan.definition.digest and plan.entry.definition != legacy_digest(plan.table):
         changed = ", ".join(plan.definition.changes_since(plan.entry.definition_fields))
         return (f"its definition has changed: {changed}" if changed else "its definition has changed",)

@@ -40,7 +40,11 @@ if TYPE_CHECKING:
 
 
 class NotLocalError(Exception):
-    """A build needs more rows than fit into this process: it has to be run with Spark's scans."""
+    """A build can't be run in this process: it has to be run with Spark's scans."""
+
+
+class TooManyRowsError(NotLocalError):
+    """A build needs more rows than fit into this process; one of fewer changes may need fewer."""
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,11 @@ class Outcome:
     grown: bool = False
     newest_change: float | None = None
 
+    @property
+    def rest_since(self) -> float | None:
+        """When the oldest change was committed that the build left to the next one, in seconds since 1970."""
+        return self.built.plan.rest_since if self.built else None
+
 
 @contextmanager
 def building_session(
@@ -183,6 +188,13 @@ def build(
     """
     ended = stop or Event()
     found: dict[TableName, Outcome] = {}
+    parts: list[Outcome] = []
+
+    def tell(outcome: Outcome) -> None:
+        if outcome.rest_since is not None:
+            parts.append(outcome)
+        done(outcome)
+
     while True:
         anew = frozenset(
             each.table
@@ -191,7 +203,7 @@ def build(
             and not (each.table in found and found[each.table].built)
         )
         tables = tuple(each for each in choose_tables(lake.pipeline, table) if only is None or each.table in only)
-        outcomes = _round(lake, tables, refresh=anew, done=done, stop=stop, patience=patience)
+        outcomes = _round(lake, tables, refresh=anew, done=tell, stop=stop, patience=patience)
         grown = {each.table.table for each in outcomes if each.grown}
         for each in outcomes:
             before = found.get(each.table.table)
@@ -208,7 +220,7 @@ def build(
             break
         known = lake
         lake = patiently(lambda: follow_inputs(known), patience, stop=ended)  # noqa: B023
-    patiently(lambda: mirror(lake, tuple(found.values())), patience, stop=ended)
+    patiently(lambda: mirror(lake, (*parts, *found.values())), patience, stop=ended)
     return tuple(found.values())
 
 
@@ -221,7 +233,7 @@ def _round(
     stop: Event | None,
     patience: Patience | None,
 ) -> tuple[Outcome, ...]:
-    """Builds each table once, side by side where they don't read one another; gives back what became of each.
+    """Builds each table, side by side where they don't read one another; gives back what became of each at last.
 
     With `patience`, no more are begun when the first finds a server away, and what becomes of those is not told as theirs.
     """
@@ -243,7 +255,12 @@ def _round(
             if running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     outcome = future.result()
-                    outcomes[running.pop(future)] = outcome
+                    name = running.pop(future)
+                    if outcome.rest_since is not None and not (stop is not None and stop.is_set()):
+                        done(outcome)
+                        running[pool.submit(build_one, lake, outcome.table, full_refresh=False)] = name
+                        continue
+                    outcomes[name] = outcome
                     is_away = patience is not None and isinstance(outcome.error, UnavailableError)
                     if patience is not None and outcome.built and not away:
                         patience.goes_on()

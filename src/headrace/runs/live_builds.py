@@ -201,6 +201,7 @@ class LiveBuilds:
             name,
             changed=built is not None and built.entry.changed_in == built.entry.build_id,
             seconds=built.seconds if built is not None and tells_cost else None,
+            rest_since=None if outcome.rest_since is None else _monotonic(outcome.rest_since),
         )
         if built is not None and self._held_until <= time.monotonic():
             self._patience.goes_on()
@@ -251,6 +252,11 @@ class LiveBuilds:
             self._report(f"the tables could not be built: {error}")
             return replace(outcome, error=error, grown=False)
         return outcome
+
+
+def _monotonic(moment: float) -> float:
+    """Return a moment, in seconds since 1970, by the clock of the scheduler."""
+    return time.monotonic() - (time.time() - moment)
 
 
 def _scheduled(table: LayerTable) -> ScheduledTable:

@@ -22,6 +22,9 @@ MOST_BUILDS = 2 * WORKERS
 PROMPT_SECONDS = 5.0
 """Up to this `target_lag` a table is a prompt one."""
 
+_SHARED_SECONDS = PROMPT_SECONDS / 2
+"""While a prompt table is late, all of them let changes gather for so long: each build has a cost that rows don't change."""
+
 
 class Scheduler:
     """Which tables are due, which run, and which comes next. It is used by one thread.
@@ -82,14 +85,14 @@ class Scheduler:
         """Note whether the running build of a table writes all its rows again."""
         self._states[name].is_refresh = is_refresh
 
-    def succeed(self, name: TableName, *, changed: bool, seconds: float | None = None) -> None:
-        """Note that a table has seen what it took. If it `changed`, its followers have not.
+    def succeed(self, name: TableName, *, changed: bool, seconds: float | None = None, rest_since: float | None = None) -> None:
+        """Note that a table has seen what it took, or the changes before `rest_since`. If it `changed`, its followers have not.
 
         `seconds` is what the build took, if that tells how long the next one will take.
         """
         state = self._states[name]
         was_refresh = state.is_refresh
-        seen = state.succeed(seconds=seconds)
+        seen = state.succeed(seconds=seconds, rest_since=rest_since)
         if seconds is not None and name not in self._prompt:
             self._allowance.spend(seconds)
         if changed:
@@ -145,7 +148,7 @@ class Scheduler:
             allowed_at = NEVER
             if state.table.name not in self._prompt:
                 allowed_at = min(self._allowance.back_at(now), state.unseen.oldest + LONGEST_WAIT_SECONDS)
-            yield max(state.ready_at, allowed_at)
+            yield max(state.ready_at, allowed_at, self._shared_at(state, now))
             if state.table.target_lag:
                 yield state.unseen.oldest + state.table.target_lag
             for upstream in (self._states[name] for name in self._upstream[state.table.name]):
@@ -156,7 +159,7 @@ class Scheduler:
         is_due = state.unseen is not None and state.building is None and state.ready_at <= now
         if not is_due or state.table.name in self._claimed or not self._has_worker(state, now):
             return False
-        if not self._has_allowance(state, now):
+        if not self._has_allowance(state, now) or now < self._shared_at(state, now):
             return False
         return not any(self._must_wait_for(state, now)) and not self._waits_for_upstream(state, now)
 
@@ -165,6 +168,15 @@ class Scheduler:
         if state.table.name in self._prompt or state.at_once or not state.is_built:
             return True
         return now >= self._oldest(state) + LONGEST_WAIT_SECONDS or self._allowance.is_left(now)
+
+    def _shared_at(self, state: TableState, now: float) -> float:
+        """Return when a prompt table may start that has to share its builds with changes to come."""
+        is_late = any(
+            each.building is not None and each.building.oldest + PROMPT_SECONDS <= now
+            for each in (self._states[name] for name in self._prompt)
+        )
+        is_shared = state.table.name in self._prompt and (is_late or self._is_prompt_late(now))
+        return self._oldest(state) + _SHARED_SECONDS if is_shared else NEVER
 
     def _has_worker(self, state: TableState, now: float) -> bool:
         """Say whether a worker is free; in the place of a long build only a table may run that is known to be quick."""

@@ -103,9 +103,12 @@ class TableState:
         self.building, self.unseen, self.at_once = self.unseen, None, False
         self.started_at, self.is_refresh = now, True
 
-    def succeed(self, *, seconds: float | None) -> Changes:
-        """Return the changes that the table has now seen."""
+    def succeed(self, *, seconds: float | None, rest_since: float | None = None) -> Changes:
+        """Return the changes that the table has now seen: not those from `rest_since` on, which the build has left."""
         seen = self._end()
+        if rest_since is not None:
+            self.mark(Changes(max(seen.oldest, rest_since), seen.newest), at_once=False)
+            seen = Changes(seen.oldest, min(seen.newest, rest_since))
         self.is_built = True
         self.pause, self.retry_at = 0.0, NEVER
         self.newest = max(self.newest, seen.newest)

@@ -146,7 +146,7 @@ def is_rolled_back(table: Table, *, snapshot_id: int, sequence_number: int) -> b
     if not snapshot_id:
         return False
     current = table.current_snapshot()
-    for snapshot in _ancestors(table, current):
+    for snapshot in ancestors(table, current):
         if snapshot.snapshot_id == snapshot_id:
             return False
         if (snapshot.sequence_number or 0) <= sequence_number:
@@ -160,7 +160,7 @@ def find_held(table: Table, key: str) -> tuple[Snapshot, str] | None:
     A LandingError where those that would say it are gone.
     """
     current = first = table.current_snapshot()
-    for snapshot in _ancestors(table, current):
+    for snapshot in ancestors(table, current):
         first = snapshot
         text = snapshot.summary.additional_properties.get(key) if snapshot.summary else None
         if text:
@@ -175,7 +175,7 @@ def find_held(table: Table, key: str) -> tuple[Snapshot, str] | None:
     return None
 
 
-def _ancestors(table: Table, snapshot: Snapshot | None) -> Iterator[Snapshot]:
+def ancestors(table: Table, snapshot: Snapshot | None) -> Iterator[Snapshot]:
     """Yield a snapshot and its ancestors, the newest first. Most callers need the first alone."""
     while snapshot is not None:
         yield snapshot

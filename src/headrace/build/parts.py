@@ -1,0 +1,138 @@
+"""Which part of a backlog one build takes: as many of the oldest changes as fit into this process.
+
+A build on Spark's scans takes any number of changes, but costs several times as much for each of them, because it compiles its
+query, sorts and shuffles. Why it is done so: docs/decisions/0034-backlogs-in-parts.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from headrace.build.inputs import is_raw
+from headrace.spec.pipeline import Pipeline, TableName
+from headrace.tables import ledger
+from headrace.tables.build_ledger import KEY, BuildLedger, InputState
+from headrace.tables.catalog import load_table
+from headrace.tables.ledger import Ledger, ancestors
+from headrace.tables.row_counts import rows_after
+
+MOST_PARTS = 50
+"""A backlog that would need more parts is built at once with Spark's scans, which many cores share."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The positions up to which a build reads its inputs, and when the oldest change that it leaves was committed."""
+
+    until: Mapping[TableName, InputState]
+    rows: int
+    rest_since: float
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A commit to an input: the position after it, and how many rows it wrote."""
+
+    name: TableName
+    state: InputState
+    rows: int
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The commits that lead an input from the position of the last build to where it is, in their order.
+
+    `start` is None where history was thinned up to there; the first step then has the rows of all commits before it.
+    """
+
+    start: InputState | None
+    steps: tuple[_Step, ...]
+
+
+def first_part(
+    catalog: Catalog,
+    pipeline: Pipeline,
+    names: Collection[TableName],
+    *,
+    since: Mapping[TableName, InputState],
+    until: Mapping[TableName, InputState],
+    part_rows: int,
+    most_rows: int,
+) -> Part | None:
+    """Return the part of the changes of some inputs with which a build begins, or None if it takes all of them.
+
+    A part has up to `part_rows`, but for one commit of up to `most_rows`. All inputs are read as they were at one moment, so
+    that a part is what a build would have found then.
+    """
+    ways: dict[TableName, _Way] = {}
+    for name in names:
+        way = _way(load_table(catalog, name), name, since[name], until[name], raw=is_raw(name, pipeline))
+        if way is None:
+            return None
+        ways[name] = way
+    steps = sorted((step for way in ways.values() for step in way.steps), key=lambda step: step.at_ms)
+    rows = sum(step.rows for step in steps)
+    if len(steps) < 2 or steps[0].rows > most_rows or not part_rows < rows <= part_rows * MOST_PARTS:
+        return None
+    taken, taken_rows = 1, steps[0].rows
+    while taken_rows + steps[taken].rows <= part_rows:
+        taken_rows += steps[taken].rows
+        taken += 1
+    reached = {name: way.start for name, way in ways.items()} | {step.name: step.state for step in steps[:taken]}
+    known = {name: state for name, state in reached.items() if state is not None}
+    if len(known) < len(reached):
+        return None
+    return Part({**until, **known}, taken_rows, steps[taken].at_ms / 1_000)
+
+
+def _way(table: Table | None, name: TableName, since: InputState, until: InputState, *, raw: bool) -> _Way | None:
+    """Return the commits between two positions, or None where none is known."""
+    steps: list[_Step] = []
+    if table is None or since.is_at(until):
+        return _Way(since, ())
+    start = since if since.snapshot_id is None else None
+    state, rows = until, 0
+    for snapshot in ancestors(table, table.current_snapshot()):
+        found = _state_after(snapshot, until, raw=raw)
+        if found is None or found.position > until.position:  # compaction moves nothing
+            continue
+        if (found.generation, found.erasures) != (until.generation, until.erasures):
+            break
+        if found.position <= since.position:
+            start = replace(since, snapshot_id=snapshot.snapshot_id)
+            break
+        state = until if not steps else found
+        rows = _written(snapshot)
+        steps.append(_Step(name, state, rows, snapshot.timestamp_ms))
+    if not steps:
+        return None
+    if start is None or since.snapshot_id is None:
+        steps[-1] = replace(steps[-1], rows=max(rows, state.rows - since.rows))
+    return _Way(start, tuple(reversed(steps)))
+
+
+def _state_after(snapshot: Snapshot, until: InputState, *, raw: bool) -> InputState | None:
+    """Return the position that a commit led to, by its own entry; None if it has none."""
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    text = summary.get(ledger.KEY if raw else KEY)
+    if text is None:
+        return None
+    rows = rows_after(snapshot)
+    if raw:
+        landed = Ledger.from_json(text)
+        known = replace(until, position=landed.checkpoint_id, generation=landed.rollbacks, erasures=landed.erasures)
+    else:
+        entry = BuildLedger.from_json(text)
+        known = InputState(None, entry.changed_in, entry.generation, 0, entry.erasures, entry.replays, entry.removed_in)
+    return replace(known, snapshot_id=snapshot.snapshot_id, rows=rows)
+
+
+def _written(snapshot: Snapshot) -> int:
+    """Return how many rows a commit wrote."""
+    return int(snapshot.summary.additional_properties.get("added-records", 0)) if snapshot.summary else 0
