@@ -125,6 +125,22 @@ def test_a_key_with_several_rows_and_no_sequence_is_left_to_spark() -> None:
     assert decide_rows(MergeRule(("k",), (), meets_old=False), rows, old, columns=COLUMNS) is None
 
 
+def test_events_that_came_twice_need_no_order_between_nested_values() -> None:
+    row = {"k": "a", "n": 1, "amount": None, "score": 0.5, "tags": ["x", None], "at": None}
+    none = pa.table({FILE: pa.array([], pa.string()), POSITION: pa.array([], pa.int64())})
+    rule = MergeRule(("k",), ("n",), meets_old=False)
+
+    def decide(*rows: dict[str, Any]) -> Decided | None:
+        given = pa.Table.from_pylist(list(rows), schema=SCHEMA)
+        old = given.slice(0, 0).append_column(FILE, none[FILE]).append_column(POSITION, none[POSITION])
+        return decide_rows(rule, given, old, columns=COLUMNS)
+
+    repeated = decide(row, {**row, "n": 0, "tags": []}, row)
+    assert repeated is not None
+    assert repeated.new.to_pylist() == [row]
+    assert decide(row, {**row, "tags": ["y"]}) is None, "which of them is newer, Spark has to say"
+
+
 @pytest.mark.spark
 def test_a_report_of_rows_says_what_metrics_say(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.sql(

@@ -100,12 +100,21 @@ def _newest(rule: MergeRule, events: pl.DataFrame) -> pl.DataFrame | None:
         # Spark's error names the key that several rows have.
         return None if events.select(keys).is_duplicated().any() else events.select(found)
     order = [*rule.sequence_by, DELETED]
-    if events.select(list(dict.fromkeys((*keys, *order)))).is_duplicated().any():
-        rest = [name for name in events.columns if name not in (*order, _WINNER)]
-        if any(events.schema[name].is_nested() or events.schema[name].is_float() for name in rest):
-            return None
-        order += rest
-    return events.lazy().sort(order, nulls_last=False).group_by(keys).last().select(found).collect()
+    ranked = list(dict.fromkeys((*keys, *order)))
+    tied = events.filter(events.select(ranked).is_duplicated())
+    rest = [name for name in events.columns if name not in (*order, _WINNER)]
+    if tied.is_empty() or _are_repeats(tied, ranked=ranked, rest=rest):
+        rest = []  # any of the tied rows may count
+    elif any(events.schema[name].is_nested() or events.schema[name].is_float() for name in rest):
+        return None
+    return events.lazy().sort([*order, *rest], nulls_last=False).group_by(keys).last().select(found).collect()
+
+
+def _are_repeats(tied: pl.DataFrame, *, ranked: Sequence[str], rest: Sequence[str]) -> bool:
+    """Return whether rows that are equal in the `ranked` columns are equal in all others: events that came twice."""
+    first: dict[tuple[object, ...], tuple[object, ...]] = {}
+    ranks, others = tied.select(ranked).iter_rows(), tied.select(rest).iter_rows()
+    return all(first.setdefault(rank, other) == other for rank, other in zip(ranks, others, strict=True))
 
 
 def _and_equal(which: pa.Array, mine: pa.Table, left: pa.Array, theirs: pa.Table, right: pa.Array) -> pa.Array:
