@@ -170,6 +170,10 @@ def test_an_extreme_that_is_removed_is_computed_again(small_spark: SparkSession)
     assert redone(added=[{**third, "s": "z"}], removed=[]) == [True], "Spark decides between rows of the same time"
     assert redone(added=[{**third, "i": 7}], removed=[]) == [False], "both have the same value"
     assert redone(added=[{**third, "s": "z", "at": third["at"] + timedelta(days=1)}], removed=[third]) == [False]
+    assert redone(added=[{**third, "i": 7}], removed=[third]) == [False], (
+        "the row of the newest time has changed in other columns"
+    )
+    assert redone(added=[{**third, "s": "z"}], removed=[third]) == [True], "another row may be of the newest time"
     assert redone(added=[], removed=[{**first, "d": Decimal(-9)}]) == [True], "such a row was never added"
 
 

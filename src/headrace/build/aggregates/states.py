@@ -136,7 +136,8 @@ def _redo(algebra: Algebra, *, knows_all: bool) -> str:
         elif field.merge == "unite":
             reasons.append(f"`{algebra.rows}` > 0 AND {_may_be_gone(field)}")
         elif field.merge != "add":
-            reasons.append(_is_gone(field, is_followed=any(other.extreme == field.name for other in algebra.fields)))
+            followers = [other for other in algebra.fields if other.extreme == field.name]
+            reasons.append(_is_gone(field, followers))
         elif field.counted_by is None:
             reasons.append(f"`{field.name}` < 0")
         elif field.most is not None:
@@ -144,13 +145,15 @@ def _redo(algebra: Algebra, *, knows_all: bool) -> str:
     return _any(reasons)
 
 
-def _is_gone(field: StateField, *, is_followed: bool) -> str:
+def _is_gone(field: StateField, followers: Sequence[StateField]) -> str:
     """Return SQL that says whether the extreme was removed while other rows stay, and no added row is as far out.
 
-    Where another field follows the extreme, an added row has to be further out: Spark decides between rows of the same place.
+    Where other fields follow the extreme, an added row of the same place has to have the removed row's values, as an update of
+    other columns leaves it. Spark decides between rows of the same place and other values.
     """
     old, added, removed = _sides(field)
-    replaced = _any([_beyond(field, added, old), *(() if is_followed else (f"{added} = {old}",))])
+    same_values = [f"{came} <=> {went}" for _, came, went in map(_sides, followers)]
+    replaced = _any([_beyond(field, added, old), " AND ".join([f"{added} = {old}", *same_values])])
     at_end = f"{removed} = {old} AND NOT {replaced} AND `{field.counted_by}` > 0"
     return f"{removed} IS NOT NULL AND {_any([f'{old} IS NULL', _beyond(field, removed, old), at_end])}"
 
