@@ -14,7 +14,7 @@ from headrace.runs.landing import spark_session
 
 HISTORY = 300_000
 DAYS = 30.0
-WARM_UPS, TURNS = 1, 3
+WARM_UPS, TURNS = 3, 5
 MOST_RATIO = 3.0
 
 
