@@ -22,7 +22,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@$(RUN)/python -m headrace.services.jars
+	@$(RUN)/python -m headrace.servers.jars
 	@touch $@
 
 demo: $(STAMP) ## events from Kafka to Iceberg, webhooks to people, a Postgres change by change, then from raw tables to marts, live, until Ctrl-C

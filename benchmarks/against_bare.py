@@ -10,7 +10,7 @@ from statistics import median
 from benchmarks.bench import Bench
 from benchmarks.load import Load, drive
 from benchmarks.servers import running_server
-from headrace.services.ports import find_free_port
+from headrace.servers.ports import find_free_port
 
 CONNECTIONS = 64
 TURNS = 3

@@ -13,7 +13,7 @@ from benchmarks.events import charges, lineage_events
 from benchmarks.side import SideName, Start
 from benchmarks.streams import Kind
 from benchmarks.topics import fill_topic
-from headrace.services.kafka import kafka, running_kafka
+from headrace.servers.kafka import kafka, running_kafka
 from headrace.settings import load_settings
 
 _FOLDER = Path(".headrace") / "bench"

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from headrace.tables.build_ledger import KEY, BuildLedger
-from headrace.tables.ledger import KEY as LANDED
-from headrace.tables.ledger import Ledger
+from headrace.iceberg.ledgers.build import KEY, BuildLedger
+from headrace.iceberg.ledgers.landing import KEY as LANDED
+from headrace.iceberg.ledgers.landing import Ledger
 
 _EVERY_SECONDS = 0.01
 

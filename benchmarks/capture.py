@@ -24,11 +24,11 @@ from benchmarks.builds_seen import BuildsSeen, watch_builds
 from benchmarks.commands import headrace, wait_for
 from benchmarks.meter import measure
 from benchmarks.shop_load import TABLES, Transaction, change_rows
-from headrace.services.postgres import postgres
-from headrace.services.source_database import ready_database
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.servers.postgres import postgres
+from headrace.servers.source_database import ready_database
 from headrace.settings import load_settings
 from headrace.spec import load_pipeline
-from headrace.tables.catalog import open_catalog
 
 CHANGES = 200_000
 RATE = 500

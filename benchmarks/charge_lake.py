@@ -17,18 +17,18 @@ from benchmarks.charge_rows import START
 from headrace.build.build import Built
 from headrace.build.inputs import position_column
 from headrace.build.lake import Lake
-from headrace.runs.building import Outcome, build, open_lake
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.commits.build_phases import BuildPhases
+from headrace.iceberg.files.row_counts import rows_after
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.iceberg.ledgers.build import InputState
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.sessions.building import Outcome, build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.pipeline import Stream, TableName
-from headrace.tables.append import append_checkpoint
-from headrace.tables.build_ledger import InputState
-from headrace.tables.build_phases import BuildPhases
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.ledger import Ledger, read_ledger
-from headrace.tables.row_counts import rows_after
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.pipeline import Stream, TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,14 +21,14 @@ from benchmarks.meter import read_busy, read_cpu, read_waiting
 from benchmarks.results import Bar, at_least
 from benchmarks.side import Order, Start
 from benchmarks.streams import pipeline_of
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.iceberg.metadata.quarantine import open_quarantine
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client
 from headrace.landing.places import places_of
-from headrace.landing.verify import verify_stream
-from headrace.services import embedded, object_store, postgres, rest_catalog, spark_cluster
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client
+from headrace.operations.verify.verify import verify_stream
+from headrace.servers import embedded, object_store, postgres, rest_catalog, spark_cluster
 from headrace.settings import STACK, load_settings
-from headrace.tables.catalog import open_catalog
-from headrace.tables.quarantine import open_quarantine
 
 PAIRS = 3
 WANTED = 1.7

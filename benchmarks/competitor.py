@@ -13,10 +13,10 @@ from pyiceberg.table import Table
 
 from benchmarks.side import Order, Start
 from benchmarks.streams import NAMESPACE
-from headrace.spec.pipeline import TableName
-from headrace.tables.catalog import open_catalog, table_location
-from headrace.tables.catalog_properties import catalog_properties
-from headrace.tables.storage import Storage
+from headrace.iceberg.catalog.properties import catalog_properties
+from headrace.iceberg.catalog.tables import open_catalog, table_location
+from headrace.iceberg.files.storage import Storage
+from headrace.spec.model.pipeline import TableName
 
 
 class Competitor:

@@ -10,9 +10,9 @@ from benchmarks.commands import headrace, wait_for
 from benchmarks.mart import rate_of_charges
 from benchmarks.meter import measure
 from benchmarks.results import Bar, at_most
+from headrace.iceberg.catalog.tables import load_table, open_catalog
 from headrace.settings import load_settings
-from headrace.spec.pipeline import TableName
-from headrace.tables.catalog import load_table, open_catalog
+from headrace.spec.model.pipeline import TableName
 
 RATE = 50
 MOST_IDLE_CORES, MOST_CORES = 0.03, 0.4

@@ -19,8 +19,8 @@ from benchmarks.results import Bar, at_least, at_most
 from benchmarks.side import Order, SideName
 from benchmarks.topics import new_producer
 from benchmarks.watch import Sightings, read_ages, watch_catalog
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client, ensure_topics
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client, ensure_topics
 
 RATE = 500
 TOPIC_COUNTS = (1, 8)

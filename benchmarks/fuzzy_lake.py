@@ -10,12 +10,12 @@ import polars as pl
 from benchmarks.person_lake import append_raw
 from headrace.build.build import Built
 from headrace.build.lake import Lake
-from headrace.runs.building import build, open_lake
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.sessions.building import build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.fuzzy import Fuzzy
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.fuzzy import Fuzzy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

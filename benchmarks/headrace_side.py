@@ -9,14 +9,14 @@ import time
 
 from benchmarks.side import Order
 from benchmarks.streams import pipeline_of
+from headrace.iceberg.catalog.properties import secret_names
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client
 from headrace.landing.lander import Lander
-from headrace.services.java import find_java_home
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.spark import spark_jars, start_spark
-from headrace.services.topics import admin_client
+from headrace.servers.java import find_java_home
 from headrace.settings import Settings
-from headrace.tables.catalog import open_catalog
-from headrace.tables.catalog_properties import secret_names
+from headrace.spark.session import spark_jars, start_spark
 
 _IDLE_SECONDS = 0.005
 _EXECUTOR_SECONDS = 60.0

@@ -28,7 +28,7 @@ from benchmarks.charge_rows import (
 )
 from benchmarks.layer_tables import Change
 from benchmarks.person_rows import person_records
-from headrace.serving.query import run_query
+from headrace.serving.sql.query import run_query
 
 CHANGE_SHARE = 100
 """One charge of so many of a day is in a change."""

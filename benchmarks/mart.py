@@ -22,9 +22,9 @@ from benchmarks.builds_seen import BuildsSeen, watch_builds
 from benchmarks.commands import headrace, wait_for
 from benchmarks.meter import Reading, measure
 from benchmarks.results import Bar, at_most
+from headrace.iceberg.catalog.tables import open_catalog
 from headrace.settings import Settings, load_settings
 from headrace.spec import load_pipeline
-from headrace.tables.catalog import open_catalog
 
 RATE = 500
 SLOW_RATE = 50

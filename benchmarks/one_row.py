@@ -15,13 +15,13 @@ from pyiceberg.catalog import Catalog
 from benchmarks.bench import Bench
 from benchmarks.commands import headrace, wait_for
 from benchmarks.results import Bar, at_most
-from headrace.services.postgres import postgres
-from headrace.services.source_database import ready_database
+from headrace.iceberg.catalog.tables import load_table, open_catalog
+from headrace.iceberg.rows.filters import column_is
+from headrace.servers.postgres import postgres
+from headrace.servers.source_database import ready_database
 from headrace.settings import load_settings
 from headrace.spec import load_pipeline
-from headrace.spec.pipeline import TableName
-from headrace.tables.catalog import load_table, open_catalog
-from headrace.tables.filters import column_is
+from headrace.spec.model.pipeline import TableName
 
 WARM_UPS, CHANGES = 10, 20
 MOST_MEDIAN = 2.0

@@ -12,21 +12,21 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from headrace.build.lake import Lake
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.kafka.records import Messages
 from headrace.landing.decode import decoder_of
-from headrace.landing.records import Messages
 from headrace.landing.rows import split_bad_rows
-from headrace.runs.building import Outcome, build, open_lake
+from headrace.sessions.building import Outcome, build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.sources.encode import encoder_of
 from headrace.sources.generate import events_of
 from headrace.sources.generators import Rate
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.pipeline import Stream
-from headrace.tables.append import append_checkpoint
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.ledger import Ledger, read_ledger
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.pipeline import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,14 +13,14 @@ from pyiceberg.catalog import Catalog
 from benchmarks.person_rows import SOURCES
 from headrace.build.build import Built
 from headrace.build.lake import Lake
-from headrace.runs.building import build, open_lake
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.sessions.building import build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.tables.append import append_checkpoint
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.ledger import Ledger, read_ledger
+from headrace.spec.model.columns import landed_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,10 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.side import Order
 from benchmarks.streams import CHARGES_DDL, LINEAGE_AVRO, NAMESPACE
-from headrace.services.jars import resolve_jars
-from headrace.services.java import find_java_home
-from headrace.services.spark import start_spark
+from headrace.servers.jars import resolve_jars
+from headrace.servers.java import find_java_home
 from headrace.settings import Settings
+from headrace.spark.session import start_spark
 
 CATALOG = "headrace"
 _HEAP = "2g"

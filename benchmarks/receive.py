@@ -16,11 +16,11 @@ from urllib.parse import quote
 from benchmarks.against_bare import take_turns
 from benchmarks.bench import Bench
 from benchmarks.results import Bar, at_least, at_most
-from headrace.runs.inspection import verify
-from headrace.services.kafka_client import KafkaServers
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.kafka.client import KafkaServers
+from headrace.operations.verify.inspection import verify
 from headrace.settings import Settings, load_settings
 from headrace.spec import load_pipeline
-from headrace.tables.catalog import open_catalog
 
 SHARE = 0.6
 

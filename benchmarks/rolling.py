@@ -17,9 +17,9 @@ from benchmarks.bench import Bench
 from benchmarks.charge_lake import ChargeLake
 from benchmarks.charge_rows import DAY_MS, charge_rows, draw, number_charges
 from benchmarks.results import Bar, at_most
-from headrace.runs.landing import spark_session
+from headrace.sessions.landing import spark_session
 from headrace.settings import load_settings
-from headrace.spec.layers import BUILD_ID
+from headrace.spec.model.layers import BUILD_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,8 +121,8 @@ def _compare(lake: ChargeLake, spark: SparkSession) -> tuple[int, int]:
 
 
 def _read(lake: ChargeLake, name: str) -> DataFrame:
-    from headrace.spec.pipeline import TableName
-    from headrace.tables.spark_files import read_snapshot
+    from headrace.iceberg.files.spark_files import read_snapshot
+    from headrace.spec.model.pipeline import TableName
 
     snapshot = lake.catalog.load_table(f"bench.{name}").current_snapshot()
     assert snapshot is not None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.services.ports import is_free
+from headrace.servers.ports import is_free
 
 _START_SECONDS = 60.0
 

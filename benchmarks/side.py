@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from benchmarks.streams import Kind
-from headrace.services.stack import stack_settings
+from headrace.servers.stack import stack_settings
 from headrace.settings import STACK, Settings, load_settings
 
 SideName = Literal["headrace", "plain"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from headrace.spec.avro import parse_avro
-from headrace.spec.ddl import parse_ddl
-from headrace.spec.pipeline import EventTime, Pipeline, Stream, TableName, Transform
+from headrace.spec.loading.avro import parse_avro
+from headrace.spec.loading.ddl import parse_ddl
+from headrace.spec.model.pipeline import EventTime, Pipeline, Stream, TableName, Transform
 from headrace.spec.problems import Place, Problems
 
 Kind = Literal["charges", "lineage"]

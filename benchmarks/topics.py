@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client, ensure_topics
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client, ensure_topics
 
 _IN_FLIGHT = 100_000
 _POLL_EVERY = 2_000

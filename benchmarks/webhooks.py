@@ -15,13 +15,13 @@ from pathlib import Path
 from benchmarks.against_bare import take_turns
 from benchmarks.bench import Bench
 from benchmarks.results import Bar, at_least, at_most
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client, list_bounds
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client, list_bounds
 from headrace.sources.generate import events_of
 from headrace.sources.generators import Rate
 from headrace.sources.signatures import SignedRequest, sign
 from headrace.spec import load_pipeline
-from headrace.spec.pipeline import Stream
+from headrace.spec.model.pipeline import Stream
 
 SHARE = 0.5
 _SECRET = "the secret of a benchmark"

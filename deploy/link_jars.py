@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyspark
 
-from headrace.services.jars import resolve_jars
+from headrace.servers.jars import resolve_jars
 
 GROUPS = ("spark", "aws", "postgres")
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace.services.connect import running_connect, stop_connect
-from headrace.services.kafka import running_kafka, stop_kafka
-from headrace.services.ports import find_free_port
-from headrace.services.postgres import running_postgres, stop_postgres
-from headrace.services.registry import stop_registry
-from headrace.services.web import ask, is_fine
+from headrace.http.client import ask, is_fine
+from headrace.servers.connect import running_connect, stop_connect
+from headrace.servers.kafka import running_kafka, stop_kafka
+from headrace.servers.ports import find_free_port
+from headrace.servers.postgres import running_postgres, stop_postgres
+from headrace.servers.registry import stop_registry
 from headrace.settings import Settings, load_settings
 from tests.application import Application, start_headrace
 from tests.waiting import wait_until

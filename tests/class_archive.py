@@ -19,11 +19,11 @@ from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
-from headrace.services.jars import cached_jars, resolve_jars
-from headrace.services.java import choose_java, find_java_home
-from headrace.services.kafka import start_kafka, stop_kafka
-from headrace.services.spark import start_spark
+from headrace.servers.jars import cached_jars, resolve_jars
+from headrace.servers.java import choose_java, find_java_home
+from headrace.servers.kafka import start_kafka, stop_kafka
 from headrace.settings import load_settings
+from headrace.spark.session import start_spark
 
 FOLDER = Path(sys.prefix) / "class-archives"
 """`make clean` removes it, together with the environment that has Spark's jars."""

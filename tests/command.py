@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.cli import main
-from headrace.runs import landing
+from headrace.sessions import landing
 from tests.application import OURS
 
 if TYPE_CHECKING:

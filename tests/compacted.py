@@ -23,18 +23,18 @@ from threading import Thread
 from confluent_kafka import Producer
 
 from headrace.errors import LockedError
-from headrace.runs.building import build, building_session
-from headrace.runs.inspection import verify
-from headrace.runs.landing import spark_session
-from headrace.runs.maintaining import list_work, maintain_all
-from headrace.services.kafka import start_kafka, stop_kafka
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.ports import find_free_port
-from headrace.serving.query import run_query
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.kafka.client import KafkaServers
+from headrace.operations.maintain.maintaining import list_work, maintain_all
+from headrace.operations.verify.inspection import verify
+from headrace.servers.kafka import start_kafka, stop_kafka
+from headrace.servers.ports import find_free_port
+from headrace.serving.sql.query import run_query
+from headrace.sessions.building import build, building_session
+from headrace.sessions.landing import spark_session
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.layers import BUILD_ID, STATE
-from headrace.tables.catalog import open_catalog
+from headrace.spec.model.layers import BUILD_ID, STATE
 from tests.application import start_headrace
 from tests.build.pond import PIPELINE, SCHEMA, START, TABLES
 

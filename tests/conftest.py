@@ -15,12 +15,12 @@ from hypothesis import settings as hypothesis_settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from headrace.services.jars import resolve_jars
-from headrace.services.java import find_java_home
-from headrace.services.kafka import start_kafka, stop_kafka
-from headrace.services.postgres import start_postgres, stop_postgres
-from headrace.services.spark import start_spark
+from headrace.servers.jars import resolve_jars
+from headrace.servers.java import find_java_home
+from headrace.servers.kafka import start_kafka, stop_kafka
+from headrace.servers.postgres import start_postgres, stop_postgres
 from headrace.settings import Settings, load_settings
+from headrace.spark.session import start_spark
 from tests.class_archive import java_options, spark_conf
 from tests.lake import Lake
 from tests.rest_catalog import empty_lake, running_rest_catalog

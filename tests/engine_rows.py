@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from headrace.serving.engines import clickhouse, polars, pyiceberg, trino
-from headrace.serving.engines.names import DIALECTS, Engine
-from headrace.serving.hidden_columns import split_columns
-from headrace.serving.query import run_query
-from headrace.serving.question import Question, read_question
-from headrace.spec.layers import STATE
-from headrace.spec.pipeline import TableName
-from headrace.tables.catalog import count_rows, list_tables
-from headrace.tables.spark_arrow import to_arrow
-from headrace.tables.spark_catalog import open_spark_catalog, spark_name, use_session
-from headrace.tables.spark_files import load_java_table
+from headrace.iceberg.catalog.spark import open_spark_catalog, spark_name
+from headrace.iceberg.catalog.tables import count_rows, list_tables
+from headrace.iceberg.files.spark_files import load_java_table
+from headrace.serving.sql.engines import clickhouse, polars, pyiceberg, trino
+from headrace.serving.sql.engines.names import DIALECTS, Engine
+from headrace.serving.sql.hidden_columns import split_columns
+from headrace.serving.sql.query import run_query
+from headrace.serving.sql.question import Question, read_question
+from headrace.spark.active_session import use_session
+from headrace.spark.arrow import to_arrow
+from headrace.spec.model.layers import STATE
+from headrace.spec.model.pipeline import TableName
 from tests.lake import Lake
 
 if TYPE_CHECKING:

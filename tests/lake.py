@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from headrace.landing.history import files_of
+from headrace.iceberg.catalog.tables import load_table, open_catalog
+from headrace.iceberg.metadata.quarantine import QUARANTINE
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client
 from headrace.landing.landed import Batch
 from headrace.landing.lander import Lander
 from headrace.landing.topic_choice import ReplacedTopic
-from headrace.landing.verify import Verified
-from headrace.runs.inspection import commits_of, verify
-from headrace.runs.landing import Session, land
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client
+from headrace.operations.verify.inspection import commits_of, verify
+from headrace.operations.verify.log_history import files_of
+from headrace.operations.verify.verify import Verified
+from headrace.sessions.landing import Session, land
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.tables.catalog import load_table, open_catalog
-from headrace.tables.quarantine import QUARANTINE
 from tests.application import Application, start_headrace
 from tests.command import run_command
 from tests.topics import TRUNCATED, Sent, lineage_events, lineage_values, produce

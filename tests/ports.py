@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.services.ports import find_free_port
+from headrace.servers.ports import find_free_port
 from headrace.settings import Settings
 
 

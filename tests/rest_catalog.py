@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.services import embedded, object_store, postgres, rest_catalog
+from headrace.iceberg.catalog.tables import list_tables, open_catalog
+from headrace.servers import embedded, object_store, postgres, rest_catalog
 from headrace.settings import STACK, Settings, load_settings
-from headrace.tables.catalog import list_tables, open_catalog
 
 SERVERS = (postgres.SERVER, object_store.SERVER, rest_catalog.SERVER)
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from headrace.sources.encode import encoder_of
 from headrace.spec import list_pipelines, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.folders import BUILT_IN
-from headrace.spec.layers import HIDDEN, LayerTable
-from headrace.spec.pipeline import Pipeline, Stream
+from headrace.spec.loading.folders import BUILT_IN
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.layers import HIDDEN, LayerTable
+from headrace.spec.model.pipeline import Pipeline, Stream
 from tests.changes import change_values
 from tests.lake import Lake
 from tests.topics import make_topic, produce

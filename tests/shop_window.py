@@ -9,10 +9,10 @@ from decimal import Decimal as Amount
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
 from headrace.settings import Settings
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column, ColumnType, Decimal, Primitive
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, ColumnType, Decimal, Primitive
 
 _CUSTOMER: dict[str, ColumnType] = {
     "id": Primitive("long"),

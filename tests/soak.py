@@ -12,9 +12,9 @@ from threading import Event, Thread
 
 import psutil
 
-from headrace.runs.inspection import commits_of, verify
-from headrace.services.kafka import running_kafka, start_kafka, stop_kafka
-from headrace.services.kafka_client import KafkaServers
+from headrace.kafka.client import KafkaServers
+from headrace.operations.verify.inspection import commits_of, verify
+from headrace.servers.kafka import running_kafka, start_kafka, stop_kafka
 from headrace.settings import Settings, load_settings
 from headrace.sources.generate import Rate, generate
 from headrace.spec import Pipeline, load_pipeline

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from headrace.services.trino import TrinoService, running_trino, stop_trino
-from headrace.serving.engines.names import Engine
+from headrace.servers.trino import TrinoService, running_trino, stop_trino
+from headrace.serving.sql.engines.names import Engine
 from headrace.settings import Settings
 from tests.engine_rows import change_by_hand, check_engines, check_trino, read_with_spark
 from tests.lake import Lake

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from headrace.runs.building import build, open_lake
-from headrace.runs.landing import spark_session
-from headrace.runs.patience import for_a_command
-from headrace.services import embedded, kafka, object_store, postgres, rest_catalog, spark_cluster
-from headrace.services.embedded import Embedded
-from headrace.services.process import ServiceState, find_process
-from headrace.services.stack import stack_settings
+from headrace.servers import embedded, kafka, object_store, postgres, rest_catalog, spark_cluster
+from headrace.servers.embedded import Embedded
+from headrace.servers.process import ServiceState, find_process
+from headrace.servers.stack import stack_settings
+from headrace.sessions.building import build, open_lake
+from headrace.sessions.landing import spark_session
+from headrace.sessions.patience import for_a_command
 from headrace.settings import STACK, Settings, load_settings
 from headrace.spec import Pipeline
 from tests.build.paths import counted_paths, scanned_builds

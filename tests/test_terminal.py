@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import shared
+from headrace.cli.render.results import show_rows
 from headrace.printable import one_line, printable
 from headrace.serving.values import print_json
-from headrace.show import show_rows
 from headrace.terminal import TerminalConsole, data_text
 
 HOSTILE = {

@@ -11,11 +11,11 @@ from uuid import UUID
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client, list_topic_ids
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client, list_topic_ids
 from headrace.sources.encode import encoder_of
 from headrace.spec import load_pipeline
-from headrace.spec.folders import BUILT_IN
+from headrace.spec.loading.folders import BUILT_IN
 from tests.waiting import wait_until
 
 FIRST_MOMENT = 1_771_963_198_501

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from headrace.services.http_server import ServerLimits, make_server, run_server
+from headrace.http.server import ServerLimits, make_server, run_server
 from headrace.sources.receiving import app_with
 from headrace.sources.webhooks import STANDARD
 from tests.webhooks import SECRETS, KeptProducer, commerce

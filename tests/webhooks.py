@@ -19,7 +19,7 @@ from headrace.sources.receiving import app_with
 from headrace.sources.signatures import SignedRequest, sign
 from headrace.sources.webhooks import STANDARD, Limits
 from headrace.spec import load_pipeline
-from headrace.spec.pipeline import Pipeline, SignatureScheme
+from headrace.spec.model.pipeline import Pipeline, SignatureScheme
 
 HOST = "http://testserver"
 SECRETS = {f"{name}_WEBHOOK_SECRET": f"the secret of {name}" for name in ("SHOPIFY", "STRIPE", "HUBSPOT")}

@@ -16,8 +16,8 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.staged_build import StagedBuild
 from headrace.build.strategies import aggregate
 from headrace.build.strategies.strategy import IncrementalStrategy
-from headrace.spec.types import Column
-from headrace.tables import row_store
+from headrace.iceberg.rows import row_store
+from headrace.spec.model.types import Column
 
 
 @contextmanager

@@ -15,18 +15,18 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.build.lake import Lake
-from headrace.runs.building import Outcome, build, open_lake
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.files.storage import Storage
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.iceberg.schema.widening import widen_table
+from headrace.sessions.building import Outcome, build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.layers import BUILD_ID, STATE
-from headrace.spec.types import Column
-from headrace.tables.append import append_checkpoint
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.ledger import Ledger, read_ledger
-from headrace.tables.storage import Storage
-from headrace.tables.widening import widen_table
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.layers import BUILD_ID, STATE
+from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from headrace.spec.layers import HISTORY_COLUMNS
+from headrace.spec.model.layers import HISTORY_COLUMNS
 from tests.build.random_joins import with_joins, with_own_rows
 from tests.build.random_queries import (
     Field,

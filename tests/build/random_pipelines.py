@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from headrace.spec.types import Array, Column, Primitive, Struct
+from headrace.spec.model.types import Array, Column, Primitive, Struct
 from tests.build import random_aggregates, random_keyed_tables, random_tables
 from tests.build.random_queries import Field, Relation, Table, chance
 

@@ -10,15 +10,15 @@ import pytest
 
 from headrace.build.definition import definition_of
 from headrace.build.reads import StoredColumns
-from headrace.runs.building import plan
-from headrace.serving.query import run_query
-from headrace.spec.layers import BUILD_ID, CARRIED, STATE
-from headrace.spec.lineage import trace_lineage
-from headrace.spec.pipeline import TableName
-from headrace.tables import added_columns as stored
-from headrace.tables.added_columns import added_columns
-from headrace.tables.build_ledger import read_build
-from headrace.tables.quarantine import QUARANTINE
+from headrace.iceberg.ledgers.build import read_build
+from headrace.iceberg.metadata.quarantine import QUARANTINE
+from headrace.iceberg.schema import added_columns as stored
+from headrace.iceberg.schema.added_columns import added_columns
+from headrace.serving.sql.query import run_query
+from headrace.sessions.building import plan
+from headrace.spec.model.layers import BUILD_ID, CARRIED, STATE
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.sql.lineage import trace_lineage
 from tests.build.pond import Event, Pond
 
 if TYPE_CHECKING:

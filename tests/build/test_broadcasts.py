@@ -11,7 +11,7 @@ from headrace.build import joins, scanned_inputs
 from headrace.build.plan import plan_table
 from headrace.build.scanned_inputs import ScannedInputs
 from headrace.build.strategies.registry import strategy_of
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.pipeline import TableName
 from tests.build.pond import TABLES, Event, Pond
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.errors import BuildError, QualityError, SpecError
 from headrace.quality.results import read_results
-from headrace.runs.building import Outcome, choose_tables, open_lake
-from headrace.runs.one_table import build_alone, describe_quality
+from headrace.sessions.building import Outcome, choose_tables, open_lake
+from headrace.sessions.one_table import build_alone, describe_quality
 from headrace.spec import load_pipeline
 from tests.build.pond import CHECKED, READER, Event, Pond
 

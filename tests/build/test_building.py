@@ -16,13 +16,13 @@ from headrace.build.build import Built
 from headrace.build.lake import Lake
 from headrace.build.plan import TablePlan
 from headrace.errors import QualityError, ServiceError, SpecError
+from headrace.iceberg.metadata.quarantine import QUARANTINE
+from headrace.operations.quality import report_quality
 from headrace.quality.expectations import measure
 from headrace.quality.results import read_results
-from headrace.runs import building
-from headrace.runs.building import build, plan
-from headrace.runs.quality import report_quality
-from headrace.spec.layers import Expectation
-from headrace.tables.quarantine import QUARANTINE
+from headrace.sessions import building
+from headrace.sessions.building import build, plan
+from headrace.spec.model.layers import Expectation
 from tests.build.paths import scanned_refreshes
 from tests.build.pond import CHECKED, READER, Event, Pond
 

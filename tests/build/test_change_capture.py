@@ -16,8 +16,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from headrace.errors import SpecError
-from headrace.spec.types import Column, Primitive, Struct
-from headrace.tables.build_ledger import read_build
+from headrace.iceberg.ledgers.build import read_build
+from headrace.spec.model.types import Column, Primitive, Struct
 from tests.build.pond import PIPELINE, START, Pond, assert_same
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from pyiceberg.catalog import Catalog
 from headrace.build.definition import FuzzyDefinition, MatchDefinition, TableDefinition, WindowDefinition, definition_of
 from headrace.build.legacy_definition import legacy_digest
 from headrace.build.plan import TablePlan, plan_table
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog
+from headrace.iceberg.ledgers.build import KEY, BuildLedger
 from headrace.settings import load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.layers import LayerTable
-from headrace.spec.types import Column, Primitive
-from headrace.tables.build_ledger import KEY, BuildLedger
-from headrace.tables.catalog import ensure_table, open_catalog
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.types import Column, Primitive
 from tests.folders import write_files
 
 FILES = {

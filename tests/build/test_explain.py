@@ -13,25 +13,26 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from rich.console import Console
 
+from headrace.app.explaining import explain_plans
 from headrace.build import plan as plan_module
 from headrace.build.definition import definition_of
 from headrace.build.explain import Explanation, Where
 from headrace.build.inputs import input_states
-from headrace.runs.building import plan
-from headrace.runs.explaining import explain_plans
+from headrace.cli.render.explained import explanation_as_json, show_explained
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.files.live_files import LiveFiles
+from headrace.iceberg.ledgers import build as build_ledger
+from headrace.iceberg.ledgers import landing as ledger
+from headrace.iceberg.ledgers.build import BuildLedger, read_build
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.iceberg.rows.row_sizes import estimate_bytes
+from headrace.sessions.building import plan
 from headrace.settings import load_settings
-from headrace.show_explained import explanation_as_json, show_explained
 from headrace.spec import load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.layers import BUILD_ID
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column, Primitive
-from headrace.tables import build_ledger, ledger
-from headrace.tables.build_ledger import BuildLedger, read_build
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.ledger import Ledger, read_ledger
-from headrace.tables.live_files import LiveFiles
-from headrace.tables.row_sizes import estimate_bytes
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.layers import BUILD_ID
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, Primitive
 from tests.folders import write_files
 
 FILES = {

@@ -17,11 +17,11 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.readers import ReadSnapshots
 from headrace.build.rows import ChangeSet, LocalRows, Rows, SparkRows
 from headrace.build.text_keys import join_values
-from headrace.spec.layers import LayerTable
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column, Primitive
-from headrace.tables import build_commit, history
-from headrace.tables.build_ledger import InputState
+from headrace.iceberg.commits import build_commit, history
+from headrace.iceberg.ledgers.build import InputState
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, Primitive
 from tests.build.paths import counted_paths
 from tests.build.pond import TABLES, Event, Pond, assert_same
 

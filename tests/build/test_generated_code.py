@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.build.plan import TablePlan
-from headrace.tables.java_classes import java_class
+from headrace.spark.java_classes import java_class
 from tests.build.paths import scanned_refreshes
 from tests.build.pond import TABLES, Pond
 from tests.build.test_one_truth import events_of

@@ -14,9 +14,9 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 from headrace.build.events import deletes, truncates
 from headrace.build.glance import glance_here, glance_metrics, read_glance
 from headrace.build.removed import DELETED, TRUNCATES
-from headrace.spec.layers import LayerTable
-from headrace.tables.build_ledger import BuildLedger
-from headrace.tables.spark_arrow import from_arrow, to_arrow
+from headrace.iceberg.ledgers.build import BuildLedger
+from headrace.spark.arrow import from_arrow, to_arrow
+from headrace.spec.model.layers import LayerTable
 from tests.build.pond import Pond
 
 if TYPE_CHECKING:

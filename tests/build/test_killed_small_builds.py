@@ -20,16 +20,16 @@ from headrace.build.lake import Lake
 from headrace.build.local_inputs import LocalInputs
 from headrace.build.strategies import aggregate
 from headrace.build.strategies import entities as entity_strategy
-from headrace.runs import building
-from headrace.runs.building import Outcome
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.iceberg.files.live_files import LiveFiles
+from headrace.iceberg.ledgers.build import read_build
+from headrace.iceberg.metadata import quarantine
+from headrace.iceberg.metadata.quarantine import QUARANTINE
+from headrace.iceberg.rows.row_store import RowStore
+from headrace.sessions import building
+from headrace.sessions.building import Outcome
 from headrace.settings import Settings
-from headrace.spec.layers import STATE
-from headrace.tables import quarantine
-from headrace.tables.build_ledger import read_build
-from headrace.tables.catalog import open_catalog
-from headrace.tables.live_files import LiveFiles
-from headrace.tables.quarantine import QUARANTINE
-from headrace.tables.row_store import RowStore
+from headrace.spec.model.layers import STATE
 from tests.build.paths import counted_paths
 from tests.build.pond import CHECKED, TABLES, Event, Pond, assert_same
 from tests.dying import Death, killed_by

@@ -13,8 +13,8 @@ import pytest
 from headrace.build import local_tables
 from headrace.build.local_tables import LocalTables
 from headrace.build.planned_inputs import NotLocalError
-from headrace.tables import row_sizes
-from headrace.tables.row_store import RowStore
+from headrace.iceberg.rows import row_sizes
+from headrace.iceberg.rows.row_store import RowStore
 from tests.build.paths import counted_paths
 from tests.build.pond import TABLES, Pond, assert_same
 from tests.build.test_one_truth import events_of

@@ -20,10 +20,10 @@ from headrace.build.merge_on_read import read_verdicts
 from headrace.build.removed import DELETED
 from headrace.build.rows import SparkRows
 from headrace.build.versions import newest_of_keys, one_of_keys
+from headrace.iceberg.rows.row_store import FILE, POSITION
 from headrace.quality.expectations import measure
-from headrace.spec.layers import Expectation
-from headrace.tables.row_store import FILE, POSITION
-from headrace.tables.spark_arrow import to_arrow
+from headrace.spark.arrow import to_arrow
+from headrace.spec.model.layers import Expectation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

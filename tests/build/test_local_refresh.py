@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.build.removed import removed_name
-from headrace.spec.layers import BUILD_ID
-from headrace.tables.build_ledger import BuildLedger, read_build
-from headrace.tables.catalog import load_table
-from headrace.tables.live_files import LiveFiles
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.files.live_files import LiveFiles
+from headrace.iceberg.ledgers.build import BuildLedger, read_build
+from headrace.spec.model.layers import BUILD_ID
 from tests.build.paths import scanned_refreshes
 from tests.build.pond import AGGREGATES, CHECKED, TABLES, Event, Pond, Sent, assert_same
 from tests.build.test_change_capture import TABLES as CAPTURED

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import SpecError
-from headrace.runs.building import plan
-from headrace.spec.spark_words import spark_words
+from headrace.sessions.building import plan
+from headrace.spec.sql.spark_words import spark_words
 from tests.build.pond import Event, Pond
 from tests.folders import write_files
 

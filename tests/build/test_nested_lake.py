@@ -11,10 +11,10 @@ import pytest
 from headrace.build.removed import removed_name
 from headrace.build.watermarks import WATERMARKS
 from headrace.errors import QueryError, SpecError
-from headrace.serving.query import run_query
+from headrace.iceberg.catalog.tables import ensure_table, list_namespaces, list_tables, open_catalog, table_location
+from headrace.serving.sql.query import run_query
 from headrace.settings import load_settings
 from headrace.spec import Column, Primitive, TableName
-from headrace.tables.catalog import ensure_table, list_namespaces, list_tables, open_catalog, table_location
 from tests.build.pond import PIPELINE, Event, Pond
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from headrace.build import local_tables, parts
 from headrace.build import plan as planning
 from headrace.build.plan import plan_table
-from headrace.runs.building import Outcome, build
+from headrace.sessions.building import Outcome, build
 from tests.build.paths import counted_paths, scanned_refreshes
 from tests.build.pond import AGGREGATES, TABLES, Event, Pond, assert_same
 from tests.build.test_one_truth import events_of

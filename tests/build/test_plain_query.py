@@ -17,9 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.build.arrow import to_spark
 from headrace.build.plain_query import NotPlainError, plain_condition, plain_query
 from headrace.build.types import spark_schema, spec_columns
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Array, Column, Decimal, Primitive, Struct
-from headrace.tables.schema import iceberg_schema
+from headrace.iceberg.schema.columns import iceberg_schema
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Array, Column, Decimal, Primitive, Struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

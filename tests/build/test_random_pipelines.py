@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from headrace.runs.building import Outcome
+from headrace.sessions.building import Outcome
 from tests.build.pond import Pond
 from tests.build.random_pipelines import random_pipeline
 from tests.build.truth import play

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.build import staged_build
+from headrace.iceberg.metadata.quarantine import QUARANTINE
 from headrace.quality import collected_refused
 from headrace.quality.collected_refused import number_rows, read_refused, refused_metrics
 from headrace.quality.expectations import Measured, measure
 from headrace.quality.refused import stage_refused
-from headrace.spec.layers import Expectation
-from headrace.tables.quarantine import QUARANTINE
+from headrace.spec.model.layers import Expectation
 from tests.build.paths import scanned_refreshes
 from tests.build.pond import CHECKED, Event, Pond
 

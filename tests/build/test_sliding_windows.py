@@ -14,10 +14,10 @@ import pytest
 from headrace.build.source import run_source
 from headrace.build.types import spark_schema
 from headrace.spec import load_pipeline
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.queries import parse_query
-from headrace.spec.sliding_windows import add_running_sums
-from headrace.spec.types import Column, Decimal, Primitive, Struct
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.types import Column, Decimal, Primitive, Struct
+from headrace.spec.sql.queries import parse_query
+from headrace.spec.sql.sliding_windows import add_running_sums
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

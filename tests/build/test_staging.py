@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.errors import SpecError
-from headrace.runs.building import build, open_lake, plan
-from headrace.serving.query import run_query
-from headrace.spec.types import Column, Primitive, Struct
-from headrace.tables.catalog import ensure_table, table_location
-from headrace.tables.quarantine import QUARANTINE
+from headrace.iceberg.catalog.tables import ensure_table, table_location
+from headrace.iceberg.metadata.quarantine import QUARANTINE
+from headrace.serving.sql.query import run_query
+from headrace.sessions.building import build, open_lake, plan
+from headrace.spec.model.types import Column, Primitive, Struct
 from tests.build.pond import Pond
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from headrace.build.strategies.registry import _STRATEGIES
-from headrace.spec.kinds import TRAITS, Kind
+from headrace.spec.model.kinds import TRAITS, Kind
 
 
 def test_every_kind_has_one_strategy_and_traits() -> None:

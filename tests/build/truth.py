@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.runs import building
-from headrace.services.jars import resolve_jars
-from headrace.services.java import find_java_home
-from headrace.services.spark import start_spark
+from headrace.servers.jars import resolve_jars
+from headrace.servers.java import find_java_home
+from headrace.sessions import building
 from headrace.settings import load_settings
-from headrace.spec.layers import HIDDEN
+from headrace.spark.session import start_spark
+from headrace.spec.model.layers import HIDDEN
 from tests.build.paths import random_paths, scanned_refreshes
 from tests.build.pond import Pond
 from tests.build.random_events import Landed, Traffic

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.settings import KNOWN
 from headrace.spec import list_pipelines
-from headrace.spec.folders import BUILT_IN
+from headrace.spec.loading.folders import BUILT_IN
 from tests.cli.conftest import Here
 from tests.command import run_command
 from tests.folders import write_files

@@ -10,15 +10,15 @@ from threading import Event, Thread
 import pytest
 
 from headrace.errors import SpecError, UnavailableError
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.records import split_messages
+from headrace.kafka.topics import admin_client, list_bounds
 from headrace.landing.batch import Range
 from headrace.landing.read import RangeReader
-from headrace.landing.records import split_messages
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client, list_bounds
 from headrace.sources.encode import encoder_of
 from headrace.sources.generate import FIRST_MOMENT, Rate, events_of, generate
 from headrace.spec import load_pipeline
-from headrace.spec.folders import BUILT_IN
+from headrace.spec.loading.folders import BUILT_IN
 from tests.lake import Lake
 from tests.topics import make_topic
 from tests.waiting import wait_until

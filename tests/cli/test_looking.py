@@ -42,7 +42,7 @@ def test_doctor_says_that_there_is_no_catalog_after_a_look(here: Here) -> None:
 
 
 def test_who_watches_finds_a_catalog_that_is_made_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runs.watching._EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.app.watching._EVERY_SECONDS", 0.0)
     shop = ShopLake(tmp_path)
     try:
         assert shop.watch.figures()[0].streams[0].rows == 0

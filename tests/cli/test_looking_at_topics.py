@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from headrace.app.topics import look_once, read_all_bounds
 from headrace.errors import NotFoundError
-from headrace.runs.topics import look_once, read_all_bounds
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client
-from headrace.serving.topics import Wanted
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client
+from headrace.serving.web.topics import Wanted
 from headrace.settings import load_settings
 from tests.cli.conftest import Here
 from tests.services.played_registry import play_registry

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import LockedError
-from headrace.runs import forgetting
-from headrace.runs.forgetting import erasing_session
-from headrace.runs.lock import SHARED, maintain_lock
+from headrace.operations.erase import forgetting
+from headrace.operations.erase.forgetting import erasing_session
+from headrace.sessions.lock import SHARED, maintain_lock
 from headrace.settings import load_settings
 from headrace.spec import load_pipeline
 from tests.cli.conftest import Here

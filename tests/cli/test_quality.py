@@ -7,10 +7,10 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+from headrace.iceberg.ledgers.build import KEY, CheckedExpectation, read_build
+from headrace.operations.quality import report_quality
 from headrace.quality.results import CheckedBuild, record_results
-from headrace.runs.quality import report_quality
-from headrace.spec.layers import LayerTable
-from headrace.tables.build_ledger import KEY, CheckedExpectation, read_build
+from headrace.spec.model.layers import LayerTable
 from tests.cli.conftest import Here
 from tests.serving.price_list import NAME, PriceList
 

@@ -12,8 +12,8 @@ import httpx
 import psutil
 import pytest
 
+from headrace.app.serving import listen
 from headrace.errors import SettingsError
-from headrace.runs.serving import listen
 from tests.application import Application, start_headrace
 
 

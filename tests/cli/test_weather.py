@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headrace.services.postgres import postgres
+from headrace.servers.postgres import postgres
 from headrace.spec import copy_pipeline
 from tests.application import find_processes
 from tests.lake import Lake

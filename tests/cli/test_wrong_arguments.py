@@ -77,7 +77,7 @@ def test_a_catalog_that_is_none(here: Here, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_status_where_kafka_does_not_answer(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.services.topics._TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("headrace.kafka.topics._TIMEOUT_SECONDS", 0.2)
     servers = "127.0.0.1:1"
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers)
     code, said = here("status", "lineage")

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from deploy import link_jars
-from headrace.services.spark import spark_groups
 from headrace.settings import load_settings
+from headrace.spark.session import spark_groups
 from headrace.spec import load_pipeline
 
 ROOT = Path(__file__).resolve().parents[2]

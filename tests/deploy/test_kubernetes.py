@@ -11,8 +11,8 @@ import pytest
 import yaml
 from kubeflow_spark_api import models
 
-from headrace.services.spark_submit import IN_IMAGE, SECRET
 from headrace.settings import KNOWN, SECRETS, load_settings
+from headrace.spark.submit import IN_IMAGE, SECRET
 from headrace.spec import load_pipeline
 
 if sys.version_info >= (3, 11):

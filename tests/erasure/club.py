@@ -14,21 +14,21 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
-from headrace.erasure.identifiers import identify
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.iceberg.ledgers.landing import read_ledger
+from headrace.iceberg.metadata.quarantine import QUARANTINE, open_quarantine, settle_quarantine
+from headrace.kafka.topics import TopicIdentity
 from headrace.landing.plan import Bounds
 from headrace.landing.replaced_topics import accept
 from headrace.landing.topic_choice import ReplacedTopic
-from headrace.runs.building import build, open_lake
-from headrace.runs.forgetting import Erasing, Look, Proof, begin, finish, look, unfinished
-from headrace.services.topics import TopicIdentity
+from headrace.operations.erase.forgetting import Erasing, Look, Proof, begin, finish, look, unfinished
+from headrace.operations.erase.identifiers import identify
+from headrace.sessions.building import build, open_lake
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.tables.append import append_checkpoint
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.ledger import read_ledger
-from headrace.tables.quarantine import QUARANTINE, open_quarantine, settle_quarantine
+from headrace.spec.model.columns import landed_columns
 from tests.folders import write_files
 
 if TYPE_CHECKING:

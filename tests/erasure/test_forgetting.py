@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.erasure.identifiers import identify, is_concealed
 from headrace.errors import ErasureError
-from headrace.runs.forgetting import Proof, look
-from headrace.tables.erasures import read_erased_offsets, read_erasures
-from headrace.tables.ledger import Ledger, read_ledger
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.iceberg.metadata.erasures import read_erased_offsets, read_erasures
+from headrace.operations.erase.forgetting import Proof, look
+from headrace.operations.erase.identifiers import identify, is_concealed
 from tests.erasure.club import PEOPLE, Club, member, order, other
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.erasure.identifiers import conceal, identify, is_concealed, text_pattern
+from headrace.operations.erase.identifiers import conceal, identify, is_concealed, text_pattern
 
 ANN = "ann@example.com"
 

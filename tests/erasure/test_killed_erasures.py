@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.erasure.note import read_notes
+from headrace.app.waiting_requests import WaitingRequests
 from headrace.errors import OutdatedError
-from headrace.runs import erasing as erasing_module
-from headrace.runs import forgetting as forgetting_module
-from headrace.runs.waiting_requests import WaitingRequests
+from headrace.iceberg.files import in_flight
+from headrace.iceberg.metadata.erasures import read_erased_offsets, read_erasures
+from headrace.operations.erase import erasing as erasing_module
+from headrace.operations.erase import forgetting as forgetting_module
+from headrace.operations.erase.note import read_notes
 from headrace.settings import Settings
-from headrace.tables import in_flight
-from headrace.tables.erasures import read_erased_offsets, read_erasures
 from tests.dying import KilledError, die_in
 from tests.erasure.club import PEOPLE, Club, other
 from tests.erasure.test_forgetting import ANN, fill

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from headrace.erasure.identifiers import identify
-from headrace.erasure.persons import Entities, Person, find_person
-from headrace.spec.pipeline import TableName
+from headrace.operations.erase.identifiers import identify
+from headrace.operations.erase.persons import Entities, Person, find_person
+from headrace.spec.model.pipeline import TableName
 
 INDEX = TableName("semantic", "people")
 SURE = ("email_normalized", "phone_normalized")

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.erasure.identifiers import identify
-from headrace.erasure.search import Target, needle_of, search_file
+from headrace.operations.erase.identifiers import identify
+from headrace.operations.erase.search import Target, needle_of, search_file
 
 ANN = identify(emails=["Ann@example.com"], phones=["+1 555 0100 123"], ids=[("shop", "7000000000001"), ("shop", "17")])
 

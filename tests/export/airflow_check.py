@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from headrace.spec import Pipeline
-from headrace.spec.layers import LayerTable
+from headrace.spec.model.layers import LayerTable
 from tests.export.airflow_server import Airflow, TaskRun, install_airflow, running_airflow
 from tests.export.exported import BROKEN, GONE, RETRIES, SECONDS_A_TABLE, exported, not_reached
 from tests.lake import Lake

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from headrace.services.ports import find_free_port
+from headrace.servers.ports import find_free_port
 from tests.export.tools import install_tool, running_parts
 from tests.waiting import wait_until
 

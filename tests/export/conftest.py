@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services.locks import locked
+from headrace.file_locks import locked
 
 LOCK = Path(__file__).with_name("dbt.lock")
 _INSTALL_SECONDS = 600.0

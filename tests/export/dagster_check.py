@@ -20,10 +20,10 @@ from pathlib import Path
 
 import psutil
 
+from headrace.iceberg.schema.partitions import list_partitions
 from headrace.spec import Pipeline
-from headrace.spec.layers import LayerTable
-from headrace.spec.pipeline import TableName
-from headrace.tables.partitions import list_partitions
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import TableName
 from tests.export.dagster_server import Checked, Dagster, Run, install_dagster, numbers_of, running_dagster
 from tests.export.exported import BROKEN, GONE, RETRIES, SECONDS_A_TABLE, exported, not_reached
 from tests.lake import Lake

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.services.kafka import start_kafka, stop_kafka
+from headrace.servers.kafka import start_kafka, stop_kafka
 from headrace.settings import load_settings
 from headrace.spec import Pipeline
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.pipeline import TableName
 from tests.lake import Lake
 from tests.samples import values_of
 from tests.shop import write_shop

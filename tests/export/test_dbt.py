@@ -12,11 +12,11 @@ import pytest
 
 from headrace.errors import SpecError
 from headrace.export.dbt_project import dbt_project, export_project, write_project
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog
+from headrace.iceberg.schema.columns import iceberg_schema
 from headrace.settings import load_settings
 from headrace.spec import Column, Pipeline, Primitive, Query, TableName, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.tables.catalog import ensure_table, open_catalog
-from headrace.tables.schema import iceberg_schema
+from headrace.spec.model.columns import landed_columns
 from tests.export import events
 from tests.export.conftest import Dbt
 from tests.shop import write_shop

@@ -13,10 +13,10 @@ import pytest
 from headrace.errors import SpecError
 from headrace.export.dbt_models import Dialect
 from headrace.export.dbt_project import DbtProject, dbt_project
+from headrace.iceberg.schema.columns import iceberg_schema
 from headrace.spec import load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.pipeline import Pipeline
-from headrace.tables.schema import iceberg_schema
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.pipeline import Pipeline
 from tests.folders import write_files
 
 if TYPE_CHECKING:

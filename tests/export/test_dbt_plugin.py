@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from headrace.export import dbt_project as project
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
 from headrace.settings import load_settings
 from headrace.spec import Column, Primitive, TableName, load_pipeline
-from headrace.spec.layers import BUILD_ID, STATE
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.spec.model.layers import BUILD_ID, STATE
 from tests.shop import write_shop
 
 TEXT = Primitive("string")

@@ -17,9 +17,9 @@ from threading import Event, Thread
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from headrace.services import embedded, kafka, object_store, rest_catalog
-from headrace.services.embedded import Embedded
-from headrace.spec.layers import BUILD_ID, STATE
+from headrace.servers import embedded, kafka, object_store, rest_catalog
+from headrace.servers.embedded import Embedded
+from headrace.spec.model.layers import BUILD_ID, STATE
 from tests.application import Application
 from tests.lake import check_verified
 from tests.stacked import StackLake, running_stack, start_server

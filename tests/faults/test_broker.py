@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services.kafka import start_kafka, stop_kafka
+from headrace.servers.kafka import start_kafka, stop_kafka
 from headrace.settings import Settings, load_settings
 from tests.lake import Lake, check_exactly_once, send_lineage
 from tests.ports import with_own_ports

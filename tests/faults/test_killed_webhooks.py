@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.services.kafka import start_kafka, stop_kafka
-from headrace.services.ports import find_free_port
+from headrace.servers.kafka import start_kafka, stop_kafka
+from headrace.servers.ports import find_free_port
 from headrace.settings import load_settings
 from headrace.sources.signatures import SignedRequest, sign
 from tests.application import Application

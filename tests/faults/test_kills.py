@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.runs.inspection import commits_of
-from headrace.services import faults
+from headrace import faults
+from headrace.operations.verify.inspection import commits_of
 from tests.lake import Lake, check_exactly_once, send_lineage
 from tests.topics import Sent, make_topic
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from headrace.iceberg.ledgers.landing import read_ledger
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.records import split_messages
+from headrace.kafka.topics import admin_client, list_bounds
 from headrace.landing.batch import Range
 from headrace.landing.read import RangeReader
-from headrace.landing.records import split_messages
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client, list_bounds
-from headrace.tables.ledger import read_ledger
 from tests.lake import Lake, check_exactly_once, send_lineage
 from tests.topics import Sent, delete_records, lineage_events, lineage_values, make_topic, produce, producer_of
 from tests.waiting import wait_until

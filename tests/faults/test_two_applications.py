@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from headrace.services.kafka import running_kafka
+from headrace.servers.kafka import running_kafka
 from tests.application import find_processes
 from tests.lake import Lake, check_exactly_once, send_lineage
 from tests.topics import lineage_values, make_topic, produce

@@ -15,8 +15,8 @@ from threading import Event, Thread
 import psycopg
 import pytest
 
-from headrace.services.kafka import start_kafka, stop_kafka
-from headrace.services.postgres import running_postgres, stop_postgres
+from headrace.servers.kafka import start_kafka, stop_kafka
+from headrace.servers.postgres import running_postgres, stop_postgres
 from headrace.settings import load_settings
 from tests.application import Application
 from tests.lake import Lake, check_verified
@@ -105,7 +105,7 @@ def test_application_postgres_and_broker_are_killed_in_the_middle_of_windows(
 @contextmanager
 def psycopg_database(lake: Lake) -> Iterator[str]:
     """Gives the home's Postgres, started again on what it has kept."""
-    from headrace.services.postgres import postgres
+    from headrace.servers.postgres import postgres
 
     with postgres(lake.settings(), report=lambda sentence: None) as dsn:
         with psycopg.connect(dsn) as connection:

@@ -24,8 +24,8 @@ from random import Random
 
 import psutil
 
-from headrace.services.ports import find_free_port, is_free
-from headrace.services.postgres import start_postgres, stop_postgres
+from headrace.servers.ports import find_free_port, is_free
+from headrace.servers.postgres import start_postgres, stop_postgres
 from headrace.settings import load_settings
 from tests.hostile.client import ask, ask_all, hold
 from tests.hostile.surfaces import SURFACES, Surface

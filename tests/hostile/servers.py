@@ -9,13 +9,13 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from headrace.services.http_server import make_server, run_server
-from headrace.serving.app import make_app
-from headrace.serving.guard import Lock
+from headrace.http.server import make_server, run_server
+from headrace.serving.web.app import make_app
+from headrace.serving.web.guard import Lock
 from headrace.sources.receiving import app_with
 from headrace.sources.seeding import seeding_app
 from headrace.sources.webhooks import STANDARD
-from headrace.spec.pipeline import Capture, Pipeline, Seeder
+from headrace.spec.model.pipeline import Capture, Pipeline, Seeder
 from tests.folders import write_files
 from tests.serving.played_topics import PlayedTopics
 from tests.serving.shop_lake import ShopLake

@@ -14,10 +14,10 @@ from typing import Any
 import fastavro
 
 from headrace.errors import NotFoundError
-from headrace.services.schemas import Registry
-from headrace.spec.avro import parse_avro
-from headrace.spec.envelopes import all_optional
-from headrace.spec.pipeline import Stream, TableName
+from headrace.kafka.schemas import Registry
+from headrace.spec.loading.avro import parse_avro
+from headrace.spec.model.envelopes import all_optional
+from headrace.spec.model.pipeline import Stream, TableName
 from headrace.spec.problems import Place, Problems
 
 CONNECT = "org.apache.kafka.connect.data."

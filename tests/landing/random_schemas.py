@@ -16,8 +16,8 @@ from typing import Any
 
 import fastavro
 
-from headrace.spec.types import Array, Column, ColumnType, Map, Primitive, PrimitiveName, Struct
-from headrace.spec.types import Decimal as DecimalType
+from headrace.spec.model.types import Array, Column, ColumnType, Map, Primitive, PrimitiveName, Struct
+from headrace.spec.model.types import Decimal as DecimalType
 
 UTC = timezone.utc
 _DEPTH = 3

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import google_crc32c
 import pyarrow as pa
 
-from headrace.landing.records import RecordBatch
+from headrace.kafka.records import RecordBatch
 
 MOMENT = 1_771_963_198_501
 GZIP, SNAPPY, LZ4, ZSTD, XERIAL = 1, 2, 3, 4, -2

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from headrace.iceberg.schema.columns import iceberg_schema
+from headrace.kafka.records import Messages, RecordBatch, Records, split_messages
 from headrace.landing.decode import Block, Decoded, Decoder, decoder_of
-from headrace.landing.records import Messages, RecordBatch, Records, split_messages
-from headrace.spec.avro import parse_avro
-from headrace.spec.columns import landed_columns
-from headrace.spec.ddl import parse_ddl
-from headrace.spec.pipeline import EpochUnit, EventTime, Stream, TableName
+from headrace.spec.loading.avro import parse_avro
+from headrace.spec.loading.ddl import parse_ddl
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.pipeline import EpochUnit, EventTime, Stream, TableName
 from headrace.spec.problems import Place, Problems
-from headrace.tables.schema import iceberg_schema
 from tests.landing.stored import MOMENT, Stored, batch_of
 
 NAME = TableName("raw", "things")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.landing.decode import decoder_of
 from headrace.landing.decode.avro import AvroDecoder
-from headrace.spec.pipeline import Stream
+from headrace.spec.model.pipeline import Stream
 from tests.landing.stored import Stored, encode_record
 from tests.landing.streams import avro_stream, decode, decode_stored, decoder_for, rows_of, schema_of
 

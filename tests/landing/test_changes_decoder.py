@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import NotFoundError, UnavailableError
+from headrace.kafka.schemas import Registry
 from headrace.landing.decode import GrowthError
 from headrace.landing.decode.avro import AvroDecoder
 from headrace.landing.decode.changes import ChangesDecoder
-from headrace.services.schemas import Registry
-from headrace.spec.types import Column, Primitive, Struct
+from headrace.spec.model.types import Column, Primitive, Struct
 from tests.landing.envelopes import (
     ANY_SCALE,
     BYTES,

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import NotFoundError, UnavailableError
+from headrace.kafka.schemas import Registry
 from headrace.landing.decode import Decoder, decoder_of
 from headrace.landing.decode.avro import AvroDecoder
 from headrace.landing.decode.changes import ChangesDecoder
 from headrace.landing.decode.framed import FramedAvroDecoder
-from headrace.services.schemas import Registry
-from headrace.spec.avro import parse_avro
+from headrace.spec.loading.avro import parse_avro
 from headrace.spec.problems import Place, Problems
 from tests.landing.streams import avro_stream, decode_stored, rows_of, schema_of
 from tests.services.played_registry import play_registry

@@ -8,10 +8,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from headrace.errors import LandingError, UnavailableError
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
 from headrace.landing.growth import grow_table
 from headrace.settings import load_settings
-from headrace.spec.columns import landed_columns
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.spec.model.columns import landed_columns
 from tests.landing.envelopes import DOUBLE, INT, LONG, TEXT, Table, decimal
 
 FIRST = Table({"id": INT, "total": decimal(10, 2)})

@@ -18,23 +18,23 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 
 from headrace.errors import HeadraceError, LandingError, NotFoundError, SpecError, UnavailableError
+from headrace.iceberg.commits import commit
+from headrace.iceberg.files.write import TableFormat
+from headrace.iceberg.schema.columns import iceberg_schema, partition_spec
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.records import Messages
+from headrace.kafka.topics import find_bounds
 from headrace.landing import failures, watched_topics
 from headrace.landing.batch import StreamResult
 from headrace.landing.decode import Decoded, Decoder, GrowthError
 from headrace.landing.isolation import find_failing, may_be_data, split_isolated
 from headrace.landing.landed import Batch
 from headrace.landing.lander import Lander
-from headrace.landing.records import Messages
 from headrace.landing.task_errors import explain_failure
-from headrace.runs.landing import Session, land
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import find_bounds
+from headrace.sessions.landing import Session, land
 from headrace.spec import Pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.pipeline import Stream, Transform
-from headrace.tables import commit
-from headrace.tables.files import TableFormat
-from headrace.tables.schema import iceberg_schema, partition_spec
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.pipeline import Stream, Transform
 from tests.lake import Lake, check_verified
 from tests.landing.inline_spark import InlineSpark
 from tests.landing.streams import decoder_for, json_stream, messages_of

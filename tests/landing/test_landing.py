@@ -17,12 +17,12 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 from pyiceberg.catalog import Catalog
 
+from headrace.app.figures import read_now
 from headrace.errors import GapError, RetryableError, SpecError, UnavailableError
+from headrace.iceberg.commits import commit as commit_module
+from headrace.iceberg.files.storage import local_path
+from headrace.iceberg.ledgers.landing import read_ledger
 from headrace.landing.commit_log import read_log
-from headrace.runs.figures import read_now
-from headrace.tables import commit as commit_module
-from headrace.tables.ledger import read_ledger
-from headrace.tables.storage import local_path
 from tests.lake import Lake, check_exactly_once, check_verified
 from tests.topics import delete_records, lineage_events, lineage_values, make_topic, produce, producer_of
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.errors import UnavailableError
+from headrace.kafka.client import KafkaServers
 from headrace.landing.landed import Batch
-from headrace.runs.landing import Session, land
-from headrace.services.kafka_client import KafkaServers
+from headrace.sessions.landing import Session, land
 from headrace.spec import Pipeline
 from tests.lake import Lake, check_verified
 from tests.landing.envelopes import DOUBLE, INT, LONG, TEXT, Table, change, decimal

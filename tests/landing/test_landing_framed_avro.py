@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.runs.building import open_lake
-from headrace.runs.replay_choice import Wanted
-from headrace.runs.replaying import Replaying, replay
-from headrace.services.kafka_client import KafkaServers
+from headrace.kafka.client import KafkaServers
+from headrace.operations.replay.choice import Wanted
+from headrace.operations.replay.replaying import Replaying, replay
+from headrace.sessions.building import open_lake
 from tests.lake import Lake, check_verified
 from tests.landing.test_framed_avro import READER, V1, V2, encode, frame
 from tests.services.played_registry import play_registry

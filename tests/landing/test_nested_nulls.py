@@ -14,21 +14,21 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 
-from headrace.landing.records import Messages
+from headrace.iceberg.catalog.tables import ensure_table, list_tables, open_catalog, table_location
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.files.storage import local_path
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.iceberg.ledgers.landing import Ledger
+from headrace.iceberg.schema.columns import iceberg_schema, partition_spec
+from headrace.kafka.records import Messages
 from headrace.landing.rows import rows_of_block, split_bad_rows
-from headrace.serving.engines.names import DIALECTS, Engine
-from headrace.serving.engines.spark import ask as ask_spark
-from headrace.serving.question import read_question
+from headrace.serving.sql.engines.names import DIALECTS, Engine
+from headrace.serving.sql.engines.spark import ask as ask_spark
+from headrace.serving.sql.question import read_question
 from headrace.settings import Settings, load_settings
-from headrace.spec.columns import landed_columns
-from headrace.spec.pipeline import Stream, TableName
-from headrace.spec.types import Column, Primitive
-from headrace.tables.append import append_checkpoint
-from headrace.tables.catalog import ensure_table, list_tables, open_catalog, table_location
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.ledger import Ledger
-from headrace.tables.schema import iceberg_schema, partition_spec
-from headrace.tables.storage import local_path
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.pipeline import Stream, TableName
+from headrace.spec.model.types import Column, Primitive
 from tests.engine_rows import IN_PROCESS, check_same, read_at_once
 from tests.landing.random_schemas import (
     RandomTypes,

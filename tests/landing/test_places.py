@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SpecError
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog
 from headrace.landing.commit_log import claim_log, log_files
 from headrace.landing.places import check_outputs, logged_elsewhere
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, TableName, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.tables.catalog import ensure_table, open_catalog
+from headrace.spec.model.columns import landed_columns
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 

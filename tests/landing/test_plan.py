@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import GapError, TopicResetError
+from headrace.iceberg.ledgers.landing import Ledger
 from headrace.landing.batch import Range
 from headrace.landing.plan import Bounds, accept_gaps, end_at, limit_ranges, pack_ranges, ranges_to_land
-from headrace.tables.ledger import Ledger
 
 ranges = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5) | st.integers(0, 20)), max_size=30).map(
     lambda some: [Range(f"t{index % 3}", index // 3, start, start + size) for index, (start, size) in enumerate(some)]

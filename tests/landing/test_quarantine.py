@@ -10,11 +10,17 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.iceberg.ledgers.landing import Ledger
+from headrace.iceberg.metadata.quarantine import (
+    QUARANTINE,
+    QUARANTINE_COLUMNS,
+    read_refused_before,
+    read_settled,
+    settle_quarantine,
+)
 from headrace.settings import load_settings
-from headrace.tables.catalog import ensure_table, open_catalog
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.ledger import Ledger
-from headrace.tables.quarantine import QUARANTINE, QUARANTINE_COLUMNS, read_refused_before, read_settled, settle_quarantine
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from random import Random
 import pytest
 
 from headrace.errors import UnavailableError
+from headrace.kafka.records import Records, split_messages
+from headrace.kafka.topics import list_bounds
 from headrace.landing import read
 from headrace.landing.batch import Range
 from headrace.landing.read import RangeReader
-from headrace.landing.records import Records, split_messages
-from headrace.services.topics import list_bounds
 from tests.lake import Lake
 from tests.topics import delete_records, make_topic, produce, producer_of
 from tests.waiting import wait_until

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import NotFoundError
+from headrace.kafka.schemas import Registry
 from headrace.landing.decode import GrowthError
 from headrace.landing.decode.changes import ChangesDecoder
-from headrace.services.schemas import Registry
 from headrace.spec import load_pipeline
-from headrace.spec.types import Column
+from headrace.spec.model.types import Column
 from tests.landing.streams import rows_of, schema_of
 
 REAL = json.loads(Path(__file__).with_name("real_changes.json").read_text(encoding="utf-8"))

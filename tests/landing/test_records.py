@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import LandingError, UnavailableError
-from headrace.landing.records import Frames, Position, RecordBatch, Records, next_offset, split_batches, split_messages
+from headrace.kafka.records import Frames, Position, RecordBatch, Records, next_offset, split_batches, split_messages
 from tests.landing.stored import (
     GZIP,
     LOG_APPEND_TIME,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.errors import TopicResetError, UnavailableError
+from headrace.iceberg.ledgers.landing import KEY, Ledger, offsets_label, read_ledger
+from headrace.kafka.topics import TopicIdentity
 from headrace.landing.plan import Bounds
 from headrace.landing.replaced_topics import accept, adopt, check_topic, is_replaced
 from headrace.landing.topic_choice import ReplacedTopic
-from headrace.services.topics import TopicIdentity
-from headrace.tables.ledger import KEY, Ledger, offsets_label, read_ledger
 from tests.lake import Lake, send_lineage
 from tests.topics import TRUNCATED, lineage_values, make_topic, produce, replace_topic
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from headrace.iceberg.metadata.quarantine import QUARANTINE_COLUMNS
+from headrace.iceberg.schema.columns import iceberg_schema
 from headrace.landing.decode import Decoded
 from headrace.landing.rows import quarantine_rows, split_bad_rows
-from headrace.spec.pipeline import EventTime, Stream
-from headrace.tables.quarantine import QUARANTINE_COLUMNS
-from headrace.tables.schema import iceberg_schema
+from headrace.spec.model.pipeline import EventTime, Stream
 from tests.landing.streams import avro_stream, decoder_for, json_stream, messages_of, schema_of
 from tests.landing.test_avro_decoder import LINEAGE, encode
 

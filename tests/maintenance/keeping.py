@@ -7,12 +7,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from headrace.runs.maintaining import Keeper, Maintained, list_work, maintain_table
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.iceberg.maintenance.orphans import Grace
+from headrace.operations.maintain.maintaining import Keeper, Maintained, list_work, maintain_table
 from headrace.settings import Settings
 from headrace.spec import Pipeline
-from headrace.spec.pipeline import TableName
-from headrace.tables.catalog import open_catalog
-from headrace.tables.maintain.orphans import Grace
+from headrace.spec.model.pipeline import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

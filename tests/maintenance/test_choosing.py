@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.tables.history import DatedSnapshot
-from headrace.tables.maintain.expire import snapshots_to_expire
-from headrace.tables.maintain.groups import FEWEST_FILES, FileFacts, choose_groups
+from headrace.iceberg.commits.history import DatedSnapshot
+from headrace.iceberg.maintenance.expire import snapshots_to_expire
+from headrace.iceberg.maintenance.groups import FEWEST_FILES, FileFacts, choose_groups
 
 TARGET = 1_000
 MOST = 4 * TARGET

@@ -11,19 +11,19 @@ import pytest
 
 from headrace.build import build as build_module
 from headrace.errors import OutdatedError
+from headrace.iceberg.commits.build_commit import commit_build
+from headrace.iceberg.commits.small_build_commit import commit_small_build
+from headrace.iceberg.files.spark_files import load_java_table, plan_files
+from headrace.iceberg.files.storage import list_all
+from headrace.iceberg.ledgers.landing import read_ledger
+from headrace.iceberg.maintenance import compact
+from headrace.iceberg.maintenance.compact import Compaction, compact_group
+from headrace.iceberg.maintenance.groups import Group, list_files
 from headrace.landing.commit_log import read_log
 from headrace.landing.places import places_of
-from headrace.runs import maintaining
-from headrace.runs.building import build, plan
+from headrace.operations.maintain import maintaining
+from headrace.sessions.building import build, plan
 from headrace.spec import TableName
-from headrace.tables.build_commit import commit_build
-from headrace.tables.ledger import read_ledger
-from headrace.tables.maintain import compact
-from headrace.tables.maintain.compact import Compaction, compact_group
-from headrace.tables.maintain.groups import Group, list_files
-from headrace.tables.small_build_commit import commit_small_build
-from headrace.tables.spark_files import load_java_table, plan_files
-from headrace.tables.storage import list_all
 from tests.build.entities.people import TABLES as PEOPLE
 from tests.build.entities.people import People, Record
 from tests.build.pond import TABLES, Event, Pond, assert_same

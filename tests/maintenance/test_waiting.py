@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from headrace.errors import UnavailableError
-from headrace.runs import maintaining
-from headrace.runs import patience as patience_module
-from headrace.runs.maintaining import Target, Work, list_made, list_work, maintain_all
-from headrace.runs.patience import Patience
+from headrace.iceberg.catalog.tables import find_catalog
+from headrace.operations.maintain import maintaining
+from headrace.operations.maintain.maintaining import Target, Work, list_made, list_work, maintain_all
+from headrace.sessions import patience as patience_module
+from headrace.sessions.patience import Patience
 from headrace.settings import Settings, load_settings
-from headrace.tables.catalog import find_catalog
 
 AWAY = OSError("When reading: AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 7, Couldn't connect to server")
 

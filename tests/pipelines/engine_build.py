@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.build.lake import Lake
-from headrace.runs.building import build, open_lake
-from headrace.serving.query import run_query
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.serving.sql.query import run_query
+from headrace.sessions.building import build, open_lake
 from headrace.settings import load_settings
 from headrace.sources.encode import encoder_of
 from headrace.spec import Pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.layers import BUILD_ID, STATE
-from headrace.spec.pipeline import Stream
-from headrace.tables.append import append_checkpoint
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.ledger import Ledger, read_ledger
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.layers import BUILD_ID, STATE
+from headrace.spec.model.pipeline import Stream
 from tests.pipelines.plain_build import landed_rows
 from tests.pipelines.test_payments_generators import Row
 

@@ -18,13 +18,13 @@ import pyarrow as pa
 import yaml
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from headrace.iceberg.schema.columns import iceberg_schema
 from headrace.sources.encode import encoder_of
 from headrace.sources.generate import FIRST_MOMENT
 from headrace.spec import load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.layers import Query
-from headrace.spec.pipeline import Stream
-from headrace.tables.schema import iceberg_schema
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.layers import Query
+from headrace.spec.model.pipeline import Stream
 from tests.pipelines.test_payments_generators import Row, decode
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.sources.generate import events_of
 from headrace.sources.generators import Rate
-from headrace.spec.pipeline import Stream
+from headrace.spec.model.pipeline import Stream
 from tests.webhooks import Shop, commerce, shop
 
 Row = dict[str, Any]

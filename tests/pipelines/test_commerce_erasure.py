@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.erasure.identifiers import identify, text_pattern
-from headrace.runs.forgetting import Erasing, begin, finish, look
+from headrace.operations.erase.forgetting import Erasing, begin, finish, look
+from headrace.operations.erase.identifiers import identify, text_pattern
 from headrace.spec import Pipeline
 from tests.pipelines.engine_build import EngineBuild
 from tests.pipelines.test_payments_generators import decode

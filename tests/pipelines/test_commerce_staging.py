@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.quality.expectations import measure
-from headrace.spec.layers import Query
+from headrace.spec.model.layers import Query
 from tests.pipelines.plain_build import landed
 from tests.webhooks import commerce
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.spec.layers import Query
+from headrace.spec.model.layers import Query
 from tests.pipelines.engine_build import EngineBuild
 from tests.pipelines.plain_commerce import (
     Place,

@@ -9,8 +9,8 @@ from pathlib import Path
 from headrace.build.definition import definition_of
 from headrace.build.legacy_definition import legacy_digest
 from headrace.spec import load_pipeline
-from headrace.spec.folders import list_pipelines
-from headrace.spec.layers import LayerTable
+from headrace.spec.loading.folders import list_pipelines
+from headrace.spec.model.layers import LayerTable
 
 LEGACY = Path(__file__).with_name("definitions.json")
 """The digests that builds of 0.1 recorded. Where a table's rows shall change, write its new digests here and in `RECORDED`, and

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.spec import load_pipeline
-from headrace.spec.layers import BUILD_ID, CARRIED
-from headrace.spec.pipeline import Pipeline, Stream
+from headrace.spec.model.layers import BUILD_ID, CARRIED
+from headrace.spec.model.pipeline import Pipeline, Stream
 from tests.build.paths import random_paths
 from tests.pipelines.engine_build import EngineBuild
 from tests.pipelines.test_payments_generators import decode

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from headrace.iceberg.schema.columns import iceberg_schema
 from headrace.landing.decode import Decoded, decoder_of
 from headrace.pipelines.payments.generators import charges, disputes, refunds, subscriptions
 from headrace.pipelines.payments.generators.problems import count_problems
@@ -24,10 +25,9 @@ from headrace.sources.encode import encoder_of
 from headrace.sources.generate import FIRST_MOMENT, events_of
 from headrace.sources.generators import Rate
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.pipeline import Stream
-from headrace.spec.types import Decimal as DecimalType
-from headrace.tables.schema import iceberg_schema
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.pipeline import Stream
+from headrace.spec.model.types import Decimal as DecimalType
 
 MODULES = {"charges": charges, "refunds": refunds, "disputes": disputes, "subscriptions": subscriptions}
 KINDS = [(stream, problem) for stream, module in MODULES.items() for problem in module.PROBLEMS]

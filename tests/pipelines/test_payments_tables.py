@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pycountry
 import pytest
 
-from headrace.spec.layers import HISTORY_COLUMNS, LayerTable, Query
+from headrace.spec.model.layers import HISTORY_COLUMNS, LayerTable, Query
 from tests.pipelines.engine_build import EngineBuild
 from tests.pipelines.plain_build import build, landed, rows_of
 from tests.pipelines.test_payments_generators import IN_PROPORTION, MODULES, Row, clean, counted, make, payments, stream_of

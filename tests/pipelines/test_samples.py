@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.runs.building import build, open_lake
-from headrace.services.trino import start_trino, stop_trino
-from headrace.spec.pipeline import Pipeline
-from headrace.tables.spark_catalog import open_spark_catalog
+from headrace.iceberg.catalog.spark import open_spark_catalog
+from headrace.servers.trino import start_trino, stop_trino
+from headrace.sessions.building import build, open_lake
+from headrace.spec.model.pipeline import Pipeline
 from tests.engine_rows import change_by_hand, check_engines, check_trino, read_with_spark
 from tests.lake import Lake, check_verified
 from tests.maintenance.keeping import maintain_all, thorough

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from headrace.spec.folders import BUILT_IN
+from headrace.spec.loading.folders import BUILT_IN
 
 LATEST = """/*
 keys: [uuid]

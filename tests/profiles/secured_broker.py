@@ -11,9 +11,9 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from headrace.services import kafka_server, ports
-from headrace.services.jars import resolve_jars
-from headrace.services.java import choose_java
+from headrace.servers import kafka_server, ports
+from headrace.servers.jars import resolve_jars
+from headrace.servers.java import choose_java
 from tests.waiting import wait_until
 
 USER, PASSWORD = "streams", 'k4fka-pass"word'

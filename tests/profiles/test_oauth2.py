@@ -12,10 +12,10 @@ from threading import Thread
 import pytest
 
 from headrace.errors import SettingsError
-from headrace.services import kafka, object_store, postgres, rest_catalog
+from headrace.iceberg.catalog.tables import count_rows, load_table, open_catalog
+from headrace.servers import kafka, object_store, postgres, rest_catalog
 from headrace.settings import load_settings
-from headrace.spec.pipeline import TableName
-from headrace.tables.catalog import count_rows, load_table, open_catalog
+from headrace.spec.model.pipeline import TableName
 from tests.lake import Lake
 from tests.profiles.secret_search import make_pipeline
 from tests.profiles.token_proxy import TokenProxy, token_proxy

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from headrace.services import ports
+from headrace.servers import ports
 from tests.application import start_headrace
 from tests.profiles.secret_search import command_lines, files_in, found_in, make_pipeline, pages_of
 from tests.profiles.secured_broker import KEY_PASSWORD, PASSWORD, SecuredBroker

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import UnavailableError
+from headrace.kafka.messages import read_last
+from headrace.kafka.records import split_messages
+from headrace.kafka.topics import admin_client, ensure_topics
 from headrace.landing.batch import Range
 from headrace.landing.read import RangeReader
-from headrace.landing.records import split_messages
-from headrace.services.connect import start_connect, stop_connect
-from headrace.services.kafka import find_servers, kafka
-from headrace.services.messages import read_last
-from headrace.services.topics import admin_client, ensure_topics
+from headrace.servers.connect import start_connect, stop_connect
+from headrace.servers.kafka import find_servers, kafka
 from headrace.settings import Settings, load_settings
 from tests.profiles.secured_broker import KEY_PASSWORD, PASSWORD, SecuredBroker
 from tests.topics import produce, producer_of

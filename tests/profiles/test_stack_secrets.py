@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services import embedded, ports, spark_cluster
+from headrace.servers import embedded, ports, spark_cluster
 from headrace.settings import Settings
 from tests.profiles.secret_search import command_lines, files_in, found_in, make_pipeline, pages_of, read_page
 from tests.stacked import StackLake, running_stack

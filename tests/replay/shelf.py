@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from headrace.runs.building import build, open_lake
-from headrace.runs.patience import Patience
-from headrace.runs.replay_choice import Wanted
-from headrace.runs.replaying import Replayed, Replaying, replay
-from headrace.services.kafka_client import KafkaServers
+from headrace.kafka.client import KafkaServers
+from headrace.operations.replay.choice import Wanted
+from headrace.operations.replay.replaying import Replayed, Replaying, replay
+from headrace.sessions.building import build, open_lake
+from headrace.sessions.patience import Patience
 from headrace.spec import Pipeline
 from tests.folders import write_files
 from tests.lake import Lake

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import LockedError
-from headrace.runs.claims import claim_tables, read_claims
-from headrace.runs.lock import replay_lock
+from headrace.sessions.claims import claim_tables, read_claims
+from headrace.sessions.lock import replay_lock
 from headrace.settings import load_settings
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.pipeline import TableName
 
 ONE, OTHER = TableName("marts", "one"), TableName("marts", "other")
 
@@ -32,10 +32,10 @@ def test_claimed_tables_are_given_back_one_by_one(tmp_path: Path) -> None:
 DYING = """
 import os, sys
 from pathlib import Path
-from headrace.runs.claims import claim_tables
-from headrace.runs.lock import replay_lock
+from headrace.sessions.claims import claim_tables
+from headrace.sessions.lock import replay_lock
 from headrace.settings import load_settings
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.pipeline import TableName
 
 settings = load_settings(flags={}, environ={}, folder=Path(sys.argv[1]))
 with replay_lock(settings, "shelf"), claim_tables(settings, "shelf", [TableName("marts", "one")]):

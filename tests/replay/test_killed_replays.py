@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.build import build as build_module
-from headrace.landing.verify import Verified
-from headrace.runs import replaying as replaying_module
-from headrace.runs.replay_choice import Wanted
-from headrace.tables.replay_ledger import Window
+from headrace.iceberg.ledgers.replay import Window
+from headrace.operations.replay import replaying as replaying_module
+from headrace.operations.replay.choice import Wanted
+from headrace.operations.verify.verify import Verified
 from tests.dying import KilledError, die_in
 from tests.lake import Lake
 from tests.replay.shelf import BIG, NAMED, WIDE, Shelf, hours, thing

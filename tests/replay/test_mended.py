@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import SettingsError
-from headrace.landing.replay.mended import read_lines, to_lines
+from headrace.operations.replay.mended import read_lines, to_lines
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 

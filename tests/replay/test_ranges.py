@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import GapError, TopicResetError
 from headrace.landing.batch import Range
 from headrace.landing.plan import Bounds
-from headrace.landing.replay.ranges import Held, ranges_to_replay
+from headrace.operations.replay.ranges import Held, ranges_to_replay
 
 
 def test_a_range_has_what_kafka_and_the_lake_have_of_the_window() -> None:

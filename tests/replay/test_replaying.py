@@ -13,28 +13,29 @@ import pytest
 
 from headrace.build.plan import plan_table
 from headrace.errors import GapError, LandingError, TopicResetError, UnavailableError
+from headrace.iceberg.catalog.spark import open_spark_catalog
+from headrace.iceberg.files import in_flight
+from headrace.iceberg.files.spark_files import load_java_table, plan_files
+from headrace.iceberg.ledgers.replay import Window
+from headrace.iceberg.maintenance.compact import Compaction, compact_group
+from headrace.iceberg.maintenance.groups import Group, list_files
+from headrace.iceberg.metadata.erasures import ErasedTable, Offset, record_erasure
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client
 from headrace.landing.commit_log import read_log
 from headrace.landing.landed import Batch
 from headrace.landing.places import places_of
-from headrace.landing.replay.compare import Counts
 from headrace.landing.topic_choice import ReplacedTopic
-from headrace.runs import patience as patience_module
-from headrace.runs import replaying
-from headrace.runs.landing import Session, land
-from headrace.runs.mending import export_refused, read_mended
-from headrace.runs.patience import Patience
-from headrace.runs.replay_choice import Wanted
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client
+from headrace.operations.replay import replaying
+from headrace.operations.replay.choice import Wanted
+from headrace.operations.replay.compare import Counts
+from headrace.operations.replay.mending import export_refused, read_mended
+from headrace.sessions import patience as patience_module
+from headrace.sessions.landing import Session, land
+from headrace.sessions.patience import Patience
 from headrace.settings import Settings
-from headrace.spec.pipeline import TableName
-from headrace.tables import in_flight
-from headrace.tables.erasures import ErasedTable, Offset, record_erasure
-from headrace.tables.maintain.compact import Compaction, compact_group
-from headrace.tables.maintain.groups import Group, list_files
-from headrace.tables.replay_ledger import Window
-from headrace.tables.spark_catalog import open_spark_catalog, use_session
-from headrace.tables.spark_files import load_java_table, plan_files
+from headrace.spark.active_session import use_session
+from headrace.spec.model.pipeline import TableName
 from tests.lake import Lake
 from tests.replay.shelf import BIG, WIDE, Shelf, hours, thing
 from tests.topics import delete_records, replace_topic

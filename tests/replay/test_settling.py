@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
-from headrace.runs.maintaining import Keeper, foresee, shared_targets
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.ledgers.replay import KEY, ReplayLedger, Settlement, Window
+from headrace.iceberg.metadata.quarantine import QUARANTINE, QUARANTINE_COLUMNS, open_quarantine
+from headrace.iceberg.metadata.quarantine_replay import read_refused, settle_replayed, write_refused
+from headrace.operations.maintain.maintaining import Keeper, foresee, shared_targets
 from headrace.settings import load_settings
 from headrace.spec import TableName
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.quarantine import QUARANTINE, QUARANTINE_COLUMNS, open_quarantine
-from headrace.tables.quarantine_replay import read_refused, settle_replayed, write_refused
-from headrace.tables.replay_ledger import KEY, ReplayLedger, Settlement, Window
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 WINDOW = Window(AT, AT + timedelta(hours=2))

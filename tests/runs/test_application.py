@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from headrace.app import application
+from headrace.app.application import live_pipelines
 from headrace.errors import LockedError, SpecError
-from headrace.runs import application
-from headrace.runs.application import live_pipelines
 from headrace.settings import Settings, load_settings
-from headrace.spec.pipeline import Pipeline, Stream, TableName
+from headrace.spec.model.pipeline import Pipeline, Stream, TableName
 
 
 @dataclass

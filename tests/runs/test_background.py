@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from headrace.app.background import flags_of, start_background, stop_background
+from headrace.app.generating import SENDING
 from headrace.errors import ServiceError
-from headrace.runs.background import flags_of, start_background, stop_background
-from headrace.runs.generating import SENDING
-from headrace.services.process import ServiceState, write_state
-from headrace.services.status import list_services, read_log
+from headrace.servers.process import ServiceState, write_state
+from headrace.servers.status import list_services, read_log
 from headrace.settings import Settings, load_settings
 from headrace.sources.generators import Rate
 from headrace.spec import Pipeline, load_pipeline

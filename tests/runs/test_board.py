@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from headrace.app import board
 from headrace.landing.landed import Batch, Landed
-from headrace.runs import board
-from headrace.runs.building import Outcome
+from headrace.sessions.building import Outcome
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.runs.build_allowance import LONGEST_WAIT_SECONDS, BuildAllowance
+from headrace.build.scheduling.build_allowance import LONGEST_WAIT_SECONDS, BuildAllowance
 from tests.runs.test_scheduler import Clock, table
 
 

@@ -10,11 +10,11 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from headrace.runs.comparing import Pair, _look_at, pairs_of
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.operations.compare.compare_with_source import Pair, _look_at, pairs_of
+from headrace.operations.compare.source_tables import open_moment
 from headrace.settings import Settings, load_settings
-from headrace.sources.comparison.source_tables import open_moment
 from headrace.spec import Pipeline, load_pipeline
-from headrace.tables.catalog import open_catalog
 from tests.folders import write_files
 
 pytestmark = pytest.mark.services

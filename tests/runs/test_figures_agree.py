@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.erasure.identifiers import identify
+from headrace.app.figures import list_layer_tables, list_streams
+from headrace.iceberg.ledgers.replay import Window
+from headrace.kafka.client import KafkaServers
 from headrace.landing.decode.extra import names_in_extra
-from headrace.runs.building import build, open_lake
-from headrace.runs.figures import list_layer_tables, list_streams
-from headrace.runs.forgetting import Erasing, begin, finish, look
-from headrace.runs.quality import ExpectationReport, report_quality
-from headrace.runs.replay_choice import Wanted
-from headrace.runs.replaying import Replaying, replay
-from headrace.services.kafka_client import KafkaServers
-from headrace.serving.room import Room
-from headrace.serving.table_facts import describe_table, list_files, read_refused
-from headrace.spec.pipeline import Pipeline
-from headrace.tables.replay_ledger import Window
+from headrace.operations.erase.forgetting import Erasing, begin, finish, look
+from headrace.operations.erase.identifiers import identify
+from headrace.operations.quality import ExpectationReport, report_quality
+from headrace.operations.replay.choice import Wanted
+from headrace.operations.replay.replaying import Replaying, replay
+from headrace.serving.web.room import Room
+from headrace.serving.web.table_facts import describe_table, list_files, read_refused
+from headrace.sessions.building import build, open_lake
+from headrace.spec.model.pipeline import Pipeline
 from tests.folders import write_files
 from tests.lake import Lake
 from tests.topics import make_topic, produce

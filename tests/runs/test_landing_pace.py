@@ -7,8 +7,8 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
-from headrace.runs import landing
-from headrace.runs.landing import Session, land
+from headrace.sessions import landing
+from headrace.sessions.landing import Session, land
 
 BATCH = SimpleNamespace(notes=(), behind=0)
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from headrace.runs.figures import list_layer_tables
+from headrace.app.figures import list_layer_tables
+from headrace.cli.render.status import show_status
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.iceberg.rows import row_store
 from headrace.serving.figures import PipelineStatus, TableStatus
-from headrace.show_status import show_status
-from headrace.tables import row_store
-from headrace.tables.catalog import open_catalog
 from tests.build.pond import Event, Pond
 
 if TYPE_CHECKING:

@@ -15,19 +15,21 @@ import pytest
 import requests
 from pyiceberg.catalog.noop import NoopCatalog
 
+from headrace.app import live, live_builds, mirroring
+from headrace.app.live import LivePipeline
+from headrace.app.live_builds import LiveBuilds
 from headrace.build.lake import Lake
 from headrace.build.plan import TablePlan
+from headrace.build.scheduling import table_state
 from headrace.errors import BuildError, UnavailableError
-from headrace.runs import building, live, live_builds, mirroring, patience, table_state
-from headrace.runs.building import Outcome
-from headrace.runs.landing import Session
-from headrace.runs.live import LivePipeline
-from headrace.runs.live_builds import LiveBuilds
-from headrace.runs.patience import Patience, for_a_command
+from headrace.sessions import building, patience
+from headrace.sessions.building import Outcome
+from headrace.sessions.landing import Session
+from headrace.sessions.patience import Patience, for_a_command
 from headrace.settings import load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.layers import LayerTable
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import TableName
 from tests.waiting import wait_until
 
 AWAY = UnavailableError("the catalog does not answer: refused")

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
+from headrace.app import live
+from headrace.app.board import lines
+from headrace.app.live import LivePipeline, live_pipeline, run_live
+from headrace.app.live_builds import LiveBuilds
+from headrace.build.scheduling import table_state
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.ledgers.build import read_build
+from headrace.kafka.client import KafkaServers
 from headrace.quality.results import read_results
-from headrace.runs import live, table_state
-from headrace.runs.board import lines
-from headrace.runs.building import Outcome
-from headrace.runs.landing import Session
-from headrace.runs.live import LivePipeline, live_pipeline, run_live
-from headrace.runs.live_builds import LiveBuilds
-from headrace.services.kafka_client import KafkaServers
-from headrace.spec.pipeline import TableName
-from headrace.tables.build_ledger import read_build
-from headrace.tables.catalog import load_table
+from headrace.sessions.building import Outcome
+from headrace.sessions.landing import Session
+from headrace.spec.model.pipeline import TableName
 from tests.build.pond import Event, Pond
 from tests.folders import write_files
 from tests.lake import Lake

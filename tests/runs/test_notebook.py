@@ -14,11 +14,11 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from headrace.app.exploring import FOLDER, NothingThereError, open_lake
+from headrace.app.notebook import copy_notebook, list_notebooks, open_notebook
 from headrace.errors import NotFoundError, ServiceError
-from headrace.runs.exploring import FOLDER, NothingThereError, open_lake
-from headrace.runs.notebook import copy_notebook, list_notebooks, open_notebook
-from headrace.services.jupyter import jupyter_command
-from headrace.services.ports import find_free_port
+from headrace.servers.jupyter import jupyter_command
+from headrace.servers.ports import find_free_port
 from headrace.settings import load_settings
 from tests.application import OURS, start_headrace
 from tests.shop_window import fill_shop_window

@@ -7,8 +7,8 @@ from threading import Event
 import pytest
 
 from headrace.errors import PublishError, UnavailableError
-from headrace.runs import patience as patience_module
-from headrace.runs.patience import Patience, for_a_command
+from headrace.sessions import patience as patience_module
+from headrace.sessions.patience import Patience, for_a_command
 
 AWAY = UnavailableError("the catalog does not answer: refused")
 

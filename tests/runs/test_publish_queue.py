@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from headrace.app.publish_queue import publish_queue
 from headrace.errors import PublishError, UnavailableError
-from headrace.runs import patience
-from headrace.runs.publish_queue import publish_queue
-from headrace.spec.pipeline import PostgresTable, TableName
+from headrace.sessions import patience
+from headrace.spec.model.pipeline import PostgresTable, TableName
 from tests.waiting import wait_until
 
 A, B = (PostgresTable(name, TableName("lake", name), "", ("id",), ("id",)) for name in "ab")

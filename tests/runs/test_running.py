@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from threading import Event, Thread, Timer
 
-from headrace.runs.lock import is_running, pipeline_lock
-from headrace.services.locks import try_lock, unlock
+from headrace.file_locks import try_lock, unlock
+from headrace.sessions.lock import is_running, pipeline_lock
 from headrace.settings import load_settings
 
 HOLD = """
 import sys
 from pathlib import Path
 from threading import Event, Thread
-from headrace.runs.lock import pipeline_lock
+from headrace.sessions.lock import pipeline_lock
 from headrace.settings import load_settings
 with pipeline_lock(load_settings(flags={}, environ={}, folder=Path(sys.argv[1])), "mine", take_over=False):
     print("held", flush=True)

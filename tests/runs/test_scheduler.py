@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from headrace.runs.scheduler import MOST_BUILDS, Scheduler
-from headrace.runs.table_state import Changes, ScheduledTable
-from headrace.spec.pipeline import TableName
+from headrace.build.scheduling.scheduler import MOST_BUILDS, Scheduler
+from headrace.build.scheduling.table_state import Changes, ScheduledTable
+from headrace.spec.model.pipeline import TableName
 
 
 def name(word: str) -> TableName:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services import process
+from headrace.servers import process
 from headrace.settings import Settings, load_settings
 from tests.ports import with_own_ports
 

@@ -13,13 +13,13 @@ import psutil
 import pytest
 
 from headrace.errors import ServiceError, UnavailableError
-from headrace.runs.doctor import examine, origins_of
-from headrace.services import connect_worker, process
-from headrace.services.archives import unpack
-from headrace.services.connect import connect, find_connect, start_connect
-from headrace.services.kafka_client import JavaClient
-from headrace.services.registry import find_registry, registry
-from headrace.services.web import ask, without_secrets
+from headrace.http.client import ask, without_secrets
+from headrace.kafka.client import JavaClient
+from headrace.operations.doctor import examine, origins_of
+from headrace.servers import connect_worker, process
+from headrace.servers.archives import unpack
+from headrace.servers.connect import connect, find_connect, start_connect
+from headrace.servers.registry import find_registry, registry
 from headrace.settings import load_settings
 
 

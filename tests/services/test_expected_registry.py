@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headrace.services import process
-from headrace.services.process import ServiceState
-from headrace.services.registry import ExpectedRegistry, find_registry
+from headrace.servers import process
+from headrace.servers.process import ServiceState
+from headrace.servers.registry import ExpectedRegistry, find_registry
 from headrace.settings import Settings, load_settings
 
 ADDRESS = "http://127.0.0.1:8081/apis/ccompat/v7"

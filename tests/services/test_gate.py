@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from headrace.services import gate
-from headrace.services.local_requests import refuse_foreign
-from headrace.services.ports import find_free_port
-from headrace.services.web import ask
+from headrace.http import gate
+from headrace.http.client import ask
+from headrace.http.local_requests import refuse_foreign
+from headrace.servers.ports import find_free_port
 
 
 class Echo(BaseHTTPRequestHandler):

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from headrace.services.http_server import ServerLimits, make_server, run_server
-from headrace.services.log_throttle import LogThrottle
-from headrace.services.ports import find_free_port, is_free
+from headrace.http.log_throttle import LogThrottle
+from headrace.http.server import ServerLimits, make_server, run_server
+from headrace.servers.ports import find_free_port, is_free
 from tests.waiting import wait_until
 
 WHOLE = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ServiceError
-from headrace.services import jars, verified_files
-from headrace.services.jar_lock import write_lock
-from headrace.services.jars import cache_folder, resolve_jars
-from headrace.services.verified_files import hash_file
+from headrace.servers import jars, verified_files
+from headrace.servers.jar_lock import write_lock
+from headrace.servers.jars import cache_folder, resolve_jars
+from headrace.servers.verified_files import hash_file
 from tests.waiting import wait_until
 
 ALPHA = ("org.example", "alpha", "1.0", b"alpha" * 40_000)
@@ -189,7 +189,7 @@ def test_download_that_is_killed_leaves_no_half_jar(
 ) -> None:
     repository.cut_after, repository.stall = 1000, True
     program = (
-        "import sys; from pathlib import Path; from headrace.services.jars import resolve_jars\n"
+        "import sys; from pathlib import Path; from headrace.servers.jars import resolve_jars\n"
         "resolve_jars(Path(sys.argv[1]), report=print, cache=Path(sys.argv[2]))"
     )
     cache = tmp_path / "cache"

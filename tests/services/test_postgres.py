@@ -21,12 +21,12 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.errors import ServiceError, SettingsError, UnavailableError
-from headrace.runs.doctor import origins_of
-from headrace.services import postgres_server
-from headrace.services.postgres import find_postgres, postgres, running_postgres, start_postgres, stop_postgres
-from headrace.services.process import GRACE
-from headrace.services.status import list_services, read_log
-from headrace.services.watchdog import as_user
+from headrace.operations.doctor import origins_of
+from headrace.servers import postgres_server
+from headrace.servers.postgres import find_postgres, postgres, running_postgres, start_postgres, stop_postgres
+from headrace.servers.process import GRACE
+from headrace.servers.status import list_services, read_log
+from headrace.servers.watchdog import as_user
 from headrace.settings import Settings, load_settings
 from tests.processes import is_gone, taken
 from tests.waiting import wait_until
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.services
 USER = """
 import os, sys
 from pathlib import Path
-from headrace.services.postgres import postgres, running_postgres
+from headrace.servers.postgres import postgres, running_postgres
 from headrace.settings import load_settings
 settings = load_settings(flags={}, environ={}, folder=Path(sys.argv[1]))
 with postgres(settings, report=lambda line: None) as dsn:
@@ -67,7 +67,7 @@ def start_user(
 def find_python(environ: dict[str, str], *, user: str) -> str:
     """Gives back a Python that this user can run; the one of the tests may lie in a folder that is closed to others."""
     for python in (sys.executable, shutil.which("python3", path=os.defpath) or sys.executable):
-        command = [python, "-c", "import headrace.services.postgres"]
+        command = [python, "-c", "import headrace.servers.postgres"]
         try:
             done = subprocess.run(command, env=environ, cwd="/", capture_output=True, check=False, **as_user(user))
         except OSError:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ServiceError
-from headrace.services import process
-from headrace.services.process import Launch, ServiceState
+from headrace.servers import process
+from headrace.servers.process import Launch, ServiceState
 from tests.processes import is_gone
 from tests.waiting import wait_until
 
@@ -24,7 +24,7 @@ SLEEP = (sys.executable, "-c", "import time; print('hello', flush=True); time.sl
 PARENT = """
 import sys, time
 from pathlib import Path
-from headrace.services import process
+from headrace.servers import process
 home = Path(sys.argv[1])
 lease = process.take_lease(home, "sleeper")
 launch = process.Launch("sleeper", ("sleep", "600"), home, {"PATH": "/usr/bin:/bin"}, 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import ServiceError
-from headrace.services.libpq import environ_of
-from headrace.services.psql import run_statement
+from headrace.servers.libpq import environ_of
+from headrace.servers.psql import run_statement
 
 
 @pytest.mark.services

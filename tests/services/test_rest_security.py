@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headrace.services.connect import find_connect, running_connect, start_connect, stop_connect
-from headrace.services.registry import find_registry, running_registry, start_registry, stop_registry
-from headrace.services.web import ask, split_login
+from headrace.http.client import ask, split_login
+from headrace.servers.connect import find_connect, running_connect, start_connect, stop_connect
+from headrace.servers.registry import find_registry, running_registry, start_registry, stop_registry
 from headrace.settings import Settings, load_settings
 from tests.ports import with_own_ports
 

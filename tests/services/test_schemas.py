@@ -9,8 +9,8 @@ import fastavro
 import pytest
 
 from headrace.errors import NotFoundError, UnavailableError
-from headrace.services.schemas import Registry
-from headrace.spec.avro import parse_avro
+from headrace.kafka.schemas import Registry
+from headrace.spec.loading.avro import parse_avro
 from headrace.spec.problems import Place, Problems
 from tests.services.played_registry import play_registry
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from threading import Barrier
 
-from headrace.services.secret_files import keep_secret, write_privately
+from headrace.secret_files import keep_secret, write_privately
 
 AT_ONCE, ROUNDS = 8, 40
 

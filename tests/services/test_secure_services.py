@@ -13,18 +13,18 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from headrace.app.client_settings import ClientVariable, list_client_variables
 from headrace.errors import ServiceError
+from headrace.http.client import ask, split_login
+from headrace.kafka.topics import admin_client, ensure_topics
 from headrace.landing.batch import Range
 from headrace.landing.read import RangeReader
-from headrace.runs.client_settings import ClientVariable, list_client_variables
-from headrace.services import process
-from headrace.services.connect import find_connect, start_connect, stop_connect
-from headrace.services.connect_worker import APICURIO_CONVERTER
-from headrace.services.kafka import find_servers, kafka, start_kafka, stop_kafka
-from headrace.services.kafka_server import last_port
-from headrace.services.registry import find_registry, start_registry, stop_registry
-from headrace.services.topics import admin_client, ensure_topics
-from headrace.services.web import ask, split_login
+from headrace.servers import process
+from headrace.servers.connect import find_connect, start_connect, stop_connect
+from headrace.servers.connect_worker import APICURIO_CONVERTER
+from headrace.servers.kafka import find_servers, kafka, start_kafka, stop_kafka
+from headrace.servers.kafka_server import last_port
+from headrace.servers.registry import find_registry, start_registry, stop_registry
 from headrace.settings import Settings, load_settings
 from headrace.sources.connector_templates import converters
 from tests.ports import with_own_ports

@@ -10,8 +10,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from headrace.errors import ServiceError, UnavailableError
-from headrace.services.migrations import migrate
-from headrace.services.source_database import (
+from headrace.servers.migrations import migrate
+from headrace.servers.source_database import (
     drop_publication,
     drop_slot,
     find_database,
@@ -20,7 +20,7 @@ from headrace.services.source_database import (
     ready_database,
 )
 from headrace.settings import load_settings
-from headrace.spec.pipeline import Capture
+from headrace.spec.model.pipeline import Capture
 from tests.folders import write_files
 
 pytestmark = pytest.mark.services

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.services.spark import explain_end
+from headrace.spark.session import explain_end
 
 
 def test_memory_that_ran_out_is_told_with_what_to_do(tmp_path: Path) -> None:

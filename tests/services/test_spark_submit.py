@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.app.submitting import describe, plan_submission, submit
 from headrace.errors import SettingsError
-from headrace.runs.submitting import describe, plan_submission, submit
-from headrace.services import spark_submit
-from headrace.services.spark_submit import Submission, properties_text, run_submission
 from headrace.settings import load_settings
+from headrace.spark import submit as spark_submit
+from headrace.spark.submit import Submission, properties_text, run_submission
 from headrace.spec import load_pipeline
 from tests.shop import write_shop
 
@@ -97,7 +97,7 @@ def test_on_yarn_code_settings_and_packages_go_along_and_secrets_only_into_the_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "headrace.runs.submitting.spark_jars", lambda settings, report: (Path("/jars/a.jar"), Path("/jars/b.jar"))
+        "headrace.app.submitting.spark_jars", lambda settings, report: (Path("/jars/a.jar"), Path("/jars/b.jar"))
     )
     planned, shown = plan(tmp_path, "yarn", conf="")
     given = dict(zip(planned.arguments, planned.arguments[1:], strict=False))
@@ -124,7 +124,7 @@ def test_on_yarn_code_settings_and_packages_go_along_and_secrets_only_into_the_f
     ],
 )
 def test_a_password_is_found_wherever_libpq_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    monkeypatch.setattr("headrace.app.submitting.spark_jars", lambda settings, report: ())
     planned, shown = plan(tmp_path, "k8s://https://kube.example.com", HEADRACE_POSTGRES_URL=address)
     assert planned.properties["spark.kubernetes.driver.secretKeyRef.HEADRACE_POSTGRES_URL"] == "headrace:HEADRACE_POSTGRES_URL"
     assert "hunter2" not in properties_text(planned.properties) + shown
@@ -136,7 +136,7 @@ def test_a_password_is_found_wherever_libpq_finds_it(tmp_path: Path, monkeypatch
 def test_a_dry_run_hides_a_secret_that_is_written_otherwise_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    monkeypatch.setattr("headrace.app.submitting.spark_jars", lambda settings, report: ())
     _, shown = plan(
         tmp_path, "yarn", conf="", PGPASSWORD="hunter\\2", AWS_SECRET_ACCESS_KEY="hünter2", HEADRACE_KAFKA_PASSWORD="h2"
     )
@@ -148,7 +148,7 @@ def test_a_dry_run_hides_a_secret_that_is_written_otherwise_in_the_file(
 
 def test_spark_hides_every_variable_that_may_carry_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark does: the value of a name or of a value in which the pattern is found is not shown."""
-    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    monkeypatch.setattr("headrace.app.submitting.spark_jars", lambda settings, report: ())
     planned, _ = plan(
         tmp_path,
         "yarn",
@@ -166,7 +166,7 @@ def test_spark_hides_every_variable_that_may_carry_a_secret(tmp_path: Path, monk
 
 
 def test_a_standalone_cluster_takes_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    monkeypatch.setattr("headrace.app.submitting.spark_jars", lambda settings, report: ())
     planned, shown = plan(tmp_path, "spark://spark.example.com:7077", conf="")
     assert planned.arguments[planned.arguments.index("--deploy-mode") + 1] == "client"
     assert not [part for part in secret_parts() if part in properties_text(planned.properties) or part in shown]
@@ -174,7 +174,7 @@ def test_a_standalone_cluster_takes_no_driver(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_local_master_runs_tasks_in_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runs.submitting.spark_jars", lambda settings, report: ())
+    monkeypatch.setattr("headrace.app.submitting.spark_jars", lambda settings, report: ())
     planned, _ = plan(tmp_path, "local[2]", conf="")
     assert planned.arguments[planned.arguments.index("--master") + 1] == "local[2,4]"
     assert planned.properties["spark.pyspark.python"] == sys.executable
@@ -202,7 +202,7 @@ def test_a_cluster_s_own_settings_go_along(tmp_path: Path, monkeypatch: pytest.M
     program.write_text(f'#!/bin/bash\nprintf "%s" "$SPARK_CONF_DIR" > {told}\n')
     program.chmod(0o700)
     monkeypatch.setattr(spark_submit, "find_spark_submit", lambda: program)
-    monkeypatch.setattr("headrace.runs.submitting.find_java_home", lambda environ, cache: tmp_path)
+    monkeypatch.setattr("headrace.app.submitting.find_java_home", lambda environ, cache: tmp_path)
     monkeypatch.setenv("SPARK_CONF_DIR", "/somebody's")
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     for conf_dir, wanted in ((None, "/somebody's"), (tmp_path / "conf", str(tmp_path / "conf"))):

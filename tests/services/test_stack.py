@@ -11,11 +11,11 @@ import pytest
 from pyarrow import fs
 
 from headrace.errors import UnavailableError
-from headrace.services import embedded, object_store, postgres, rest_catalog, spark_cluster, stack
-from headrace.services.process import ServiceState, find_process
-from headrace.services.web import ask
+from headrace.http.client import ask
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.servers import embedded, object_store, postgres, rest_catalog, spark_cluster, stack
+from headrace.servers.process import ServiceState, find_process
 from headrace.settings import Settings, load_settings
-from headrace.tables.catalog import open_catalog
 
 
 @pytest.fixture

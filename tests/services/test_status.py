@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from headrace.errors import ServiceError, SettingsError
-from headrace.services import process
-from headrace.services.process import ServiceState
-from headrace.services.status import ServiceStatus, list_services, read_log
+from headrace.servers import process
+from headrace.servers.process import ServiceState
+from headrace.servers.status import ServiceStatus, list_services, read_log
 from headrace.settings import Settings
 
 

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from headrace.errors import UnavailableError
-from headrace.services import topics
-from headrace.services.topics import list_bounds
+from headrace.kafka import topics
+from headrace.kafka.topics import list_bounds
 
 
 class Admin:

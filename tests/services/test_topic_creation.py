@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.runs.landing import Session, land
-from headrace.runs.own_topics import make_topics, make_topics_here
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client, ensure_topics, list_partitions
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client, ensure_topics, list_partitions
+from headrace.sessions.landing import Session, land
+from headrace.sessions.own_topics import make_topics, make_topics_here
 from headrace.settings import load_settings
 from headrace.spec import load_pipeline
 from tests.folders import write_files

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SettingsError
-from headrace.services.trino_catalog import trino_catalog
+from headrace.servers.trino_catalog import trino_catalog
 from headrace.settings import load_settings
 
 Named = dict[str, str]

@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from headrace.serving.app import make_app
-from headrace.serving.guard import Lock
+from headrace.serving.web.app import make_app
+from headrace.serving.web.guard import Lock
 from tests.serving.played_topics import PlayedTopics
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import empty, weather_pages

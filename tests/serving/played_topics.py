@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from headrace.errors import NotFoundError, UnavailableError
-from headrace.serving.message_text import Writing, read_header, read_part
-from headrace.serving.topics import (
+from headrace.serving.web.message_text import Writing, read_header, read_part
+from headrace.serving.web.topics import (
     PartitionStatus,
     ShownMessage,
     ShownSchema,

@@ -13,16 +13,16 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.ledgers.build import KEY, read_build
+from headrace.iceberg.metadata.quarantine import open_quarantine
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.layers import BUILD_ID
-from headrace.spec.pipeline import PostgresTable, TableName
-from headrace.spec.types import Column, Primitive
-from headrace.spec.types import Decimal as DecimalType
-from headrace.tables.build_ledger import KEY, read_build
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.quarantine import open_quarantine
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.layers import BUILD_ID
+from headrace.spec.model.pipeline import PostgresTable, TableName
+from headrace.spec.model.types import Column, Primitive
+from headrace.spec.model.types import Decimal as DecimalType
 from tests.folders import write_files
 
 NAME = TableName("shop", "prices")

@@ -14,20 +14,21 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
-from headrace.runs.watching import Watch
-from headrace.serving.room import Room
+from headrace.app.watching import Watch
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.commits.build_phases import BuildPhases
+from headrace.iceberg.ledgers import build as build_ledger
+from headrace.iceberg.ledgers import landing as ledger
+from headrace.iceberg.ledgers.build import BuildLedger, CheckedExpectation, read_build
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.iceberg.metadata.quarantine import open_quarantine
+from headrace.serving.web.room import Room
 from headrace.settings import load_settings
 from headrace.spec import load_pipeline
-from headrace.spec.columns import landed_columns
-from headrace.spec.layers import BUILD_ID
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column, Primitive
-from headrace.tables import build_ledger, ledger
-from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, read_build
-from headrace.tables.build_phases import BuildPhases
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.ledger import Ledger, read_ledger
-from headrace.tables.quarantine import open_quarantine
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.layers import BUILD_ID
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, Primitive
 from tests.shop import write_shop
 
 STAGED = TableName("staging", "charges")

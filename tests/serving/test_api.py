@@ -14,17 +14,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ForbiddenError, ServiceUnavailableError
 from pyiceberg.table import Table
 
+from headrace.app.figures import list_streams, read_now
+from headrace.app.serving import load_own_pages
 from headrace.errors import BusyError, QueryError, SpecError, UnavailableError
-from headrace.runs.figures import list_streams, read_now
-from headrace.runs.serving import load_own_pages
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client, list_bounds
-from headrace.serving.app import make_app
-from headrace.serving.asking import Desk
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client, list_bounds
 from headrace.serving.figures import PipelineStatus
-from headrace.serving.guard import Lock
-from headrace.serving.pages import OwnPages, load_pages
-from headrace.serving.room import Room
+from headrace.serving.sql.asking import Desk
+from headrace.serving.web.app import make_app
+from headrace.serving.web.guard import Lock
+from headrace.serving.web.pages import OwnPages, load_pages
+from headrace.serving.web.room import Room
 from headrace.spec import copy_pipeline, load_pipeline
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import weather_pages
@@ -92,7 +92,7 @@ def test_lag_is_told_at_the_first_look_and_never_below_zero(tmp_path: Path, brok
 def test_looking_often_reads_metadata_only_where_it_moved(shop: ShopLake, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.land(["a"])
     shop.build(["a"])
-    monkeypatch.setattr("headrace.runs.watching._EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.app.watching._EVERY_SECONDS", 0.0)
     shop.watch.figures()
     loads: list[object] = []
     opened = type(shop.catalog)

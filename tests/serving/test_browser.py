@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from playwright.sync_api import Browser, expect
 
-from headrace.services.postgres import running_postgres, start_postgres, stop_postgres
+from headrace.servers.postgres import running_postgres, start_postgres, stop_postgres
 from headrace.settings import Settings, load_settings
 from tests.ports import with_own_ports
 from tests.serving.browser import PHONE, Watched, find_browser, open_browser

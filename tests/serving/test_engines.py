@@ -13,15 +13,15 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from headrace.errors import QueryError
-from headrace.serving.engines.names import DIALECTS, Engine
-from headrace.serving.engines.spark import ask as ask_spark
-from headrace.serving.engines.trino_values import make_column
-from headrace.serving.question import Mention, read_question
+from headrace.iceberg.catalog.tables import ensure_table, list_tables, open_catalog, table_location
+from headrace.serving.sql.engines.names import DIALECTS, Engine
+from headrace.serving.sql.engines.spark import ask as ask_spark
+from headrace.serving.sql.engines.trino_values import make_column
+from headrace.serving.sql.question import Mention, read_question
 from headrace.settings import load_settings
 from headrace.spec import Column, Primitive, TableName
-from headrace.spec.types import Array, Map, Struct
-from headrace.spec.types import Decimal as DecimalType
-from headrace.tables.catalog import ensure_table, list_tables, open_catalog, table_location
+from headrace.spec.model.types import Array, Map, Struct
+from headrace.spec.model.types import Decimal as DecimalType
 from tests.engine_rows import IN_PROCESS, check_engines
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from headrace.errors import UnavailableError
-from headrace.services.ports import find_free_port
-from headrace.serving.engines.clickhouse_tables import store_settings, table_engine
-from headrace.serving.engines.names import Engine
+from headrace.iceberg.catalog.properties import catalog_properties
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.iceberg.files.storage import DISK, Storage
+from headrace.servers.ports import find_free_port
+from headrace.serving.sql.engines.clickhouse_tables import store_settings, table_engine
+from headrace.serving.sql.engines.names import Engine
 from headrace.settings import load_settings
-from headrace.tables.catalog import open_catalog
-from headrace.tables.catalog_properties import catalog_properties
-from headrace.tables.storage import DISK, Storage
 from tests.engine_rows import IN_PROCESS
 
 FILE = "00001-8e722d9f.metadata.json"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.iceberg.ledgers.build import TrainedWeights
 from headrace.serving.entity_notes import describe_largest, describe_weights
-from headrace.tables.build_ledger import TrainedWeights
 
 LEVELS = {"name": ((0.8, 0.01), (0.2, 0.99)), "phone": ((0.9, 0.001), (0.1, 0.999))}
 

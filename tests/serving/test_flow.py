@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.serving.flow import NODE_HEIGHT, NODE_WIDTH, Flow, draw_flow, ends_of
+from headrace.serving.web.flow import NODE_HEIGHT, NODE_WIDTH, Flow, draw_flow, ends_of
 from headrace.spec import list_pipelines, load_pipeline
-from headrace.spec.folders import BUILT_IN
-from headrace.spec.lineage import trace_lineage
+from headrace.spec.loading.folders import BUILT_IN
+from headrace.spec.sql.lineage import trace_lineage
 from tests.shop import write_shop
 
 

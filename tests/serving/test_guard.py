@@ -10,9 +10,9 @@ from fastapi import WebSocket, WebSocketDisconnect
 from fastapi.testclient import TestClient
 
 from headrace.errors import SettingsError
-from headrace.serving.app import make_app
-from headrace.serving.guard import COOKIE, TOKEN, Lock, local_path, make_lock
-from headrace.serving.login_throttle import FREE_TRIES, LoginThrottle
+from headrace.serving.web.app import make_app
+from headrace.serving.web.guard import COOKIE, TOKEN, Lock, local_path, make_lock
+from headrace.serving.web.login_throttle import FREE_TRIES, LoginThrottle
 from tests.application import start_headrace
 from tests.serving.shop_lake import ShopLake
 

@@ -9,20 +9,20 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from headrace.errors import PublishError
-from headrace.serving.engines.names import DIALECTS, Engine
-from headrace.serving.engines.spark import ask as ask_spark
-from headrace.serving.engines.trino import _quote, _quote_column
-from headrace.serving.hidden_columns import drop_hidden, list_columns, split_columns
-from headrace.serving.postgres_table import PostgresColumn, TableShape
-from headrace.serving.publish import _published_columns
-from headrace.serving.question import Question, read_question
-from headrace.serving.table_facts import read_sample
+from headrace.iceberg.catalog.tables import ensure_table, list_tables, open_catalog, table_location
+from headrace.iceberg.ledgers.build import KEY, BuildLedger
+from headrace.serving.publish.postgres_table import PostgresColumn, TableShape
+from headrace.serving.publish.publish import _published_columns
+from headrace.serving.sql.engines.names import DIALECTS, Engine
+from headrace.serving.sql.engines.spark import ask as ask_spark
+from headrace.serving.sql.engines.trino import _quote, _quote_column
+from headrace.serving.sql.hidden_columns import drop_hidden, list_columns, split_columns
+from headrace.serving.sql.question import Question, read_question
+from headrace.serving.web.table_facts import read_sample
 from headrace.settings import Settings, load_settings
 from headrace.spec import Column, Primitive, TableName
-from headrace.spec.layers import BUILD_ID, CARRIED, STATE
-from headrace.spec.pipeline import PostgresTable
-from headrace.tables.build_ledger import KEY, BuildLedger
-from headrace.tables.catalog import ensure_table, list_tables, open_catalog, table_location
+from headrace.spec.model.layers import BUILD_ID, CARRIED, STATE
+from headrace.spec.model.pipeline import PostgresTable
 from tests.engine_rows import IN_PROCESS
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import NotFoundError, UnavailableError
 from headrace.printable import printable
-from headrace.serving.message_text import Writing, read_header, read_part
-from headrace.serving.topics import cut
+from headrace.serving.web.message_text import Writing, read_header, read_part
+from headrace.serving.web.topics import cut
 from tests.serving.changes import ENVELOPE, UPDATE, registered, with_schema_in_it
 
 PLAIN = json.dumps({"type": "record", "name": "Event", "fields": [{"name": "uuid", "type": "string"}]})

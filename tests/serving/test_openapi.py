@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, settings
 
-from headrace.serving.guard import Lock
+from headrace.serving.web.guard import Lock
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import publish, this_minute
 

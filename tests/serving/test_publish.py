@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from headrace.app.figures import list_layer_tables
 from headrace.errors import PublishError, UnavailableError
-from headrace.runs.building import build, open_lake
-from headrace.runs.figures import list_layer_tables
-from headrace.serving.publish import Published, publish
-from headrace.spec.pipeline import Pipeline
+from headrace.serving.publish.publish import Published, publish
+from headrace.sessions.building import build, open_lake
+from headrace.spec.model.pipeline import Pipeline
 from tests.folders import write_files
 from tests.lake import Lake
 from tests.topics import make_topic, produce

@@ -11,9 +11,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from headrace.errors import PublishError
-from headrace.serving.compare_published import PublishedComparison, compare_published
-from headrace.serving.publish import Published, publish
-from headrace.serving.published import read_published
+from headrace.operations.compare.published_rows import PublishedComparison, compare_published
+from headrace.serving.publish.publish import Published, publish
+from headrace.serving.publish.published import read_published
 from tests.serving.price_list import DDL, PriceList, ask
 
 pytestmark = pytest.mark.services

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from headrace.errors import QueryError, UnavailableError
-from headrace.serving.asking import Desk
-from headrace.serving.query_worker import WorkerLimits
-from headrace.tables.storage import local_path
+from headrace.iceberg.files.storage import local_path
+from headrace.serving.sql.asking import Desk
+from headrace.serving.sql.query_worker import WorkerLimits
 from tests.serving.shop_lake import ShopLake
 from tests.waiting import wait_until
 
@@ -56,7 +56,7 @@ def workers() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):  # it has just ended
-            if "headrace.serving.query_worker" in child.cmdline():
+            if "headrace.serving.sql.query_worker" in child.cmdline():
                 found.append(child)
     return found
 

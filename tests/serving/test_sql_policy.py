@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from headrace.errors import QueryError
-from headrace.serving.engines.names import DIALECTS, Engine
-from headrace.serving.query import run_query
-from headrace.serving.question import read_question
+from headrace.serving.sql.engines.names import DIALECTS, Engine
+from headrace.serving.sql.query import run_query
+from headrace.serving.sql.question import read_question
 from tests.serving.shop_lake import ShopLake
 
 KNOWN = ("raw.charges", "raw.refunds")
@@ -145,7 +145,7 @@ def test_import_database_never_reaches_the_parser(
     """DuckDB expands the pragma while it parses: it opens schema.sql, and would wait for ever for a FIFO's writer."""
     os.mkfifo(tmp_path / "schema.sql")
     (tmp_path / "load.sql").write_text("")
-    monkeypatch.setattr("headrace.serving.duck_query.open_duckdb", _must_not_open)
+    monkeypatch.setattr("headrace.serving.sql.duck_query.open_duckdb", _must_not_open)
     with pytest.raises(QueryError):
         run_query(catalog, f"{beginning}PRAGMA import_database('{tmp_path}')")
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
-from headrace.serving.app import make_app
-from headrace.serving.guard import Lock
+from headrace.serving.web.app import make_app
+from headrace.serving.web.guard import Lock
 from tests.serving.played_topics import TOPIC, PlayedTopics
 from tests.serving.shop_lake import ShopLake
 

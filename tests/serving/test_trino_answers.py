@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import QueryError
-from headrace.serving.engines import trino
-from headrace.serving.question import read_question
+from headrace.serving.sql.engines import trino
+from headrace.serving.sql.question import read_question
 
 NOBODY = {"error": {"message": "No nodes available to run query", "errorName": "NO_NODES_AVAILABLE"}}
 TYPE = {"rawType": "bigint", "arguments": []}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from headrace.show import show_rows
+from headrace.cli.render.results import show_rows
 
 
 def refuse(name: str) -> NoReturn:

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from headrace.serving.pages import load_pages
+from headrace.serving.web.pages import load_pages
 from headrace.spec import copy_pipeline, load_pipeline
 from tests.serving.weather_table import publish
 

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta, timezone
 
 import psycopg
 
-from headrace.serving.pages import OwnPages, load_pages
+from headrace.serving.web.pages import OwnPages, load_pages
 from headrace.spec import load_pipeline
-from headrace.spec.folders import BUILT_IN
+from headrace.spec.loading.folders import BUILT_IN
 
 WEATHER = load_pipeline("weather", environ={}, folder=BUILT_IN)
 _DDL = WEATHER.serving.postgres[0].ddl.encode()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import copy_pipeline, load_pipeline
-from headrace.spec.pipeline import Pipeline
+from headrace.spec.model.pipeline import Pipeline
 
 
 @pytest.fixture

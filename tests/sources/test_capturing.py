@@ -20,17 +20,17 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from headrace.runs.capturing import Capturing, capture_session, read_captured
-from headrace.services.connect import find_connect, running_connect, stop_connect
-from headrace.services.kafka import find_servers
-from headrace.services.postgres import running_postgres, stop_postgres
-from headrace.services.registry import find_registry, running_registry, stop_registry
-from headrace.services.source_database import find_database
-from headrace.services.topics import admin_client, list_bounds, list_partitions
-from headrace.services.web import ask
+from headrace.http.client import ask
+from headrace.kafka.topics import admin_client, list_bounds, list_partitions
+from headrace.servers.connect import find_connect, running_connect, stop_connect
+from headrace.servers.kafka import find_servers
+from headrace.servers.postgres import running_postgres, stop_postgres
+from headrace.servers.registry import find_registry, running_registry, stop_registry
+from headrace.servers.source_database import find_database
+from headrace.sessions.capturing import Capturing, capture_session, read_captured
 from headrace.settings import Settings, load_settings
 from headrace.spec import load_pipeline
-from headrace.spec.folders import BUILT_IN
+from headrace.spec.loading.folders import BUILT_IN
 from tests.folders import write_files
 from tests.ports import with_own_ports
 from tests.waiting import wait_until

@@ -8,10 +8,10 @@ from decimal import Decimal
 
 import pytest
 
-from headrace.sources.comparison.differences import Difference, Layout, compare_found, compare_in_order
-from headrace.sources.comparison.lake_tables import LakeRow
-from headrace.sources.comparison.source_tables import SourceColumn
-from headrace.sources.comparison.values import is_same
+from headrace.operations.compare.differences import Difference, Layout, compare_found, compare_in_order
+from headrace.operations.compare.lake_tables import LakeRow
+from headrace.operations.compare.source_tables import SourceColumn
+from headrace.operations.compare.values import is_same
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 123456)
 EAST = timezone(timedelta(hours=5, minutes=30))

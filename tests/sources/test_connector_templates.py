@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SpecError
-from headrace.services.source_database import SourceDatabase
+from headrace.servers.source_database import SourceDatabase
 from headrace.sources.connector_templates import Connector, Surroundings, converters, fill_templates
-from headrace.spec.pipeline import Capture, Pipeline, Stream, TableName
+from headrace.spec.model.pipeline import Capture, Pipeline, Stream, TableName
 
 DSN = "postgresql://owner:theirs@db.example:5433/shop?sslmode=require"
 TEMPLATE = """\

@@ -14,12 +14,12 @@ from threading import Event as Flag
 import pytest
 
 from headrace.errors import SettingsError, SpecError, UnavailableError
-from headrace.services.kafka_client import KafkaServers
+from headrace.kafka.client import KafkaServers
 from headrace.sources import generate as generating
 from headrace.sources.encode import Event
 from headrace.sources.generate import FIRST_MOMENT, events_of
 from headrace.sources.generators import Rate, check_problems, load_generator, read_problems
-from headrace.spec.pipeline import Stream, TableName
+from headrace.spec.model.pipeline import Stream, TableName
 
 NUMBERED = """
 from .neighbour import NAME

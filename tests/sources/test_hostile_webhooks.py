@@ -15,7 +15,7 @@ from random import Random
 
 import psutil
 
-from headrace.services.ports import find_free_port, is_free
+from headrace.servers.ports import find_free_port, is_free
 from tests.hostile.client import ask, ask_all
 from tests.hostile.webhook_requests import good_request, request_of
 from tests.waiting import wait_until

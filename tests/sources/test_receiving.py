@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from fastapi.testclient import TestClient
 
-from headrace.services.kafka_client import KafkaServers
+from headrace.kafka.client import KafkaServers
 from headrace.sources.receiving import app_with, receiving_app
 from headrace.sources.webhooks import STANDARD
 from headrace.spec import load_pipeline
-from headrace.spec.pipeline import Pipeline
+from headrace.spec.model.pipeline import Pipeline
 from tests.folders import write_files
 from tests.topics import make_topic
 from tests.webhooks import KeptProducer

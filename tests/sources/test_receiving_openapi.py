@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
-from headrace.services.kafka_client import KafkaServers
+from headrace.kafka.client import KafkaServers
 from headrace.sources.receiving import receiving_app
-from headrace.spec.pipeline import Pipeline
+from headrace.spec.model.pipeline import Pipeline
 from tests.topics import make_topic
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is for Python 3.11 and later")

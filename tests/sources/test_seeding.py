@@ -12,9 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from headrace.sources.seeding import seeding_app
-from headrace.spec.folders import BUILT_IN
-from headrace.spec.modules import load_module
-from headrace.spec.pipeline import Capture, Pipeline, Seeder
+from headrace.spec.loading.folders import BUILT_IN
+from headrace.spec.loading.modules import load_module
+from headrace.spec.model.pipeline import Capture, Pipeline, Seeder
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.services

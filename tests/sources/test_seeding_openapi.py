@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from starlette.types import Receive, Scope, Send
 
 from headrace.sources.seeding import seeding_app
-from headrace.spec.pipeline import Capture, Pipeline, Seeder
+from headrace.spec.model.pipeline import Capture, Pipeline, Seeder
 from tests.folders import write_files
 from tests.hostile.servers import SEEDER
 

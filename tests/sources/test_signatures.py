@@ -27,8 +27,8 @@ from headrace.sources.signatures import (
     check_signature,
     sign,
 )
-from headrace.spec.pipeline import SignatureScheme
-from headrace.spec.webhooks import SCHEMES as NAMES
+from headrace.spec.model.pipeline import SignatureScheme
+from headrace.spec.model.webhooks import SCHEMES as NAMES
 
 NOW = datetime.now(timezone.utc).replace(microsecond=0)
 URI = "https://shop.example/webhooks/x?tenant=7"

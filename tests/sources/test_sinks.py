@@ -10,10 +10,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from headrace.app.receiving import secrets_to_play_with
 from headrace.errors import SettingsError, UnavailableError
-from headrace.runs.receiving import secrets_to_play_with
 from headrace.sources.sinks import HttpSink, to_receiver, to_webhook
-from headrace.spec.pipeline import Method, Receiver
+from headrace.spec.model.pipeline import Method, Receiver
 from tests.webhooks import commerce
 
 TO_TAKE = to_receiver(Receiver("take", "/take", "GET", "things"))

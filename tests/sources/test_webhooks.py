@@ -21,7 +21,7 @@ from headrace.sources.receiving import app_with
 from headrace.sources.signatures import SignedRequest, sign
 from headrace.sources.webhooks import MAX_PAYLOADS, STANDARD, Limits, Lock, TooManyError, _payloads
 from headrace.spec import load_pipeline
-from headrace.spec.pipeline import SignatureScheme
+from headrace.spec.model.pipeline import SignatureScheme
 from tests.folders import write_files
 from tests.webhooks import OWN_STREAMS, SECRETS, KeptProducer, Shop, commerce, shop
 

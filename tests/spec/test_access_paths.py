@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import TableName, load_pipeline
-from headrace.spec.access_paths import AccessPaths, access_paths, key_paths
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.lineage import trace_lineage
+from headrace.spec.model.layers import LayerTable, Query
 from headrace.spec.problems import Place
-from headrace.spec.queries import ParsedQuery, parse_query
+from headrace.spec.sql.access_paths import AccessPaths, access_paths, key_paths
+from headrace.spec.sql.lineage import trace_lineage
+from headrace.spec.sql.queries import ParsedQuery, parse_query
 
 PLACE = Place("test.sql", "test")
 KNOWN = {

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from headrace.spec import TableName
-from headrace.spec.access_paths import AccessPaths, access_paths, key_paths
 from headrace.spec.problems import Place
-from headrace.spec.queries import parse_query
+from headrace.spec.sql.access_paths import AccessPaths, access_paths, key_paths
+from headrace.spec.sql.queries import parse_query
 from tests.spec.random_queries import COLUMNS, KNOWN, SEEDS, Database, Lake, Row, Rows, lakes, queries
 
 PLACE = Place("random.sql", "random")

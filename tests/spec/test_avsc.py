@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from headrace.spec.avro import parse_avro
+from headrace.spec.loading.avro import parse_avro
+from headrace.spec.model.types import Array, Column, Decimal, Map, Primitive, Struct
 from headrace.spec.problems import Place, Problems
-from headrace.spec.types import Array, Column, Decimal, Map, Primitive, Struct
 
 PLACE = Place("schemas/x.avsc", "mine")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import Check, check_pipeline
-from headrace.spec.pipeline import Capture, Seeder
-from headrace.spec.scaffold import copy_pipeline
+from headrace.spec.loading.scaffold import copy_pipeline
+from headrace.spec.model.pipeline import Capture, Seeder
 from tests.folders import write_files
 
 FILES = {

@@ -9,11 +9,11 @@ import pytest
 from headrace.build.definition import definition_of
 from headrace.build.growth import widest
 from headrace.build.legacy_definition import legacy_digest
+from headrace.iceberg.schema.columns import iceberg_schema, spec_columns
 from headrace.spec import check_pipeline, load_pipeline
-from headrace.spec.lineage import trace_lineage
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Array, Column, Primitive, Struct
-from headrace.tables.schema import iceberg_schema, spec_columns
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Array, Column, Primitive, Struct
+from headrace.spec.sql.lineage import trace_lineage
 from tests.folders import write_files
 
 TABLE = """/*

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.spec.columns import RESERVED
-from headrace.spec.ddl import PRIMITIVES, TYPES, parse_ddl
+from headrace.spec.loading.ddl import PRIMITIVES, TYPES, parse_ddl
+from headrace.spec.model.columns import RESERVED
+from headrace.spec.model.types import Array, Column, ColumnType, Decimal, Map, Primitive, Struct
 from headrace.spec.problems import Place, Problems
-from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Primitive, Struct
 
 PLACE = Place("schemas/x.sql", "mine")
 

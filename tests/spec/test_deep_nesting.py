@@ -10,12 +10,12 @@ import pytest
 
 from headrace.errors import SettingsError, SpecError
 from headrace.settings.profile import read_profile
-from headrace.spec.avro import parse_avro
-from headrace.spec.capture import read_template
-from headrace.spec.ddl import parse_ddl
-from headrace.spec.document import parse_document
+from headrace.spec.loading.avro import parse_avro
+from headrace.spec.loading.capture import read_template
+from headrace.spec.loading.ddl import parse_ddl
+from headrace.spec.loading.document import parse_document
 from headrace.spec.problems import Place, Problems
-from headrace.spec.queries import parse_sql
+from headrace.spec.sql.queries import parse_sql
 
 DEEP = 20_000
 PLACE = Place("mine/file", "mine")

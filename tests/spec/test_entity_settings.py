@@ -8,12 +8,12 @@ import pytest
 
 from headrace.build.definition import definition_of
 from headrace.spec import check_pipeline, load_pipeline
-from headrace.spec import layers as layers_module
-from headrace.spec.fuzzy import Block, Comparison, Fuzzy
-from headrace.spec.graph import readable_columns
-from headrace.spec.lineage import trace_lineage
-from headrace.spec.matching import EmailRules, Match
-from headrace.spec.pipeline import TableName
+from headrace.spec.model import layers as layers_module
+from headrace.spec.model.fuzzy import Block, Comparison, Fuzzy
+from headrace.spec.model.matching import EmailRules, Match
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.sql.graph import readable_columns
+from headrace.spec.sql.lineage import trace_lineage
 from tests.folders import write_files
 
 INDEX = """/*

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.spec import check_pipeline, load_pipeline
-from headrace.spec.types import Column, Primitive, Struct
+from headrace.spec.model.types import Column, Primitive, Struct
 
 ROW = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}, {"name": "tags", "type": "string"}]}
 SOURCE = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.build.definition import definition_of
 from headrace.spec import Check, TableName, check_pipeline, load_pipeline
-from headrace.spec.layers import LayerTable
+from headrace.spec.model.layers import LayerTable
 from tests.folders import write_files
 
 PIPELINE = """\

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from headrace.cli.render.lineage import lineage_as_json, lineage_as_mermaid, show_lineage
 from headrace.errors import SpecError
-from headrace.show_lineage import lineage_as_json, lineage_as_mermaid, show_lineage
 from headrace.spec import TableName, check_pipeline, load_pipeline
-from headrace.spec.lineage import Field, Lineage, Topic, trace_lineage, walk
+from headrace.spec.sql.lineage import Field, Lineage, Topic, trace_lineage, walk
 from tests.shop import write_shop
 
 

@@ -20,7 +20,7 @@ from headrace.spec import (
     list_pipelines,
     load_pipeline,
 )
-from headrace.spec.folders import BUILT_IN
+from headrace.spec.loading.folders import BUILT_IN
 
 Checker = Callable[..., Check]
 

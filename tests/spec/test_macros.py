@@ -14,14 +14,14 @@ from sqlglot import exp
 from headrace.build.definition import definition_of
 from headrace.errors import SpecError
 from headrace.spec import Check, check_pipeline, load_pipeline
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.lineage import Field, trace_lineage
-from headrace.spec.macro_expansion import LARGEST_BODY, Macros
-from headrace.spec.macros import parse_macros
-from headrace.spec.pipeline import Pipeline, TableName
+from headrace.spec.loading.macros import parse_macros
+from headrace.spec.loading.scaffold import copy_pipeline
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.pipeline import Pipeline, TableName
 from headrace.spec.problems import Place, Problems
-from headrace.spec.scaffold import copy_pipeline
-from headrace.spec.source_map import locate
+from headrace.spec.sql.lineage import Field, trace_lineage
+from headrace.spec.sql.macro_expansion import LARGEST_BODY, Macros
+from headrace.spec.sql.source_map import locate
 from tests.folders import write_files
 from tests.spec.test_every_mistake import assert_reported
 

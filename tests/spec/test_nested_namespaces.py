@@ -11,10 +11,10 @@ from headrace.errors import SpecError
 from headrace.export.airflow import DagSettings, dag_text
 from headrace.export.dbt_models import Dialect
 from headrace.export.dbt_project import dbt_project
-from headrace.runs.building import choose_tables
+from headrace.sessions.building import choose_tables
 from headrace.spec import Pipeline, TableName, check_pipeline, load_pipeline
-from headrace.spec.lineage import Field, trace_lineage
-from headrace.spec.scaffold import copy_pipeline
+from headrace.spec.loading.scaffold import copy_pipeline
+from headrace.spec.sql.lineage import Field, trace_lineage
 from tests.folders import write_files
 
 FILES = {

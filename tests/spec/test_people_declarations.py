@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import check_pipeline, copy_pipeline, load_pipeline
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.pipeline import TableName
 from tests.folders import write_files
 
 FILES = {

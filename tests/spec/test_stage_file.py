@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runs.stage_config import config_text, live_schemas, write_schemas
+from headrace.app.stage_config import config_text, live_schemas, write_schemas
 from headrace.settings import load_settings
 from headrace.spec import Check, TableName, check_pipeline, load_pipeline
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.lineage import trace_lineage
-from headrace.spec.scaffold import copy_pipeline
-from headrace.spec.stage_config import as_avro, read_captured, stage_text
-from headrace.spec.stage_query import OWN, follow_columns
-from headrace.spec.types import Column, Decimal, Primitive, Struct
+from headrace.spec.loading.scaffold import copy_pipeline
+from headrace.spec.loading.stage_config import as_avro, read_captured, stage_text
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.types import Column, Decimal, Primitive, Struct
+from headrace.spec.sql.lineage import trace_lineage
+from headrace.spec.sql.stage_query import OWN, follow_columns
 from tests.folders import write_files
 
 CONNECT_VALUE = {

@@ -8,8 +8,8 @@ import pytest
 
 from headrace.build.definition import definition_of
 from headrace.spec import check_pipeline, load_pipeline
-from headrace.spec.lag_argument import without_target_lag
-from headrace.spec.layers import LayerTable
+from headrace.spec.loading.lag_argument import without_target_lag
+from headrace.spec.model.layers import LayerTable
 from tests.folders import write_files
 
 PIPELINE = """name: mine

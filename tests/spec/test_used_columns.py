@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headrace.spec import TableName
 from headrace.spec.problems import Place
-from headrace.spec.queries import parse_query
-from headrace.spec.used_columns import used_columns
+from headrace.spec.sql.queries import parse_query
+from headrace.spec.sql.used_columns import used_columns
 from tests.spec.random_queries import COLUMNS, SEEDS, Database, Lake, lakes, queries
 from tests.spec.random_queries import KNOWN as TABLES
 

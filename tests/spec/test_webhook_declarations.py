@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import Check, check_pipeline
-from headrace.spec.pipeline import Webhook
+from headrace.spec.model.pipeline import Webhook
 from tests.folders import write_files
 from tests.webhooks import OWN_STREAMS
 

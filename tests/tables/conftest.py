@@ -6,9 +6,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog
 from headrace.settings import load_settings
 from headrace.spec import Column, Primitive, TableName
-from headrace.tables.catalog import ensure_table, open_catalog
 
 
 @pytest.fixture

@@ -15,15 +15,15 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import FileScanTask, Table
 
+from headrace.iceberg.catalog.tables import count_rows, ensure_table
+from headrace.iceberg.commits.row_delta import RowDelta
+from headrace.iceberg.commits.small_build_commit import commit_small_build
+from headrace.iceberg.deletes.position_deletes import own_deletes, stage_position_deletes
+from headrace.iceberg.files.staged_rows import stage_rows
+from headrace.iceberg.ledgers.build import BuildLedger, read_build
+from headrace.iceberg.rows.duck import quote_text
 from headrace.spec import Column, Primitive, TableName
-from headrace.spec.pipeline import Transform
-from headrace.tables.build_ledger import BuildLedger, read_build
-from headrace.tables.catalog import count_rows, ensure_table
-from headrace.tables.duck import quote_text
-from headrace.tables.position_deletes import own_deletes, stage_position_deletes
-from headrace.tables.row_delta import RowDelta
-from headrace.tables.small_build_commit import commit_small_build
-from headrace.tables.staged_rows import stage_rows
+from headrace.spec.model.pipeline import Transform
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 NAME = TableName("built", "orders")

@@ -10,8 +10,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.storage import Storage
+from headrace.iceberg.files.storage import Storage
+from headrace.iceberg.files.write import TableFiles, TableFormat
 
 
 def write_files(table: Table, *, rows: int, first: int = 0) -> Sequence[DataFile]:

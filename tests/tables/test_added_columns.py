@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from headrace.serving.query import run_query
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.ledgers.build import KEY, BuildLedger
+from headrace.iceberg.schema.added_columns import added_columns, hidden_columns, shown_columns
+from headrace.serving.sql.query import run_query
 from headrace.settings import load_settings
-from headrace.spec.layers import BUILD_ID, CARRIED, STATE
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Array, Column, Primitive
-from headrace.tables.added_columns import added_columns, hidden_columns, shown_columns
-from headrace.tables.build_ledger import KEY, BuildLedger
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
+from headrace.spec.model.layers import BUILD_ID, CARRIED, STATE
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Array, Column, Primitive
 
 TEXT, LONG = Primitive("string"), Primitive("long")
 BUILT = (Column("k", TEXT), Column(STATE, TEXT), Column(BUILD_ID, LONG))

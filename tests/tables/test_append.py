@@ -11,9 +11,9 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table import Table
 
 from headrace.errors import TakenOverError, UnavailableError
-from headrace.tables import commit as commit_module
-from headrace.tables.append import append_checkpoint
-from headrace.tables.ledger import Ledger, read_ledger
+from headrace.iceberg.commits import commit as commit_module
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
 from tests.tables.tables import add_files, numbers, roll_back, write_files
 
 

@@ -16,11 +16,11 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
 from headrace.errors import BuildError, UnavailableError
-from headrace.tables.away import away_if_broken, find_away
-from headrace.tables.commit import commit_once
-from headrace.tables.duck import open_duckdb
-from headrace.tables.pyiceberg_private.bounded_rest import BoundedRestCatalog
-from headrace.tables.storage import Storage
+from headrace.iceberg.catalog.outages import away_if_broken, find_away
+from headrace.iceberg.commits.commit import commit_once
+from headrace.iceberg.files.storage import Storage
+from headrace.iceberg.pyiceberg_private.bounded_rest import BoundedRestCatalog
+from headrace.iceberg.rows.duck import open_duckdb
 
 NOBODY = "127.0.0.1:1"
 NETWORK = "AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: "
@@ -261,7 +261,7 @@ def test_a_login_in_an_address_is_not_shown() -> None:
 
 
 def test_a_commit_that_is_refused_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.tables.commit._FIRST_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.iceberg.commits.commit._FIRST_WAIT_SECONDS", 0.0)
 
     def commit() -> str:
         raise PermissionError("AWS Error ACCESS_DENIED during PutObject operation")
@@ -271,7 +271,7 @@ def test_a_commit_that_is_refused_stays_what_it_is(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_commit_does_not_wait_eight_times_for_a_client_that_waited_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.tables.commit._AWAY_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.iceberg.commits.commit._AWAY_SECONDS", 0.0)
     tries: list[int] = []
 
     def commit() -> str:

@@ -11,16 +11,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.errors import TakenOverError
+from headrace.iceberg.catalog.spark import open_spark_catalog, spark_name
+from headrace.iceberg.catalog.tables import open_catalog, table_location
+from headrace.iceberg.commits import build_commit
+from headrace.iceberg.commits.build_commit import FileChanges, commit_build
+from headrace.iceberg.commits.row_delta import RowDelta
+from headrace.iceberg.commits.small_build_commit import commit_small_build
+from headrace.iceberg.files.spark_files import load_java_table, stage_files
+from headrace.iceberg.files.staged_rows import stage_rows
+from headrace.iceberg.ledgers.build import KEY, BuildLedger, read_build
 from headrace.settings import Settings
-from headrace.tables import build_commit
-from headrace.tables.build_commit import FileChanges, commit_build
-from headrace.tables.build_ledger import KEY, BuildLedger, read_build
-from headrace.tables.catalog import open_catalog, table_location
-from headrace.tables.row_delta import RowDelta
-from headrace.tables.small_build_commit import commit_small_build
-from headrace.tables.spark_catalog import open_spark_catalog, spark_name, use_session
-from headrace.tables.spark_files import load_java_table, stage_files
-from headrace.tables.staged_rows import stage_rows
+from headrace.spark.active_session import use_session
 from tests.tables.delta_table import NAME, START, as_arrow, as_rows, commit, create_table, next_entry
 
 if TYPE_CHECKING:

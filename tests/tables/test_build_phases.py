@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.tables.build_ledger import BuildLedger
-from headrace.tables.build_phases import BuildPhases, PhaseTimer, phase, time_phases
+from headrace.iceberg.commits.build_phases import BuildPhases, PhaseTimer, phase, time_phases
+from headrace.iceberg.ledgers.build import BuildLedger
 
 
 class Clock:

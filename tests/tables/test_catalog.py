@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from headrace.errors import SpecError
+from headrace.iceberg.catalog.tables import ensure_table, load_table, open_catalog
 from headrace.settings import load_settings
 from headrace.spec import TableName
-from headrace.tables.catalog import ensure_table, load_table, open_catalog
 from tests.landing.streams import json_stream
 
 NAME = TableName("raw", "things")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.iceberg.catalog.properties import catalog_conf, catalog_properties, secret_names
 from headrace.settings import load_settings
-from headrace.tables.catalog_properties import catalog_conf, catalog_properties, secret_names
 
 Environ = dict[str, str]
 S3 = {

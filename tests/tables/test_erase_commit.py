@@ -9,15 +9,16 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.errors import TakenOverError
+from headrace.iceberg.catalog.spark import open_spark_catalog
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.commits import erase_commit
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.commits.erase_commit import Replaced, commit_landed_erasure
+from headrace.iceberg.files.spark_files import load_java_table, plan_files
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
 from headrace.settings import Settings
+from headrace.spark.active_session import use_session
 from headrace.spec import Column, Primitive, TableName
-from headrace.tables import erase_commit
-from headrace.tables.append import append_checkpoint
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.erase_commit import Replaced, commit_landed_erasure
-from headrace.tables.ledger import Ledger, read_ledger
-from headrace.tables.spark_catalog import open_spark_catalog, use_session
-from headrace.tables.spark_files import load_java_table, plan_files
 from tests.tables.tables import numbers, write_files
 
 if TYPE_CHECKING:

@@ -20,16 +20,16 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from headrace.serving.query import run_query
-from headrace.spec.pipeline import TableName, Transform
-from headrace.spec.types import Column, Primitive
-from headrace.tables import files as files_module
-from headrace.tables.append import append_checkpoint
-from headrace.tables.catalog import ensure_table
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.ledger import Ledger
-from headrace.tables.schema import iceberg_schema, partition_spec
-from headrace.tables.storage import local_path
+from headrace.iceberg.catalog.tables import ensure_table
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.files import write as files_module
+from headrace.iceberg.files.storage import local_path
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.iceberg.ledgers.landing import Ledger
+from headrace.iceberg.schema.columns import iceberg_schema, partition_spec
+from headrace.serving.sql.query import run_query
+from headrace.spec.model.pipeline import TableName, Transform
+from headrace.spec.model.types import Column, Primitive
 from tests.landing.streams import json_stream
 
 UTC = timezone.utc

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.tables.history import RECENT, DatedSnapshot, snapshots_to_drop
+from headrace.iceberg.commits.history import RECENT, DatedSnapshot, snapshots_to_drop
 
 DAY_MS = 86_400_000
 NOW_MS = 1_000 * DAY_MS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from py4j.protocol import Py4JError
 
-from headrace.tables.java_classes import iceberg_class
+from headrace.spark.java_classes import iceberg_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.errors import LandingError
-from headrace.tables.append import append_checkpoint
-from headrace.tables.ledger import KEY, Ledger, read_ledger, was_rolled_back
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.ledgers.landing import KEY, Ledger, read_ledger, was_rolled_back
 from tests.tables.tables import add_files, roll_back, write_files
 
 offsets = st.dictionaries(st.integers(0, 1000), st.integers(0, 2**62))

@@ -13,10 +13,10 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from headrace.errors import BuildError
-from headrace.spec.pipeline import TableName, Transform
-from headrace.spec.types import Column, Primitive
-from headrace.tables.catalog import ensure_table
-from headrace.tables.live_files import LiveFile, LiveFiles, bounds_field, may_hold
+from headrace.iceberg.catalog.tables import ensure_table
+from headrace.iceberg.files.live_files import LiveFile, LiveFiles, bounds_field, may_hold
+from headrace.spec.model.pipeline import TableName, Transform
+from headrace.spec.model.types import Column, Primitive
 from tests.tables.position_deletes import Place, commit_deletes, delete_rows, write_deletes
 
 COLUMNS = (Column("n", Primitive("long")), Column("kind", Primitive("string")))

@@ -13,10 +13,10 @@ from pyiceberg.avro.file import AvroFile
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.iceberg.pyiceberg_private import manifest_reads
+from headrace.iceberg.pyiceberg_private.manifest_reads import ResolvedAvroFile, manifests_of, use_resolved_schemas
 from headrace.settings import load_settings
-from headrace.tables.catalog import open_catalog
-from headrace.tables.pyiceberg_private import manifest_reads
-from headrace.tables.pyiceberg_private.manifest_reads import ResolvedAvroFile, manifests_of, use_resolved_schemas
 
 
 @pytest.fixture

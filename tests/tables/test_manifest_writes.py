@@ -18,12 +18,12 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from headrace.bounded_cache import BoundedCache
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.iceberg.pyiceberg_private import manifest_reads, manifest_writes
+from headrace.iceberg.pyiceberg_private.manifest_reads import manifests_of
+from headrace.iceberg.pyiceberg_private.manifest_writes import PreparedSchemaConversion, use_prepared_schemas
 from headrace.settings import load_settings
-from headrace.tables.bounded_cache import BoundedCache
-from headrace.tables.catalog import open_catalog
-from headrace.tables.pyiceberg_private import manifest_reads, manifest_writes
-from headrace.tables.pyiceberg_private.manifest_reads import manifests_of
-from headrace.tables.pyiceberg_private.manifest_writes import PreparedSchemaConversion, use_prepared_schemas
 
 _OWN = (
     AvroSchemaConversion,

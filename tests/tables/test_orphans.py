@@ -12,14 +12,14 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from headrace.landing.history import files_of
+from headrace.iceberg.catalog.tables import ensure_table
+from headrace.iceberg.commits.append import append_once
+from headrace.iceberg.files.storage import exists, list_all
+from headrace.iceberg.maintenance.expire import expire_snapshots
+from headrace.iceberg.maintenance.orphans import Grace, Orphans, find_orphans, remove_orphans
+from headrace.iceberg.maintenance.purge import purge_table, stray_files
+from headrace.operations.verify.log_history import files_of
 from headrace.spec import Column, Primitive, TableName
-from headrace.tables.append import append_once
-from headrace.tables.catalog import ensure_table
-from headrace.tables.maintain.expire import expire_snapshots
-from headrace.tables.maintain.orphans import Grace, Orphans, find_orphans, remove_orphans
-from headrace.tables.purge import purge_table, stray_files
-from headrace.tables.storage import exists, list_all
 from tests.tables.tables import numbers, write_files
 
 NAME = TableName("raw", "numbers")

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog
+from headrace.iceberg.commits.append import append_once
+from headrace.iceberg.files.staged_rows import stage_rows
 from headrace.settings import load_settings
-from headrace.spec.pipeline import TableName, Transform
-from headrace.spec.types import Column, Primitive
-from headrace.tables.append import append_once
-from headrace.tables.catalog import ensure_table, open_catalog
-from headrace.tables.staged_rows import stage_rows
+from headrace.spec.model.pipeline import TableName, Transform
+from headrace.spec.model.types import Column, Primitive
 
 MOMENT = datetime(2026, 2, 3, 4, 5, 6, 7, tzinfo=timezone.utc)
 

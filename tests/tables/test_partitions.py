@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog
+from headrace.iceberg.schema.partitions import changed_partitions, list_partitions
 from headrace.settings import load_settings
 from headrace.spec import Column, Primitive, TableName
-from headrace.spec.pipeline import Transform
-from headrace.tables.catalog import ensure_table, open_catalog
-from headrace.tables.partitions import changed_partitions, list_partitions
+from headrace.spec.model.pipeline import Transform
 
 
 def make_table(folder: Path, *, partition_by: tuple[Transform, ...]) -> Table:

@@ -13,11 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DecimalType, StringType, StructType
 
+from headrace.iceberg.catalog.spark import open_spark_catalog
 from headrace.settings import load_settings
-from headrace.tables import prepared_queries
-from headrace.tables.prepared_queries import Placeholder, bind, derive, make_placeholder, run_here
-from headrace.tables.spark_arrow import collect_prepared, from_arrow, to_arrow
-from headrace.tables.spark_catalog import open_spark_catalog
+from headrace.spark import prepared_queries
+from headrace.spark.arrow import collect_prepared, from_arrow, to_arrow
+from headrace.spark.prepared_queries import Placeholder, bind, derive, make_placeholder, run_here
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.files.storage import list_all
+from headrace.iceberg.ledgers.landing import KEY, Ledger, read_ledger, was_rolled_back
+from headrace.iceberg.maintenance.purge import purge_table
 from headrace.spec import TableName
-from headrace.tables.append import append_checkpoint
-from headrace.tables.ledger import KEY, Ledger, read_ledger, was_rolled_back
-from headrace.tables.purge import purge_table
-from headrace.tables.storage import list_all
 from tests.tables.tables import add_files, numbers, write_files
 
 NAME = TableName("raw", "numbers")

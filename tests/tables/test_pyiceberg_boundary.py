@@ -1,4 +1,4 @@
-"""Only headrace/tables/pyiceberg_private uses private API of PyIceberg; the scan that checks it finds every kind of use."""
+"""Only headrace/iceberg/pyiceberg_private uses private API of PyIceberg; the scan that checks it finds every kind of use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import headrace
 from tests.tables.private_uses import private_uses
 
-ADAPTER = "headrace.tables.pyiceberg_private."
+ADAPTER = "headrace.iceberg.pyiceberg_private."
 
 USES = {
     "import": ("from pyiceberg.avro.file import _SCHEMA_KEY", "imports _SCHEMA_KEY"),
@@ -56,7 +56,7 @@ def test_private_pyiceberg_api_is_used_in_the_adapter_alone() -> None:
     uses = private_uses(Path(headrace.__file__).parent)
     assert any(use.module.startswith(ADAPTER) for use in uses), "the scan finds nothing"
     outside = [str(use) for use in uses if not use.module.startswith(ADAPTER)]
-    assert not outside, f"move these to headrace/tables/pyiceberg_private: {outside}"
+    assert not outside, f"move these to headrace/iceberg/pyiceberg_private: {outside}"
 
 
 @pytest.mark.parametrize("kind", USES)

@@ -1,4 +1,4 @@
-"""Contract tests of PyIceberg: every private name and behaviour that headrace/tables/pyiceberg_private depends on.
+"""Contract tests of PyIceberg: every private name and behaviour that headrace/iceberg/pyiceberg_private depends on.
 
 PyIceberg may change them in any release. A failure says which module to adapt, and what is broken until then. If pytest stops
 at an ImportError of conftest.py, run this file with `--noconftest`: the tests of names and parameters need no fixture.
@@ -20,9 +20,9 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 import headrace
-from headrace.tables.pyiceberg_private.metadata_files import IdempotentDeletes, with_idempotent_deletes
-from headrace.tables.pyiceberg_private.planned_schema import planned_schema
-from headrace.tables.pyiceberg_private.transactions import TableTransaction, staged_requirements, staged_updates
+from headrace.iceberg.pyiceberg_private.metadata_files import IdempotentDeletes, with_idempotent_deletes
+from headrace.iceberg.pyiceberg_private.planned_schema import planned_schema
+from headrace.iceberg.pyiceberg_private.transactions import TableTransaction, staged_requirements, staged_updates
 from tests.tables.private_uses import private_uses
 
 
@@ -191,7 +191,7 @@ SOURCES = {
 }
 """The calls in PyIceberg's own code that reach what the adapter overrides or replaces."""
 
-_ADAPT = "adapt headrace/tables/pyiceberg_private"
+_ADAPT = "adapt headrace/iceberg/pyiceberg_private"
 
 
 def find(path: str) -> Any:

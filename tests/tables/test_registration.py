@@ -11,16 +11,16 @@ from typer.testing import CliRunner
 
 from headrace.cli.app import app
 from headrace.errors import NotFoundError, SettingsError
-from headrace.runs.inspection import commits_of, need_landed
+from headrace.iceberg.catalog import registration
+from headrace.iceberg.catalog.registration import find_unregistered, register_tables
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.iceberg.metadata.quarantine import QUARANTINE
+from headrace.operations.verify.inspection import commits_of, need_landed
 from headrace.settings import Settings, load_settings
 from headrace.spec import TableName, load_pipeline
-from headrace.spec.types import Column, Primitive
-from headrace.tables import registration
-from headrace.tables.append import append_checkpoint
-from headrace.tables.catalog import ensure_table, open_catalog, table_location
-from headrace.tables.ledger import Ledger, read_ledger
-from headrace.tables.quarantine import QUARANTINE
-from headrace.tables.registration import find_unregistered, register_tables
+from headrace.spec.model.types import Column, Primitive
 from tests.tables.tables import add_files, numbers, write_files
 
 NAMES = (TableName("raw", "numbers"), TableName("stage.shop", "numbers"), TableName("metadata", "numbers"))

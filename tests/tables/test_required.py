@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.tables.required import RequiredNullError, fields_to_check, without_absent_nulls
+from headrace.iceberg.schema.required import RequiredNullError, fields_to_check, without_absent_nulls
 
 
 def required(name: str, kind: pa.DataType) -> pa.Field:

@@ -14,17 +14,18 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table import FileScanTask, Table
 
+from headrace.iceberg.catalog.spark import open_spark_catalog, spark_name
+from headrace.iceberg.catalog.tables import count_rows
+from headrace.iceberg.commits.build_commit import FileChanges, commit_build
+from headrace.iceberg.commits.row_delta import RowDelta
+from headrace.iceberg.deletes.position_deletes import own_deletes, stage_position_deletes
+from headrace.iceberg.files.spark_files import load_java_table, plan_files
+from headrace.iceberg.files.staged_rows import stage_rows
+from headrace.iceberg.ledgers.build import read_build
+from headrace.iceberg.rows.duck import open_duckdb
 from headrace.settings import load_settings
-from headrace.tables.build_commit import FileChanges, commit_build
-from headrace.tables.build_ledger import read_build
-from headrace.tables.catalog import count_rows
-from headrace.tables.duck import open_duckdb
-from headrace.tables.position_deletes import own_deletes, stage_position_deletes
-from headrace.tables.row_delta import RowDelta
-from headrace.tables.spark_arrow import to_arrow
-from headrace.tables.spark_catalog import open_spark_catalog, spark_name, use_session
-from headrace.tables.spark_files import load_java_table, plan_files
-from headrace.tables.staged_rows import stage_rows
+from headrace.spark.active_session import use_session
+from headrace.spark.arrow import to_arrow
 from tests.tables.delta_table import (
     NAME,
     START,

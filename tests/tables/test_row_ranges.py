@@ -13,15 +13,15 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog
+from headrace.iceberg.files.live_files import LiveFiles
+from headrace.iceberg.files.staged_rows import stage_rows
+from headrace.iceberg.rows import row_store as row_store_module
+from headrace.iceberg.rows.row_ranges import Within
+from headrace.iceberg.rows.row_store import RowStore
 from headrace.settings import load_settings
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column, Primitive
-from headrace.tables import row_store as row_store_module
-from headrace.tables.catalog import ensure_table, open_catalog
-from headrace.tables.live_files import LiveFiles
-from headrace.tables.row_ranges import Within
-from headrace.tables.row_store import RowStore
-from headrace.tables.staged_rows import stage_rows
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, Primitive
 from tests.tables.position_deletes import delete_rows
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -24,21 +24,21 @@ from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog
+from headrace.iceberg.deletes import position_deletes
+from headrace.iceberg.files.live_files import LiveFile, LiveFiles
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.iceberg.rows import row_index as row_index_module
+from headrace.iceberg.rows import row_store as row_store_module
+from headrace.iceberg.rows.row_files import RowFormat
+from headrace.iceberg.rows.row_sizes import estimate_bytes
+from headrace.iceberg.rows.row_store import FILE, POSITION, RowStore, TooLargeError
+from headrace.iceberg.rows.row_store_size import stored_sizes
+from headrace.iceberg.schema.columns import iceberg_schema
 from headrace.settings import load_settings
-from headrace.spec import types
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column, ColumnType, Primitive
-from headrace.tables import position_deletes
-from headrace.tables import row_index as row_index_module
-from headrace.tables import row_store as row_store_module
-from headrace.tables.catalog import ensure_table, open_catalog
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.live_files import LiveFile, LiveFiles
-from headrace.tables.row_files import RowFormat
-from headrace.tables.row_sizes import estimate_bytes
-from headrace.tables.row_store import FILE, POSITION, RowStore, TooLargeError
-from headrace.tables.row_store_size import stored_sizes
-from headrace.tables.schema import iceberg_schema
+from headrace.spec.model import types
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, ColumnType, Primitive
 from tests.tables.position_deletes import delete_rows
 
 UTC = timezone.utc
@@ -292,7 +292,7 @@ def test_thousands_of_values_are_looked_up(ids: Table, tmp_path: Path) -> None:
 
 
 def test_rows_of_several_batches_are_found(ids: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.tables.row_files.BATCH_ROWS", 1_000)
+    monkeypatch.setattr("headrace.iceberg.rows.row_files.BATCH_ROWS", 1_000)
     store = RowStore(tmp_path / "cache", most_bytes=LARGE)
     numbers = [0, 999, 1_000, 1_001, 4_999, 7_500]
     assert fetch(store, ids, *numbers) == numbers

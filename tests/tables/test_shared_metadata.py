@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.serializers import FromInputFile
 
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.iceberg.pyiceberg_private.shared_metadata import SharedMetadata, share_metadata
 from headrace.settings import load_settings
-from headrace.tables.catalog import open_catalog
-from headrace.tables.pyiceberg_private.shared_metadata import SharedMetadata, share_metadata
 
 
 def test_committed_metadata_is_what_a_reader_parses(tmp_path: Path) -> None:

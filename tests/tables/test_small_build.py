@@ -13,14 +13,14 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table import Table
 
 from headrace.errors import CompactedError, TakenOverError, UnavailableError
+from headrace.iceberg.catalog.tables import open_catalog, table_location
+from headrace.iceberg.commits import commit as commit_module
+from headrace.iceberg.commits.row_delta import RowDelta
+from headrace.iceberg.commits.small_build_commit import commit_small_build
+from headrace.iceberg.deletes.position_deletes import own_deletes
+from headrace.iceberg.files.staged_rows import stage_rows
+from headrace.iceberg.ledgers.build import KEY, BuildLedger, InputState, read_build
 from headrace.settings import Settings
-from headrace.tables import commit as commit_module
-from headrace.tables.build_ledger import KEY, BuildLedger, InputState, read_build
-from headrace.tables.catalog import open_catalog, table_location
-from headrace.tables.position_deletes import own_deletes
-from headrace.tables.row_delta import RowDelta
-from headrace.tables.small_build_commit import commit_small_build
-from headrace.tables.staged_rows import stage_rows
 from tests.tables.delta_table import (
     NAME,
     START,

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from headrace.tables.spark_arrow import from_arrow, to_arrow
+from headrace.spark.arrow import from_arrow, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,7 +1,10 @@
 """Makes the lake of version 0.1 that tests open and continue: README.md says how to run it.
 
-It runs with the sources of 0.1, so it imports only what they have.
+It runs in a work tree of 0.1, so it imports only what that has.
 """
+
+# mypy: ignore-errors
+# ruff: noqa: I001
 
 from __future__ import annotations
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.services.locks import locked
-
 ARCHIVE = Path(__file__).with_name("lake-0.1.tar.xz")
 PIPELINES = Path(__file__).with_name("pipelines")
 ROUNDS = 3
@@ -25,6 +23,8 @@ _SECONDS = 600.0
 @contextmanager
 def unpacked_lake() -> Iterator[Path]:
     """Give a folder with the lake and its pipeline, which no other process uses in the meantime."""
+    from headrace.file_locks import locked  # `make_lake.py` imports this module with the sources of 0.1, which lack it
+
     with locked(_LOCK, timeout=_SECONDS):
         shutil.rmtree(FOLDER, ignore_errors=True)
         try:

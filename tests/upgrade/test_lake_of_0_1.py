@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.app.figures import list_layer_tables, list_streams
 from headrace.build.definition import definition_of
 from headrace.build.legacy_definition import legacy_digest
+from headrace.iceberg.ledgers.build import read_build
 from headrace.landing.topic_choice import ReplacedTopic
-from headrace.runs.building import Outcome, build, open_lake, plan
-from headrace.runs.figures import list_layer_tables, list_streams
-from headrace.spec.layers import BUILD_ID
-from headrace.spec.pipeline import Pipeline
-from headrace.tables.build_ledger import read_build
+from headrace.sessions.building import Outcome, build, open_lake, plan
+from headrace.spec.model.layers import BUILD_ID
+from headrace.spec.model.pipeline import Pipeline
 from tests.lake import Lake
 from tests.topics import make_topic, produce
 from tests.upgrade.kept_events import TOPIC, message_rounds

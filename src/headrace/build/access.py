@@ -9,13 +9,13 @@ import polars as pl
 import pyarrow as pa
 
 from headrace.build.pruning import KeySource, key_sources
-from headrace.spec.access_paths import AccessPaths, access_paths, key_paths
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.pipeline import TableName
-from headrace.spec.queries import parse_query
-from headrace.spec.stage_query import follow_columns
-from headrace.spec.types import Column, Primitive
-from headrace.tables.row_store import Ranges
+from headrace.iceberg.rows.row_store import Ranges
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, Primitive
+from headrace.spec.sql.access_paths import AccessPaths, access_paths, key_paths
+from headrace.spec.sql.queries import parse_query
+from headrace.spec.sql.stage_query import follow_columns
 
 _UNITS = {
     "YEAR": "1y",

@@ -15,12 +15,13 @@ from headrace.build.local_tables import is_comparable
 from headrace.build.plan import TablePlan
 from headrace.build.reads import Read, StoredColumns
 from headrace.build.strategies.registry import strategy_of
-from headrace.spec.join_paths import TEXT, JoinPath
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.tables import build_ledger, ledger
-from headrace.tables.build_ledger import BuildLedger, InputState
-from headrace.tables.catalog import load_table
-from headrace.tables.schema import arrow_schema
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.ledgers import build as build_ledger
+from headrace.iceberg.ledgers import landing as ledger
+from headrace.iceberg.ledgers.build import BuildLedger, InputState
+from headrace.iceberg.schema.columns import arrow_schema
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.sql.join_paths import TEXT, JoinPath
 
 
 def list_reads(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, known: StoredColumns) -> tuple[Read, ...]:

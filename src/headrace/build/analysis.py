@@ -17,12 +17,12 @@ from pyspark.sql.types import (
 from headrace.build.source import run_source
 from headrace.build.strategies.registry import strategy_of
 from headrace.build.types import spark_schema, spec_columns
-from headrace.spec.graph import check_names, event_conditions
-from headrace.spec.layers import LayerTable
-from headrace.spec.partitioning import transform_problem
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.stage_query import follow_columns
-from headrace.spec.types import Column
+from headrace.spec.loading.partitioning import transform_problem
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.model.types import Column
+from headrace.spec.sql.graph import check_names, event_conditions
+from headrace.spec.sql.stage_query import follow_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

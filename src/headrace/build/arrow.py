@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
-from headrace.tables.spark_arrow import from_arrow
-from headrace.tables.spark_schemas import schema_forms
+from headrace.spark.arrow import from_arrow
+from headrace.spark.schemas import schema_forms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

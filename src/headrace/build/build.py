@@ -21,19 +21,19 @@ from headrace.build.scanned_inputs import ScannedInputs
 from headrace.build.staged_build import StagedBuild
 from headrace.build.stored_columns import stored_columns
 from headrace.build.strategies.registry import strategy_of
+from headrace.faults import reach
+from headrace.iceberg.catalog.tables import ensure_table, load_table, table_location
+from headrace.iceberg.commits.build_commit import FileChanges, commit_build
+from headrace.iceberg.commits.build_phases import BuildPhases, PhaseTimer, phase, time_phases
+from headrace.iceberg.commits.row_delta import RowDelta
+from headrace.iceberg.commits.small_build_commit import commit_small_build
+from headrace.iceberg.files.in_flight import check_in_time
+from headrace.iceberg.ledgers.build import BuildLedger
+from headrace.iceberg.schema.rescaling import keep_scales, rescaled_columns
 from headrace.quality.refused import settle_refused
-from headrace.services.faults import reach
-from headrace.spec.layers import HIDDEN
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column
-from headrace.tables.build_commit import FileChanges, commit_build
-from headrace.tables.build_ledger import BuildLedger
-from headrace.tables.build_phases import BuildPhases, PhaseTimer, phase, time_phases
-from headrace.tables.catalog import ensure_table, load_table, table_location
-from headrace.tables.in_flight import check_in_time
-from headrace.tables.rescaling import keep_scales, rescaled_columns
-from headrace.tables.row_delta import RowDelta
-from headrace.tables.small_build_commit import commit_small_build
+from headrace.spec.model.layers import HIDDEN
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column
 
 _LOG = logging.getLogger(__name__)
 _PROPERTIES = {

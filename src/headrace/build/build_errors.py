@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException
 from headrace.build.aggregates.algebra import PREFIX, Algebra
 from headrace.build.versions import NOT_UNIQUE
 from headrace.errors import BuildError, SpecError
-from headrace.spec.aggregates import Recomputed
-from headrace.spec.layers import LayerTable, Query
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.sql.aggregates import Recomputed
 
 _STATE_FIELD = re.compile(rf"\b{PREFIX}[a-z](?P<call>\d+)\b")
 

@@ -16,8 +16,8 @@ from pyspark.sql.window import Window
 from headrace.build.events import EPOCH, UNTOLD
 from headrace.build.removed import DELETED
 from headrace.build.versions import ORDER, event_order
-from headrace.spec.layers import CARRIED, HISTORY_COLUMNS, LayerTable
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
+from headrace.spec.model.layers import CARRIED, HISTORY_COLUMNS, LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -13,12 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.build.inputs import is_raw, position_column, read_input
 from headrace.build.removed import read_removed
 from headrace.build.rows import ChangeSet, SparkRows
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.types import Column
-from headrace.tables.build_ledger import InputState
-from headrace.tables.filters import column_between
-from headrace.tables.schema import iceberg_schema, spec_columns
-from headrace.tables.spark_columns import named
+from headrace.iceberg.ledgers.build import InputState
+from headrace.iceberg.rows.filters import column_between
+from headrace.iceberg.schema.columns import iceberg_schema, spec_columns
+from headrace.spark.columns import named
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.build.glance import Glance
 from headrace.build.rows import Rows
-from headrace.tables.build_ledger import CheckedExpectation
+from headrace.iceberg.ledgers.build import CheckedExpectation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,11 +12,8 @@ from headrace.build.joins import drop_matching
 from headrace.build.merge import PLACE
 from headrace.build.removed import DELETED
 from headrace.build.target import Merged, Target
-from headrace.spec.layers import BUILD_ID, CARRIED
-from headrace.tables.build_commit import FileChanges
-from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
-from headrace.tables.spark_columns import build_number, named
-from headrace.tables.spark_files import (
+from headrace.iceberg.commits.build_commit import FileChanges
+from headrace.iceberg.files.spark_files import (
     FILE,
     POSITION,
     JavaObject,
@@ -26,6 +23,9 @@ from headrace.tables.spark_files import (
     read_files,
     stage_files,
 )
+from headrace.iceberg.files.write import MANY_SMALL, ROWS_PER_FILE
+from headrace.spark.columns import build_number, named
+from headrace.spec.model.layers import BUILD_ID, CARRIED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

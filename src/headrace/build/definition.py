@@ -19,11 +19,11 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any
 
 from headrace.build.entities.levels import CHANCE, LEVELS
-from headrace.spec.fuzzy import Fuzzy
-from headrace.spec.lag_argument import without_target_lag
-from headrace.spec.layers import LayerTable, Query, Staged
-from headrace.spec.matching import Match
-from headrace.spec.sql_text import condition_without_comments, without_comments
+from headrace.spec.loading.lag_argument import without_target_lag
+from headrace.spec.model.fuzzy import Fuzzy
+from headrace.spec.model.layers import LayerTable, Query, Staged
+from headrace.spec.model.matching import Match
+from headrace.spec.sql.sql_text import condition_without_comments, without_comments
 
 VERSION = 1
 _FIELD_DIGEST = 12

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.removed import DELETED, TRUNCATES
-from headrace.spec.layers import Expectation, LayerTable
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
+from headrace.spec.model.layers import Expectation, LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,11 +15,11 @@ from headrace.build.plan import FEW_REFRESHED, TablePlan
 from headrace.build.reads import Read, StoredColumns
 from headrace.build.strategies.registry import strategy_of
 from headrace.errors import BuildError
-from headrace.spec.pipeline import Pipeline
-from headrace.tables.catalog import load_table
-from headrace.tables.live_files import LiveFiles, has_bounds
-from headrace.tables.row_sizes import estimate_bytes
-from headrace.tables.row_store_size import StoredSize
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.files.live_files import LiveFiles, has_bounds
+from headrace.iceberg.rows.row_sizes import estimate_bytes
+from headrace.iceberg.rows.row_store_size import StoredSize
+from headrace.spec.model.pipeline import Pipeline
 
 Engine = Literal["memory", "scans"]
 

@@ -13,9 +13,9 @@ from pyspark.sql.types import AtomicType
 
 from headrace.build.events import truncates
 from headrace.build.removed import DELETED, TRUNCATES
-from headrace.spec.layers import LayerTable
-from headrace.tables.build_ledger import BuildLedger
-from headrace.tables.spark_columns import named
+from headrace.iceberg.ledgers.build import BuildLedger
+from headrace.spark.columns import named
+from headrace.spec.model.layers import LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pyiceberg.catalog import Catalog
 
 from headrace.build.plan import TablePlan
-from headrace.spec.columns import landed_columns
-from headrace.spec.pipeline import Pipeline, Stream, TableName
-from headrace.spec.types import Array, Column, ColumnType, Map, Struct
-from headrace.tables.catalog import load_table
-from headrace.tables.schema import spec_columns
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.schema.columns import spec_columns
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.pipeline import Pipeline, Stream, TableName
+from headrace.spec.model.types import Array, Column, ColumnType, Map, Struct
 
 Landed = Mapping[TableName, tuple[Column, ...]]
 """The columns of raw tables."""

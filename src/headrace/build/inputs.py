@@ -10,15 +10,15 @@ from pyiceberg.table import Table
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.types import fit_columns, spark_schema
-from headrace.spec.layers import BUILD_ID
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.types import Column
-from headrace.tables.build_ledger import InputState, read_build
-from headrace.tables.catalog import count_rows, load_table
-from headrace.tables.ledger import read_ledger
-from headrace.tables.replay_ledger import read_replay
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_files import read_snapshot
+from headrace.iceberg.catalog.tables import count_rows, load_table
+from headrace.iceberg.files.spark_files import read_snapshot
+from headrace.iceberg.ledgers.build import InputState, read_build
+from headrace.iceberg.ledgers.landing import read_ledger
+from headrace.iceberg.ledgers.replay import read_replay
+from headrace.spark.columns import named
+from headrace.spec.model.layers import BUILD_ID
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

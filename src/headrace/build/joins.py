@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,9 +12,9 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.removed import DELETED, TRUNCATES, write_removed
 from headrace.build.target import Merged
 from headrace.build.types import spark_schema
-from headrace.services.faults import reach
-from headrace.tables.spark_arrow import to_arrow
-from headrace.tables.spark_columns import named
+from headrace.faults import reach
+from headrace.spark.arrow import to_arrow
+from headrace.spark.columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import AtomicType, BinaryType, BooleanType, DateType, StringType, TimestampNTZType, TimestampType
 
-from headrace.spec.layers import LayerTable
-from headrace.tables.java_classes import iceberg_class
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_files import JavaObject
-from headrace.tables.spark_times import TIMESTAMP, TIMESTAMP_NTZ
+from headrace.iceberg.files.spark_files import JavaObject
+from headrace.spark.columns import named
+from headrace.spark.java_classes import iceberg_class
+from headrace.spark.times import TIMESTAMP, TIMESTAMP_NTZ
+from headrace.spec.model.layers import LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 
+from headrace.bounded_cache import BoundedCache
 from headrace.build.entities.read_files import ReadFiles
 from headrace.build.readers import ReadSnapshots
 from headrace.build.rows import ChangeSet, LocalRows
+from headrace.iceberg.files.live_files import LiveFiles
+from headrace.iceberg.rows.row_store import RowStore
 from headrace.settings import Settings
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.types import Column
-from headrace.tables.bounded_cache import BoundedCache
-from headrace.tables.live_files import LiveFiles
-from headrace.tables.prepared_queries import Placeholder
-from headrace.tables.row_store import RowStore
-from headrace.tables.spark_catalog import use_session
+from headrace.spark.active_session import use_session
+from headrace.spark.prepared_queries import Placeholder
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.rows import LocalRows, Rows
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
 
 _TIMES = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 
 from headrace.build.entities.levels import CHANCE, LEVELS
-from headrace.spec.lag_argument import without_target_lag
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.sql_text import without_comments
+from headrace.spec.loading.lag_argument import without_target_lag
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.sql.sql_text import without_comments
 
 
 def legacy_digest(table: LayerTable) -> str:

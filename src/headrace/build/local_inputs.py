@@ -29,18 +29,18 @@ from headrace.build.text_keys import values_for
 from headrace.build.touched_rows import read_columns
 from headrace.build.types import spark_schema
 from headrace.build.windows import Affected, moments_of, window_ranges
+from headrace.iceberg.files.live_files import LiveFile
+from headrace.iceberg.files.write import format_of
+from headrace.iceberg.ledgers.build import BuildLedger
+from headrace.iceberg.rows.row_store import FILE, POSITION
+from headrace.iceberg.schema.columns import arrow_schema
 from headrace.quality.expectations import Measured
-from headrace.spec.layers import Window
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column
-from headrace.tables.build_ledger import BuildLedger
-from headrace.tables.files import format_of
-from headrace.tables.live_files import LiveFile
-from headrace.tables.prepared_queries import derive, make_placeholder
-from headrace.tables.row_store import FILE, POSITION
-from headrace.tables.schema import arrow_schema
-from headrace.tables.spark_arrow import collect_prepared, optional
-from headrace.tables.spark_schemas import schema_key
+from headrace.spark.arrow import collect_prepared, optional
+from headrace.spark.prepared_queries import derive, make_placeholder
+from headrace.spark.schemas import schema_key
+from headrace.spec.model.layers import Window
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from headrace.build.merge import PLACE
 from headrace.build.removed import DELETED
-from headrace.tables.arrow_equality import all_true, equal_values
-from headrace.tables.row_store import FILE, POSITION
+from headrace.iceberg.rows.arrow_equality import all_true, equal_values
+from headrace.iceberg.rows.row_store import FILE, POSITION
 
 _WINNER, _OLD = "__winner", "__old"
 

@@ -17,16 +17,16 @@ from headrace.build.lake import Lake
 from headrace.build.planned_inputs import NotLocalError, TooManyRowsError
 from headrace.build.removed import DELETED, GENERATION, TRUNCATES, removed_name
 from headrace.errors import BuildError
-from headrace.spec.layers import BUILD_ID
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column
-from headrace.tables.build_ledger import InputState
-from headrace.tables.catalog import load_table
-from headrace.tables.files import format_of
-from headrace.tables.live_files import LiveFile
-from headrace.tables.row_index import Match
-from headrace.tables.row_store import FILE, POSITION, Ranges, TooLargeError, WorkingSet
-from headrace.tables.schema import arrow_schema
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.files.live_files import LiveFile
+from headrace.iceberg.files.write import format_of
+from headrace.iceberg.ledgers.build import InputState
+from headrace.iceberg.rows.row_index import Match
+from headrace.iceberg.rows.row_store import FILE, POSITION, Ranges, TooLargeError, WorkingSet
+from headrace.iceberg.schema.columns import arrow_schema
+from headrace.spec.model.layers import BUILD_ID
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.build.joins import equal_columns
 from headrace.build.removed import DELETED
 from headrace.build.versions import comparable
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_files import FILE, POSITION
+from headrace.iceberg.files.spark_files import FILE, POSITION
+from headrace.spark.columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -23,11 +23,11 @@ from headrace.build.rows import LocalRows, Rows, union
 from headrace.build.staged_build import StagedBuild, merged_build, refuse_rows, written_columns
 from headrace.build.target import Merged, Target
 from headrace.build.work import ComputedKeys, Work
+from headrace.iceberg.files.spark_files import FILE, POSITION
+from headrace.iceberg.ledgers.build import BuildLedger
 from headrace.quality.expectations import check_results
-from headrace.spec.layers import CARRIED, LayerTable
-from headrace.tables.build_ledger import BuildLedger
-from headrace.tables.prepared_queries import derive
-from headrace.tables.spark_files import FILE, POSITION
+from headrace.spark.prepared_queries import derive
+from headrace.spec.model.layers import CARRIED, LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,15 +17,15 @@ from headrace.build.merge import PLACE
 from headrace.build.removed import DELETED
 from headrace.build.rows import Rows, arrow_rows
 from headrace.build.target import Merged, Target
-from headrace.spec.layers import BUILD_ID, CARRIED, LayerTable
-from headrace.tables.arrow_files import with_constants
-from headrace.tables.deleted_rows import MOST_DELETED
-from headrace.tables.files import MANY_SMALL, format_of
-from headrace.tables.live_files import LiveFile
-from headrace.tables.position_deletes import own_deletes, stage_position_deletes
-from headrace.tables.row_delta import RowDelta
-from headrace.tables.row_store import FILE, POSITION
-from headrace.tables.staged_rows import fit_columns, stage_rows
+from headrace.iceberg.commits.row_delta import RowDelta
+from headrace.iceberg.deletes.deleted_rows import MOST_DELETED
+from headrace.iceberg.deletes.position_deletes import own_deletes, stage_position_deletes
+from headrace.iceberg.files.live_files import LiveFile
+from headrace.iceberg.files.staged_rows import fit_columns, stage_rows
+from headrace.iceberg.files.write import MANY_SMALL, format_of
+from headrace.iceberg.rows.arrow_files import with_constants
+from headrace.iceberg.rows.row_store import FILE, POSITION
+from headrace.spec.model.layers import BUILD_ID, CARRIED, LayerTable
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from headrace.build.rows import ChangeSet, LocalRows, Rows, SparkRows
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
 
 _COUNT = "__count"
 _ROW = "__row"

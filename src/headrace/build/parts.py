@@ -14,12 +14,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from headrace.build.inputs import is_raw
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.tables import ledger
-from headrace.tables.build_ledger import KEY, BuildLedger, InputState
-from headrace.tables.catalog import load_table
-from headrace.tables.ledger import Ledger, ancestors
-from headrace.tables.row_counts import rows_after
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.files.row_counts import rows_after
+from headrace.iceberg.ledgers import landing as ledger
+from headrace.iceberg.ledgers.build import KEY, BuildLedger, InputState
+from headrace.iceberg.ledgers.landing import Ledger, ancestors
+from headrace.spec.model.pipeline import Pipeline, TableName
 
 MOST_PARTS = 50
 """A backlog that would need more parts is built at once with Spark's scans, which many cores share."""

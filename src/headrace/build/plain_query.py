@@ -14,9 +14,9 @@ import polars as pl
 import sqlglot
 from sqlglot import exp
 
-from headrace.spec.pipeline import TableName
-from headrace.spec.queries import DIALECT, table_of
-from headrace.spec.types import Column, ColumnType, Decimal, Primitive
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, ColumnType, Decimal, Primitive
+from headrace.spec.sql.queries import DIALECT, table_of
 
 _POLARS: dict[str, pl.DataType] = {
     "boolean": pl.Boolean(),

@@ -13,11 +13,11 @@ from headrace.build.entities.weights import can_train_now
 from headrace.build.inputs import input_states, state_of
 from headrace.build.legacy_definition import legacy_digest
 from headrace.build.parts import first_part
-from headrace.spec.layers import STATE, LayerTable
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.tables.added_columns import added_columns
-from headrace.tables.build_ledger import BuildLedger, InputState, read_build
-from headrace.tables.catalog import load_table
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.ledgers.build import BuildLedger, InputState, read_build
+from headrace.iceberg.schema.added_columns import added_columns
+from headrace.spec.model.layers import STATE, LayerTable
+from headrace.spec.model.pipeline import Pipeline, TableName
 
 _FEW_ROWS = 100_000
 """How many rows have changed at most if a build runs in this process, where Spark interprets its query. Compiling pays late:

@@ -22,16 +22,16 @@ from headrace.build.plan import TablePlan
 from headrace.build.rows import ChangeSet, Rows, union
 from headrace.build.source import run_source
 from headrace.build.stored_columns import stored_columns
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.files.spark_files import ScanFiles
 from headrace.quality.expectations import Measured
-from headrace.spec.layers import STATE, LayerTable, Query, Window
-from headrace.spec.pipeline import TableName
-from headrace.spec.sliding_windows import add_running_sums
-from headrace.spec.stage_query import follow_columns
-from headrace.spec.types import Column
-from headrace.tables.catalog import load_table
-from headrace.tables.prepared_queries import derive
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_files import ScanFiles
+from headrace.spark.columns import named
+from headrace.spark.prepared_queries import derive
+from headrace.spec.model.layers import STATE, LayerTable, Query, Window
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column
+from headrace.spec.sql.sliding_windows import add_running_sums
+from headrace.spec.sql.stage_query import follow_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import AtomicType, DateType, StringType, TimestampType
 
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.pipeline import Pipeline
+from headrace.spark.columns import named
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.pipeline import Pipeline
 from headrace.spec.problems import Place
-from headrace.tables.spark_columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -102,7 +102,7 @@ def _plain_select(table: LayerTable) -> exp.Select | None:
 @lru_cache(maxsize=256)
 def _parse(text: str, place: Place) -> exp.Expr:
     """Return the tree of a query, which nobody changes; every build of a table asks for it."""
-    from headrace.spec.queries import parse_query
+    from headrace.spec.sql.queries import parse_query
 
     return parse_query(text, place=place).tree
 

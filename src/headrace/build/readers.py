@@ -8,9 +8,9 @@ from threading import Lock
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.tables.build_ledger import KEY, BuildLedger, InputState, read_build
-from headrace.tables.catalog import load_table
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.ledgers.build import KEY, BuildLedger, InputState, read_build
+from headrace.spec.model.pipeline import Pipeline, TableName
 
 
 class ReadSnapshots:

@@ -11,12 +11,12 @@ from pyiceberg.table import Table
 
 from headrace.build.growth import columns_landed
 from headrace.build.local_tables import MOST_ROWS
-from headrace.spec.layers import LayerTable
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.types import Column
-from headrace.tables.added_columns import added_columns
-from headrace.tables.catalog import load_table
-from headrace.tables.schema import spec_columns
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.schema.added_columns import added_columns
+from headrace.iceberg.schema.columns import spec_columns
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.model.types import Column
 
 Role = Literal["driver", "lookup", "itself"]
 

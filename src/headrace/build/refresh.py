@@ -21,13 +21,8 @@ from headrace.build.staged_build import (
 )
 from headrace.build.versions import key_as_json
 from headrace.build.work import Settle, plan_refresh, reduce_rows
-from headrace.spec.aggregates import has_unique_keys
-from headrace.spec.layers import LayerTable
-from headrace.spec.types import Column
-from headrace.tables.build_commit import FileChanges
-from headrace.tables.rescaling import replace_columns
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_files import (
+from headrace.iceberg.commits.build_commit import FileChanges
+from headrace.iceberg.files.spark_files import (
     JavaObject,
     StagedFiles,
     load_java_table,
@@ -35,6 +30,11 @@ from headrace.tables.spark_files import (
     read_files,
     scan_written,
 )
+from headrace.iceberg.schema.rescaling import replace_columns
+from headrace.spark.columns import named
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.types import Column
+from headrace.spec.sql.aggregates import has_unique_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

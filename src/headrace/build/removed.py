@@ -17,22 +17,22 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.lake import Lake
 from headrace.build.types import fit_columns, spark_schema
-from headrace.spec.layers import BUILD_ID
-from headrace.spec.names import METADATA
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column, Primitive
-from headrace.tables.append import append_once
-from headrace.tables.arrow_files import with_constants
-from headrace.tables.build_commit import append_files
-from headrace.tables.build_ledger import InputState
-from headrace.tables.build_phases import phase
-from headrace.tables.catalog import ensure_table, load_table, table_location
-from headrace.tables.commit import commit_once
-from headrace.tables.rescaling import replace_columns, rescaled_columns
-from headrace.tables.spark_catalog import spark_name
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_files import load_java_table, stage_files
-from headrace.tables.staged_rows import stage_rows
+from headrace.iceberg.catalog.spark import spark_name
+from headrace.iceberg.catalog.tables import ensure_table, load_table, table_location
+from headrace.iceberg.commits.append import append_once
+from headrace.iceberg.commits.build_commit import append_files
+from headrace.iceberg.commits.build_phases import phase
+from headrace.iceberg.commits.commit import commit_once
+from headrace.iceberg.files.spark_files import load_java_table, stage_files
+from headrace.iceberg.files.staged_rows import stage_rows
+from headrace.iceberg.ledgers.build import InputState
+from headrace.iceberg.rows.arrow_files import with_constants
+from headrace.iceberg.schema.rescaling import replace_columns, rescaled_columns
+from headrace.spark.columns import named
+from headrace.spec.loading.names import METADATA
+from headrace.spec.model.layers import BUILD_ID
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, Primitive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from headrace.build.arrow import to_spark
-from headrace.tables.spark_arrow import optional, to_arrow
-from headrace.tables.spark_columns import named
+from headrace.spark.arrow import optional, to_arrow
+from headrace.spark.columns import named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

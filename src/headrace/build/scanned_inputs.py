@@ -20,12 +20,12 @@ from headrace.build.pruning import with_keys_near
 from headrace.build.removed import read_deletes, read_truncates
 from headrace.build.rows import ChangeSet, Rows, SparkRows
 from headrace.build.windows import Affected, touched_windows
+from headrace.iceberg.files.spark_files import FILE, POSITION, load_java_table, plan_files, read_files
 from headrace.quality.expectations import Measured, rows_in
-from headrace.spec.layers import Window
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_files import FILE, POSITION, load_java_table, plan_files, read_files
+from headrace.spark.columns import named
+from headrace.spec.model.layers import Window
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

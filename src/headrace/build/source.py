@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException, ParseException
 
 from headrace.errors import HeadraceError, SpecError
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.pipeline import TableName
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException

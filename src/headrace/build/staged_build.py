@@ -15,19 +15,19 @@ from headrace.build.checked_rows import CheckedRows
 from headrace.build.glance import Glance, glance_metrics, read_glance
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.target import Merged
-from headrace.quality.collected_refused import number_rows, read_refused, refused_metrics
-from headrace.quality.expectations import Measured, check_results, rows_in
-from headrace.quality.refused import stage_refused, stage_refused_rows
-from headrace.spec.layers import BUILD_ID, CARRIED
-from headrace.tables.build_commit import FileChanges
-from headrace.tables.build_ledger import BuildLedger, CheckedExpectation, TrainedWeights
-from headrace.tables.row_delta import RowDelta
-from headrace.tables.spark_columns import build_number
-from headrace.tables.spark_files import (
+from headrace.iceberg.commits.build_commit import FileChanges
+from headrace.iceberg.commits.row_delta import RowDelta
+from headrace.iceberg.files.spark_files import (
     JavaObject,
     StagedFiles,
     stage_files,
 )
+from headrace.iceberg.ledgers.build import BuildLedger, CheckedExpectation, TrainedWeights
+from headrace.quality.collected_refused import number_rows, read_refused, refused_metrics
+from headrace.quality.expectations import Measured, check_results, rows_in
+from headrace.quality.refused import stage_refused, stage_refused_rows
+from headrace.spark.columns import build_number
+from headrace.spec.model.layers import BUILD_ID, CARRIED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

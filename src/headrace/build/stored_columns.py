@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.spec.layers import BUILD_ID, CARRIED, STATE, LayerTable
-from headrace.spec.types import Array, Column, ColumnType, Primitive, Struct
+from headrace.spec.model.layers import BUILD_ID, CARRIED, STATE, LayerTable
+from headrace.spec.model.types import Array, Column, ColumnType, Primitive, Struct
 
 
 def stored_columns(table: LayerTable, columns: Sequence[Column], *, has_states: bool) -> tuple[Column, ...]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from headrace.build.lake import Lake
 from headrace.build.planned_inputs import OldRows
-from headrace.spec.layers import LayerTable
-from headrace.tables.build_commit import FileChanges
-from headrace.tables.row_delta import RowDelta
+from headrace.iceberg.commits.build_commit import FileChanges
+from headrace.iceberg.commits.row_delta import RowDelta
+from headrace.spec.model.layers import LayerTable
 
 
 @dataclass(frozen=True)

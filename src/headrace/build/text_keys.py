@@ -14,9 +14,9 @@ from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, String
 from headrace.build.planned_inputs import NotLocalError
 from headrace.build.rows import LocalRows, Rows, SparkRows
 from headrace.build.types import spark_schema
-from headrace.spec.join_paths import TEXT, JoinPath, plain_column
-from headrace.spec.types import Column
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
+from headrace.spec.model.types import Column
+from headrace.spec.sql.join_paths import TEXT, JoinPath, plain_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

@@ -14,14 +14,14 @@ from headrace.build.net_changes import net_rows
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.rows import ChangeSet, LocalRows, Rows
 from headrace.build.text_keys import join_values
-from headrace.spec.followed_lookups import route_columns
-from headrace.spec.join_paths import TEXT, JoinPath, Route, plain_column
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, Decimal, Primitive
 from headrace.spec.problems import Place
-from headrace.spec.queries import parse_query
-from headrace.spec.types import Column, Decimal, Primitive
-from headrace.spec.used_columns import used_columns
+from headrace.spec.sql.followed_lookups import route_columns
+from headrace.spec.sql.join_paths import TEXT, JoinPath, Route, plain_column
+from headrace.spec.sql.queries import parse_query
+from headrace.spec.sql.used_columns import used_columns
 
 
 def touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[Rows]]:

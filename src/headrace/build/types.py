@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as spark
 
-from headrace.spec.types import Array, ColumnType, Decimal, Map, Primitive, PrimitiveName, Struct
-from headrace.spec.types import Column as SpecColumn
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
+from headrace.spec.model.types import Array, ColumnType, Decimal, Map, Primitive, PrimitiveName, Struct
+from headrace.spec.model.types import Column as SpecColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,8 +15,8 @@ from pyspark.sql.window import Window
 from headrace.build.events import EPOCH
 from headrace.build.removed import DELETED
 from headrace.build.types import has_map
-from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
+from headrace.spec.model.layers import HISTORY_COLUMNS, LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

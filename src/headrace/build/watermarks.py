@@ -14,12 +14,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
+from headrace.iceberg.catalog.tables import ensure_table, load_table, table_location
+from headrace.iceberg.commits.commit import commit_once
+from headrace.iceberg.ledgers.build import BuildLedger
 from headrace.settings import Settings
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.types import Column, Primitive
-from headrace.tables.build_ledger import BuildLedger
-from headrace.tables.catalog import ensure_table, load_table, table_location
-from headrace.tables.commit import commit_once
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.model.types import Column, Primitive
 
 WATERMARKS = TableName("metadata", "incremental_watermarks")
 COLUMNS = (

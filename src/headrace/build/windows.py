@@ -15,11 +15,11 @@ from pyspark.sql.window import Window as Over
 
 from headrace.build.joins import broadcast_few
 from headrace.build.rows import ChangeSet, Rows, SparkRows
-from headrace.spec.layers import Window
-from headrace.tables.prepared_queries import derive
-from headrace.tables.row_store import Ranges
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_times import TIMESTAMP
+from headrace.iceberg.rows.row_store import Ranges
+from headrace.spark.columns import named
+from headrace.spark.prepared_queries import derive
+from headrace.spark.times import TIMESTAMP
+from headrace.spec.model.layers import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

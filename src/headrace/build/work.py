@@ -14,9 +14,9 @@ from headrace.build.pruning import driver_decides, same_key
 from headrace.build.rows import ChangeSet, Rows, union
 from headrace.build.touched_rows import moved_lookups, touched_by_lookups
 from headrace.quality.expectations import Measured, measure
-from headrace.spec.layers import LayerTable
-from headrace.spec.pipeline import TableName
-from headrace.tables.prepared_queries import derive
+from headrace.spark.prepared_queries import derive
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,7 +11,7 @@ from typing import Annotated, Optional
 import typer
 
 from headrace import __version__
-from headrace.cli.asking import (
+from headrace.cli.commands.asking import (
     commits,
     export_airflow,
     export_dagster,
@@ -24,17 +24,17 @@ from headrace.cli.asking import (
     topics,
     verify,
 )
-from headrace.cli.connectors import connectors
-from headrace.cli.flow import build, demo, generate, land, plan, publish, receive, run, seeder
-from headrace.cli.folders import check, new, stage_config
-from headrace.cli.forgetting import forget
-from headrace.cli.maintaining import maintain, register
-from headrace.cli.replaying import replay
-from headrace.cli.servers import clean, doctor, down, env, logs, psql, status, up
+from headrace.cli.commands.connectors import connectors
+from headrace.cli.commands.flow import build, demo, generate, land, plan, publish, receive, run, seeder
+from headrace.cli.commands.folders import check, new, stage_config
+from headrace.cli.commands.forgetting import forget
+from headrace.cli.commands.maintaining import maintain, register
+from headrace.cli.commands.replaying import replay
+from headrace.cli.commands.servers import clean, doctor, down, env, logs, psql, status, up
+from headrace.cli.commands.submitting import submit
 from headrace.cli.shared import err, home_settings, out
-from headrace.cli.submitting import submit
 from headrace.errors import HeadraceError
-from headrace.tables.away import away_if_broken
+from headrace.iceberg.catalog.outages import away_if_broken
 
 app = typer.Typer(
     name="headrace",

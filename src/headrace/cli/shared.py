@@ -31,7 +31,7 @@ def settings_here() -> Settings:
     settings = home_settings()
     if settings.profile != STACK:
         return settings
-    from headrace.services.stack import stack_settings
+    from headrace.servers.stack import stack_settings
 
     return stack_settings(settings)
 
@@ -40,7 +40,7 @@ def settings_of_demo() -> Settings:
     """Gives back the settings that hold where the command was typed; the stack is started, where it is asked for."""
     settings = home_settings()
     if settings.profile == STACK:
-        from headrace.services.stack import start_stack
+        from headrace.servers.stack import start_stack
 
         start_stack(settings, report=say)
     return settings_here()

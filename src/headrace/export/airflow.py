@@ -8,10 +8,10 @@ from pathlib import Path
 
 from headrace.errors import SpecError
 from headrace.export.written import check_name, check_schedule, check_tables, fill, folder_from, literal, literals, write
+from headrace.plurals import count_of
 from headrace.settings import Settings
-from headrace.spec.layers import LayerTable
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.words import count_of
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import Pipeline, TableName
 
 _DAG_FILE = Path(__file__).with_name("airflow_dag.py")  # copied, not imported: only Airflow has what it needs
 _OWN_TASKS = ("start", "land", "end")

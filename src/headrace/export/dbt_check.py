@@ -15,10 +15,10 @@ import duckdb
 from headrace.errors import SpecError
 from headrace.export.dbt_models import condition_sql, model_sql, translated
 from headrace.export.duckdb_sql import refuse
-from headrace.spec.columns import landed_columns
-from headrace.spec.layers import LayerTable
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.tables.schema import iceberg_schema
+from headrace.iceberg.schema.columns import iceberg_schema
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import Pipeline, TableName
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from headrace.export.duckdb_sql import line_of, rewrite_for_duckdb
-from headrace.spec.layers import HISTORY_COLUMNS, LayerTable, Query
-from headrace.spec.pipeline import TableName
-from headrace.spec.queries import DIALECT, parse_sql
+from headrace.spec.model.layers import HISTORY_COLUMNS, LayerTable, Query
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.sql.queries import DIALECT, parse_sql
 
 if TYPE_CHECKING:
     from sqlglot import exp

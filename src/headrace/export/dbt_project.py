@@ -16,11 +16,11 @@ from headrace.export.dbt_check import find_refused
 from headrace.export.dbt_models import Dialect, condition_sql, differences, escape_jinja, model_sql, quote
 from headrace.export.dbt_profile import DATABASE, PACKAGES, PLUGIN, profile_of, readme_of
 from headrace.export.written import check_folder
+from headrace.plurals import count_of
 from headrace.settings import Settings
-from headrace.spec.layers import HISTORY_COLUMNS, LayerTable, Query
-from headrace.spec.lineage import Lineage, trace_lineage
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.words import count_of
+from headrace.spec.model.layers import HISTORY_COLUMNS, LayerTable, Query
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.sql.lineage import Lineage, trace_lineage
 
 _PLUGIN_FILE = Path(__file__).with_name("dbt_plugin.py")  # copied, not imported: only dbt has what it needs
 _WRITTEN = "Written by headrace export dbt"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.errors import SpecError
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.pipeline import TableName
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from headrace.errors import SettingsError, SpecError
 from headrace.settings import Settings
-from headrace.spec.names import IDENTIFIER_RULE, is_identifier
-from headrace.spec.pipeline import Pipeline
+from headrace.spec.loading.names import IDENTIFIER_RULE, is_identifier
+from headrace.spec.model.pipeline import Pipeline
 
 _BLOCK = re.compile(r"# <pipeline>\n.*# </pipeline>\n", re.DOTALL)
 _IGNORED = re.compile(r"  # type: ignore\[[a-z-]+\]")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from pyiceberg.manifest import DataFile
 
-from headrace.spec.pipeline import Stream
-from headrace.spec.types import Column
-from headrace.tables.storage import Storage
+from headrace.iceberg.files.storage import Storage
+from headrace.spec.model.pipeline import Stream
+from headrace.spec.model.types import Column
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.errors import SpecError
-from headrace.tables.storage import DISK, Storage, exists, list_files, new_file, read_text
+from headrace.iceberg.files.storage import DISK, Storage, exists, list_files, new_file, read_text
 
 _OWNER = "table-uuid"
 HEADER = ("checkpoint_id", "s3_key", "commit_timestamp")

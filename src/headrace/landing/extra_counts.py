@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from pyiceberg.table import Table
 
+from headrace.iceberg.files.file_counts import FileCounts
+from headrace.iceberg.ledgers.landing import read_ledger
+from headrace.iceberg.ledgers.replay import read_replay
 from headrace.landing.decode.extra import names_in_extra
-from headrace.spec.columns import EXTRA
-from headrace.tables.file_counts import FileCounts
-from headrace.tables.ledger import read_ledger
-from headrace.tables.replay_ledger import read_replay
+from headrace.spec.model.columns import EXTRA
 
 _COUNTS = FileCounts(EXTRA.name, names_in_extra)
 

@@ -10,7 +10,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from headrace.errors import HeadraceError, LandingError, RetryableError, TakenOverError, UnavailableError
-from headrace.tables.away import find_away
+from headrace.iceberg.catalog.outages import find_away
 
 LOG = "landing"
 """What the log is called, without its suffix."""

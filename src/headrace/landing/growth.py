@@ -10,8 +10,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from headrace.errors import LandingError, UnavailableError
-from headrace.spec.types import Column
-from headrace.tables.widening import compare_columns, widen_table
+from headrace.iceberg.schema.widening import compare_columns, widen_table
+from headrace.spec.model.types import Column
 
 
 def grow_table(catalog: Catalog, table: Table, schemas: Iterable[tuple[Column, ...]]) -> tuple[Table, tuple[str, ...]]:

@@ -16,12 +16,12 @@ import polars as pl
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
+from headrace.iceberg.catalog.outages import find_away
+from headrace.iceberg.files.write import TableFormat, check_writable
+from headrace.kafka.records import Messages
 from headrace.landing.decode import Decoded, Decoder, GrowthError
-from headrace.landing.records import Messages
 from headrace.landing.rows import split_bad_rows
-from headrace.spec.pipeline import Stream
-from headrace.tables.away import find_away
-from headrace.tables.files import TableFormat, check_writable
+from headrace.spec.model.pipeline import Stream
 
 _OF_DATA = (
     ArithmeticError,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from headrace.errors import HeadraceError, LandingError
+from headrace.iceberg.ledgers.landing import Ledger
 from headrace.landing.failures import StreamFailure
 from headrace.landing.places import Places
-from headrace.spec.pipeline import Stream
-from headrace.tables.ledger import Ledger
+from headrace.spec.model.pipeline import Stream
 
 
 @dataclass

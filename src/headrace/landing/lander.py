@@ -24,6 +24,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
 from headrace.errors import HeadraceError, LandingError, RetryableError, SettingsError, SpecError, TakenOverError
+from headrace.faults import reach
+from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.tables import ensure_table, table_location
+from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.files.in_flight import check_in_time
+from headrace.iceberg.files.storage import Storage
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger, was_rolled_back
+from headrace.iceberg.ledgers.replay import read_replay
+from headrace.iceberg.metadata.quarantine import QUARANTINE, open_quarantine, paths_of, read_refused_before, settle_quarantine
+from headrace.iceberg.metadata.quarantine_replay import settle_replayed
+from headrace.kafka.topics import ensure_topics
 from headrace.landing.apart import run_apart
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan, growth_of, refusals
 from headrace.landing.commit_log import claim_log
@@ -37,21 +48,10 @@ from headrace.landing.task import run_tasks
 from headrace.landing.task_errors import explain_failure
 from headrace.landing.topic_choice import ReplacedTopic
 from headrace.landing.watched_topics import WatchedTopics
-from headrace.services.faults import reach
-from headrace.services.topics import ensure_topics
 from headrace.settings import Settings
-from headrace.spec.columns import landed_columns
-from headrace.spec.pipeline import Pipeline, Stream
-from headrace.spec.types import Column
-from headrace.tables.append import append_checkpoint
-from headrace.tables.away import away_if_broken
-from headrace.tables.catalog import ensure_table, table_location
-from headrace.tables.in_flight import check_in_time
-from headrace.tables.ledger import Ledger, read_ledger, was_rolled_back
-from headrace.tables.quarantine import QUARANTINE, open_quarantine, paths_of, read_refused_before, settle_quarantine
-from headrace.tables.quarantine_replay import settle_replayed
-from headrace.tables.replay_ledger import read_replay
-from headrace.tables.storage import Storage
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.pipeline import Pipeline, Stream
+from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from headrace.errors import SpecError
+from headrace.iceberg.catalog.tables import table_location
+from headrace.iceberg.files.storage import Storage, as_uri, local_path
+from headrace.iceberg.maintenance.purge import plain_location
 from headrace.landing.commit_log import is_log_of, read_log
 from headrace.settings import Settings
-from headrace.spec.pipeline import Pipeline, Stream
-from headrace.tables.catalog import table_location
-from headrace.tables.purge import plain_location
-from headrace.tables.storage import Storage, as_uri, local_path
+from headrace.spec.model.pipeline import Pipeline, Stream
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.errors import GapError, TopicResetError
+from headrace.iceberg.ledgers.landing import Ledger
 from headrace.landing.batch import Range
-from headrace.tables.ledger import Ledger
 
 _WORTH_A_TASK = 5_000
 WAYS_OUT = (

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from headrace.errors import HeadraceError, UnavailableError
+from headrace.kafka.records import AwayError, FetchClient, Fetched, Position, RecordBatch, Records, next_offset, split_batches
 from headrace.landing.batch import Range
-from headrace.landing.records import AwayError, FetchClient, Fetched, Position, RecordBatch, Records, next_offset, split_batches
 
 CHUNK_BYTES = 4 * 1024 * 1024
 _PATIENCE_SECONDS = 5.0  # after that the error reaches landing, which waits and retries

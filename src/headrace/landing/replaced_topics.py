@@ -11,10 +11,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from headrace.errors import TopicResetError
+from headrace.iceberg.ledgers.landing import Ledger
+from headrace.kafka.topics import TopicIdentity
 from headrace.landing.plan import WAYS_OUT, Bounds
 from headrace.landing.topic_choice import ReplacedTopic
-from headrace.services.topics import TopicIdentity
-from headrace.tables.ledger import Ledger
 
 
 def check_topic(topic: str, ledger: Ledger, identity: TopicIdentity | None) -> None:

@@ -10,13 +10,13 @@ from itertools import compress
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.faults import reach_messages
+from headrace.kafka.records import Messages, Records
 from headrace.landing.decode import Decoded, Decoder
 from headrace.landing.decode.arrays import EARLIEST, LATEST, MICROSECONDS
 from headrace.landing.decode.extra import names_in_extra
-from headrace.landing.records import Messages, Records
-from headrace.services.faults import reach_messages
-from headrace.spec.columns import EXTRA
-from headrace.spec.pipeline import EventTime, Stream
+from headrace.spec.model.columns import EXTRA
+from headrace.spec.model.pipeline import EventTime, Stream
 
 _UTC = pa.timestamp("us", "UTC")
 _LAST_MILLISECOND = LATEST // 1_000

@@ -16,21 +16,21 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyspark import TaskContext
 
+from headrace.faults import InjectedError, reach, reach_topic
+from headrace.garbage import freeze_loaded
+from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.files.storage import Storage
+from headrace.iceberg.files.write import TableFiles, TableFormat
+from headrace.kafka.records import Messages, Records, split_messages
 from headrace.landing.batch import StreamJob, StreamResult, TaskPlan
 from headrace.landing.commit_log import log_files
 from headrace.landing.decode import CHUNK_ROWS, Decoded, Decoder, GrowthError, decoder_of
 from headrace.landing.isolation import may_be_data, split_isolated
 from headrace.landing.read import RangeReader, reader_of_this_worker
-from headrace.landing.records import Messages, Records, split_messages
 from headrace.landing.rows import quarantine_rows, rows_of_block, split_bad_rows
 from headrace.landing.task_errors import describe_failure
-from headrace.services.faults import InjectedError, reach, reach_topic
-from headrace.services.garbage import freeze_loaded
-from headrace.spec.pipeline import Stream
-from headrace.spec.types import Column
-from headrace.tables.away import away_if_broken
-from headrace.tables.files import TableFiles, TableFormat
-from headrace.tables.storage import Storage
+from headrace.spec.model.pipeline import Stream
+from headrace.spec.model.types import Column
 
 _MOST_TRACES = 3  # of one stream in one task, for the log
 _NO_PARTITIONS = PartitionSpec().model_dump_json()

@@ -10,9 +10,9 @@ from pathlib import Path
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from headrace.errors import HeadraceError, LandingError, UnavailableError
+from headrace.iceberg.catalog.outages import find_away
 from headrace.landing.batch import TaskFailure
-from headrace.services.spark import explain_end
-from headrace.tables.away import find_away
+from headrace.spark.session import explain_end
 
 _REASON_CHARACTERS = 500
 _CAUSE = re.compile(r"^(?:Caused by: )?(?!org\.apache\.spark\.SparkException: Job aborted)[\w.$]+(?:Error|Exception): ")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from confluent_kafka.admin import AdminClient
 
 from headrace.errors import UnavailableError
+from headrace.kafka.topics import TopicIdentity, TopicState, describe_topics, find_bounds, list_topic_ids
 from headrace.landing.plan import Bounds
-from headrace.services.topics import TopicIdentity, TopicState, describe_topics, find_bounds, list_topic_ids
 
 _METADATA_EVERY_SECONDS = 5.0
 """How often partitions and topic ids are read again; bounds are read for every plan."""

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import QualityError
-from headrace.spec.layers import Expectation, LayerTable
-from headrace.tables.build_ledger import CheckedExpectation
-from headrace.tables.prepared_queries import derive
-from headrace.tables.quarantine import REASONS
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_times import EXACT_JSON, json_options
-from headrace.words import count_of
+from headrace.iceberg.ledgers.build import CheckedExpectation
+from headrace.iceberg.metadata.quarantine import REASONS
+from headrace.plurals import count_of
+from headrace.spark.columns import named
+from headrace.spark.prepared_queries import derive
+from headrace.spark.times import EXACT_JSON, json_options
+from headrace.spec.model.layers import Expectation, LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -8,16 +8,16 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.iceberg.catalog.tables import load_table
+from headrace.iceberg.commits.build_phases import phase
+from headrace.iceberg.commits.commit import commit_once
+from headrace.iceberg.files.spark_files import load_java_table, stage_files
+from headrace.iceberg.files.staged_rows import stage_rows
+from headrace.iceberg.ledgers.build import BuildLedger
+from headrace.iceberg.metadata.quarantine import QUARANTINE, Refused, open_quarantine, settle_quarantine
 from headrace.settings import Settings
-from headrace.spec.pipeline import TableName
-from headrace.tables.build_ledger import BuildLedger
-from headrace.tables.build_phases import phase
-from headrace.tables.catalog import load_table
-from headrace.tables.commit import commit_once
-from headrace.tables.quarantine import QUARANTINE, Refused, open_quarantine, settle_quarantine
-from headrace.tables.spark_columns import build_number
-from headrace.tables.spark_files import load_java_table, stage_files
-from headrace.tables.staged_rows import stage_rows
+from headrace.spark.columns import build_number
+from headrace.spec.model.pipeline import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

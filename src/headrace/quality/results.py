@@ -12,13 +12,13 @@ from pyiceberg.expressions import And
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
+from headrace.iceberg.catalog.tables import ensure_table, load_table, table_location
+from headrace.iceberg.commits.commit import commit_once
+from headrace.iceberg.ledgers.build import CheckedExpectation
+from headrace.iceberg.rows.filters import column_is
 from headrace.settings import Settings
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column, Primitive
-from headrace.tables.build_ledger import CheckedExpectation
-from headrace.tables.catalog import ensure_table, load_table, table_location
-from headrace.tables.commit import commit_once
-from headrace.tables.filters import column_is
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, Primitive
 
 QUALITY_RESULTS = TableName("metadata", "quality_results")
 COLUMNS = (

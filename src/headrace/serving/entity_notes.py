@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.tables.build_ledger import TrainedWeights
-from headrace.words import count_of
+from headrace.iceberg.ledgers.build import TrainedWeights
+from headrace.plurals import count_of
 
 
 def describe_largest(table: str, largest: int | None, expected: int | None) -> list[str]:

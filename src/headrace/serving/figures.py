@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from headrace.tables.build_ledger import CheckedExpectation, TrainedWeights
-from headrace.tables.build_phases import BuildPhases
+from headrace.iceberg.commits.build_phases import BuildPhases
+from headrace.iceberg.ledgers.build import CheckedExpectation, TrainedWeights
 
 RATE_SECONDS = 60.0
 """The time that a rate is the average of."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from headrace.services.kafka_client import KafkaServers
+from headrace.kafka.client import KafkaServers
 
 WAIT_SECONDS = 5.0
 """How long an event is tried before its sender hears that Kafka is away."""

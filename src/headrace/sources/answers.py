@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from headrace.services.body_limit import BodyLimit
+from headrace.http.body_limit import BodyLimit
 
 RETRY_SECONDS = 1
 

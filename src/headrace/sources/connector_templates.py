@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.services.connect_worker import APICURIO_CONVERTER
-from headrace.services.registry import COMPATIBLE, NATIVE
-from headrace.services.source_database import SourceDatabase
-from headrace.services.web import split_login
-from headrace.spec.capture import list_templates, read_template
-from headrace.spec.pipeline import Capture, CaptureFormat, Pipeline
+from headrace.http.client import split_login
+from headrace.servers.connect_worker import APICURIO_CONVERTER
+from headrace.servers.registry import COMPATIBLE, NATIVE
+from headrace.servers.source_database import SourceDatabase
+from headrace.spec.loading.capture import list_templates, read_template
+from headrace.spec.loading.variables import fill_variables
+from headrace.spec.model.pipeline import Capture, CaptureFormat, Pipeline
 from headrace.spec.problems import Place
-from headrace.spec.variables import fill_variables
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"

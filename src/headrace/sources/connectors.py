@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from headrace.errors import ServiceError, UnavailableError
-from headrace.services.web import Answer, ask, without_secrets
+from headrace.http.client import Answer, ask, without_secrets
 from headrace.sources.connector_templates import Connector
 
 _PATIENCE_SECONDS = 60.0

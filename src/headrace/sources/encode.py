@@ -10,7 +10,7 @@ from datetime import date, datetime, timezone
 
 import fastavro
 
-from headrace.spec.pipeline import Stream
+from headrace.spec.model.pipeline import Stream
 
 Event = Mapping[str, object]
 

@@ -10,12 +10,12 @@ from random import Random
 from threading import Event as Flag
 
 from headrace.errors import UnavailableError
-from headrace.services.kafka_client import KafkaServers
-from headrace.services.topics import admin_client, list_bounds
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client, list_bounds
 from headrace.sources.encode import Event
 from headrace.sources.generators import Generator, Rate, load_generator
 from headrace.sources.sinks import HttpSink, Prepare, Sink, TopicSink
-from headrace.spec.pipeline import Stream
+from headrace.spec.model.pipeline import Stream
 
 __all__ = ["FIRST_MOMENT", "Rate", "events_of", "generate"]
 

@@ -9,8 +9,8 @@ from typing import Literal, Union
 
 from headrace.errors import SettingsError, SpecError
 from headrace.sources.encode import Event
-from headrace.spec.modules import load_module
-from headrace.spec.pipeline import Stream
+from headrace.spec.loading.modules import load_module
+from headrace.spec.model.pipeline import Stream
 
 PerSecond = Union[float, Literal["own"], None]
 

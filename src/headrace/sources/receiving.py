@@ -18,15 +18,15 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel
 
 from headrace.errors import SpecError
-from headrace.services.kafka_client import KafkaServers
+from headrace.kafka.client import KafkaServers
 from headrace.sources.acknowledged import WAIT_SECONDS, AcknowledgedProducer, EventProducer, NotAcknowledgedError
 from headrace.sources.answers import Refusal, add_refusals, answer, limit_bodies, refuse, refuse_for_now
 from headrace.sources.body_budget import BodyBudget
 from headrace.sources.encode import encoder_of
 from headrace.sources.webhooks import STANDARD, Intake, Limits, Lock
-from headrace.spec.modules import load_module
-from headrace.spec.pipeline import HttpSource, Pipeline, Receiver, Stream, Webhook
-from headrace.spec.received import Received
+from headrace.spec.loading.modules import load_module
+from headrace.spec.model.pipeline import HttpSource, Pipeline, Receiver, Stream, Webhook
+from headrace.spec.model.received import Received
 
 NOW = "now"
 _BARE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")

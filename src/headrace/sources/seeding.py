@@ -25,11 +25,11 @@ from psycopg import Connection
 from pydantic import BaseModel
 
 from headrace.errors import SpecError
-from headrace.services.local_requests import refuse_foreign
+from headrace.http.local_requests import refuse_foreign
 from headrace.sources.answers import Refusal, add_refusals, limit_bodies, refuse, refuse_for_now
 from headrace.sources.traffic import Traffic, TrafficStatus
-from headrace.spec.modules import load_module
-from headrace.spec.pipeline import Pipeline, Seeder
+from headrace.spec.loading.modules import load_module
+from headrace.spec.model.pipeline import Pipeline, Seeder
 
 GIVEN = ("connection", "random", "until")
 MAX_ROWS = 10_000_000

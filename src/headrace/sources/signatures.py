@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace.spec.pipeline import SignatureScheme
+from headrace.spec.model.pipeline import SignatureScheme
 
 TOLERANCE_SECONDS = 300
 """How far the time that a sender signed may be from ours, before or after."""

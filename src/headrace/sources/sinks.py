@@ -16,10 +16,10 @@ from urllib.parse import urlencode, urlsplit
 from confluent_kafka import KafkaException, Producer
 
 from headrace.errors import SettingsError, UnavailableError
-from headrace.services.kafka_client import KafkaServers
+from headrace.kafka.client import KafkaServers
 from headrace.sources.encode import Event, as_json, encoder_of
 from headrace.sources.signatures import SignedRequest, sign
-from headrace.spec.pipeline import Receiver, Stream, Webhook
+from headrace.spec.model.pipeline import Receiver, Stream, Webhook
 
 _LINGER_MS = 50
 """How long an event waits for others of its partition. A request for nearly every event, as after 5 ms, took a fifth of a core

@@ -26,11 +26,11 @@ from headrace.sources.acknowledged import NotAcknowledgedError
 from headrace.sources.answers import RETRY_SECONDS, answer, refuse, refuse_for_now
 from headrace.sources.body_budget import BodyBudget, BudgetError, Share
 from headrace.sources.signatures import SCHEMES, SignatureError, SignedRequest, check_signature, is_signed, say_unsigned
-from headrace.spec.pipeline import SignatureScheme, Stream, Webhook
-from headrace.spec.received import Delivery, Message, Payload, PayloadError, read_payload
-from headrace.spec.surrogates import keep_lone_surrogates
-from headrace.spec.types import Primitive
-from headrace.spec.webhooks import EVENT_ID, LOADED_AT, PAYLOAD, TYPE
+from headrace.spec.model.pipeline import SignatureScheme, Stream, Webhook
+from headrace.spec.model.received import Delivery, Message, Payload, PayloadError, read_payload
+from headrace.spec.model.surrogates import keep_lone_surrogates
+from headrace.spec.model.types import Primitive
+from headrace.spec.model.webhooks import EVENT_ID, LOADED_AT, PAYLOAD, TYPE
 
 MAX_BODY_BYTES = 1024 * 1024
 MAX_PAYLOADS = 1_000

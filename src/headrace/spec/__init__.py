@@ -1,13 +1,13 @@
 """What a pipeline is, and how its folder is read, checked and copied. Light to import: no Spark, Arrow or SQL parser."""
 
-from headrace.spec.check import Check, check_pipeline, check_pipelines
-from headrace.spec.columns import COORDINATES, EXTRA
-from headrace.spec.folders import PipelineFolder, find_pipeline, list_pipelines
-from headrace.spec.layers import BUILD_ID, Expectation, Function, LayerTable, Query, Window
-from headrace.spec.loader import load_pipeline
-from headrace.spec.pipeline import EpochUnit, EventTime, Pipeline, Stream, TableName, Transform
-from headrace.spec.scaffold import copy_pipeline
-from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Primitive, Struct
+from headrace.spec.loading.check import Check, check_pipeline, check_pipelines
+from headrace.spec.loading.folders import PipelineFolder, find_pipeline, list_pipelines
+from headrace.spec.loading.loader import load_pipeline
+from headrace.spec.loading.scaffold import copy_pipeline
+from headrace.spec.model.columns import COORDINATES, EXTRA
+from headrace.spec.model.layers import BUILD_ID, Expectation, Function, LayerTable, Query, Window
+from headrace.spec.model.pipeline import EpochUnit, EventTime, Pipeline, Stream, TableName, Transform
+from headrace.spec.model.types import Array, Column, ColumnType, Decimal, Map, Primitive, Struct
 
 __all__ = [
     "BUILD_ID",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.spec.layers import LayerTable
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import TableName
 from headrace.spec.problems import Place
-from headrace.spec.queries import parse_query
+from headrace.spec.sql.queries import parse_query
 
 
 def group_table(text: str, *, keys: Sequence[str], frozen: Sequence[TableName] = ()) -> LayerTable:

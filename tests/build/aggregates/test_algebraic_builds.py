@@ -15,14 +15,14 @@ from headrace.build import keeping
 from headrace.build.aggregates import algebra
 from headrace.build.local_inputs import LocalInputs
 from headrace.build.planned_inputs import PlannedInputs
+from headrace.cli.render.results import show_plan
 from headrace.errors import BuildError, SpecError
-from headrace.runs.building import plan
-from headrace.serving.query import run_query
-from headrace.show import show_plan
-from headrace.spec.layers import STATE
-from headrace.tables.live_files import LiveFile
-from headrace.tables.quarantine import QUARANTINE
-from headrace.tables.row_store import RowStore
+from headrace.iceberg.files.live_files import LiveFile
+from headrace.iceberg.metadata.quarantine import QUARANTINE
+from headrace.iceberg.rows.row_store import RowStore
+from headrace.serving.sql.query import run_query
+from headrace.sessions.building import plan
+from headrace.spec.model.layers import STATE
 from tests.build.paths import counted_paths
 from tests.build.pond import AGGREGATES, TABLES, Event, Pond, assert_same
 from tests.dying import KilledError, die_in

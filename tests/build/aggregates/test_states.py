@@ -18,11 +18,11 @@ from headrace.build.aggregates.algebra import Algebra, find_algebra
 from headrace.build.aggregates.states import REDO, merge_states, rows_of_states, with_state
 from headrace.build.source import run_source
 from headrace.build.types import spec_columns
+from headrace.iceberg.catalog.spark import open_spark_catalog
 from headrace.settings import load_settings
-from headrace.spec.aggregates import Recomputed
-from headrace.spec.layers import STATE, LayerTable
-from headrace.spec.pipeline import TableName
-from headrace.tables.spark_catalog import open_spark_catalog
+from headrace.spec.model.layers import STATE, LayerTable
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.sql.aggregates import Recomputed
 from tests.build.aggregates.group_table import group_table
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from headrace.build.entities.alike import PAIRS, comparable, compare_all, confid
 from headrace.build.entities.levels import LEVELS
 from headrace.build.entities.names import NODE
 from headrace.errors import BuildError
-from headrace.spec.fuzzy import HOW, Block, Comparison, Fuzzy, How
+from headrace.spec.model.fuzzy import HOW, Block, Comparison, Fuzzy, How
 
 
 @pytest.mark.parametrize(

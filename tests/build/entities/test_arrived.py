@@ -12,8 +12,8 @@ from headrace.build.entities import arrived
 from headrace.build.inputs import state_of
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.work import DriverChanges, driver_changes
-from headrace.spec.pipeline import TableName
-from headrace.tables.build_ledger import InputState
+from headrace.iceberg.ledgers.build import InputState
+from headrace.spec.model.pipeline import TableName
 from tests.build.entities.people import TABLES, People, Record
 from tests.build.pond import assert_same
 

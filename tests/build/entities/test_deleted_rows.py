@@ -10,12 +10,12 @@ import pytest
 from pyiceberg.table import Table
 
 from headrace.build.entities.read_files import ReadFiles
-from headrace.serving.table_facts import list_files
+from headrace.iceberg.catalog.tables import count_rows
+from headrace.iceberg.files.row_counts import rows_after
+from headrace.iceberg.files.spark_files import read_snapshot
+from headrace.iceberg.maintenance.purge import purge_table
+from headrace.serving.web.table_facts import list_files
 from headrace.spec import TableName
-from headrace.tables.catalog import count_rows
-from headrace.tables.purge import purge_table
-from headrace.tables.row_counts import rows_after
-from headrace.tables.spark_files import read_snapshot
 from tests.build.entities.people import TABLES, People, Record, clusters
 from tests.build.pond import assert_same
 from tests.engine_rows import IN_PROCESS

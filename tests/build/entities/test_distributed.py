@@ -34,10 +34,10 @@ from headrace.build.entities.names import NODE
 from headrace.build.entities.records import newest, normalised, resolve_records, rules_of
 from headrace.build.entities.resolve import Rules, largest_entity
 from headrace.errors import BuildError
-from headrace.spec.fuzzy import Block, Comparison, Fuzzy
-from headrace.spec.layers import TableSettings
-from headrace.spec.matching import ENTITY_ID, PREVIOUS, UNUSED, Match
-from headrace.tables.spark_checkpoints import Checkpoints
+from headrace.spark.checkpoints import Checkpoints
+from headrace.spec.model.fuzzy import Block, Comparison, Fuzzy
+from headrace.spec.model.layers import TableSettings
+from headrace.spec.model.matching import ENTITY_ID, PREVIOUS, UNUSED, Match
 from tests.build.pond import START
 
 if TYPE_CHECKING:

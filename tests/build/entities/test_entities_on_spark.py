@@ -23,8 +23,8 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.staged_build import StagedBuild, current_snapshot
 from headrace.build.strategies import entities as strategy
 from headrace.build.strategies.registry import strategy_of
-from headrace.tables.build_ledger import BuildLedger, read_build
-from headrace.tables.spark_files import load_java_table, plan_files, read_files
+from headrace.iceberg.files.spark_files import load_java_table, plan_files, read_files
+from headrace.iceberg.ledgers.build import BuildLedger, read_build
 from tests.build.entities.people import TABLES, People, Record
 from tests.build.entities.test_entity_builds import records_of
 from tests.build.entities.test_fuzzy_builds import TABLES as FUZZY

@@ -20,9 +20,9 @@ from headrace.build.entities.splink_duckdb import LONGEST, can_compare, compare_
 from headrace.build.entities.splink_model import ID_LEFT, ID_RIGHT, compared_pairs
 from headrace.build.entities.splink_spark import compare_on_spark
 from headrace.build.entities.weights import fixed_weights
-from headrace.spec.fuzzy import Block, Comparison, Fuzzy
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.fuzzy import Block, Comparison, Fuzzy
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.pipeline import TableName
 from headrace.spec.problems import Place
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from headrace.app.board import describe
+from headrace.app.figures import list_layer_tables
 from headrace.build.entities import training
 from headrace.build.entities import weights as weights_module
 from headrace.build.entities.records import resolve_records, rules_of
 from headrace.build.entities.scoring import splink_score
 from headrace.build.plan import plan_table
 from headrace.errors import HeadraceError
-from headrace.runs.board import describe
-from headrace.runs.figures import list_layer_tables
-from headrace.spec import layers as layers_module
-from headrace.spec.matching import ENTITY_COLUMNS
-from headrace.tables.build_ledger import BuildLedger, read_build
+from headrace.iceberg.ledgers.build import BuildLedger, read_build
+from headrace.spec.model import layers as layers_module
+from headrace.spec.model.matching import ENTITY_COLUMNS
 from tests.build.entities.people import STAGED, People, Record, clusters
 from tests.build.pond import assert_same
 

@@ -18,8 +18,8 @@ from headrace.build.entities.names import NODE
 from headrace.build.entities.normalise import normalise, phone_number
 from headrace.build.entities.resolve import Rules, resolve, shared_too_widely
 from headrace.build.entities.touched import Resolved, resolve_change
-from headrace.spec.fuzzy import Block, Comparison, Fuzzy
-from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, EmailRules, Match
+from headrace.spec.model.fuzzy import Block, Comparison, Fuzzy
+from headrace.spec.model.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, EmailRules, Match
 
 MATCHES = (Match("email", "email", "exact", max_records=3), Match("phone", "phone", "exact", max_records=2))
 RULES = Rules(("source", "id"), "age", MATCHES)

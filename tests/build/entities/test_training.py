@@ -12,8 +12,8 @@ from headrace.build.entities.names import NODE
 from headrace.build.entities.scoring import number_records
 from headrace.build.entities.training import choose_weights, train_weights
 from headrace.build.entities.weights import can_train_now, fixed_weights, stored_weights
-from headrace.spec.fuzzy import Block, Comparison, Fuzzy
-from headrace.tables.build_ledger import BuildLedger
+from headrace.iceberg.ledgers.build import BuildLedger
+from headrace.spec.model.fuzzy import Block, Comparison, Fuzzy
 
 FUZZY = Fuzzy(
     (

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import load_pipeline
-from headrace.spec.aggregates import Decomposition, Recomputed, decompose
-from headrace.spec.aggregates.calls import Call
-from headrace.spec.pipeline import TableName
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.sql.aggregates import Decomposition, Recomputed, decompose
+from headrace.spec.sql.aggregates.calls import Call
 from tests.build.aggregates.group_table import group_table
 
 FROZEN = (TableName("mine", "others"),)

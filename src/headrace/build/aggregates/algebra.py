@@ -16,11 +16,11 @@ from pyspark.sql.types import StructField, StructType
 from headrace.build.source import run_source
 from headrace.build.types import spark_schema, spec_columns
 from headrace.errors import SpecError
-from headrace.spec.aggregates import Decomposition, Recomputed, StateField, UnsupportedCall, choose_states, decompose
-from headrace.spec.aggregates.calls import Call
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.pipeline import TableName
-from headrace.spec.types import Column, ColumnType
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, ColumnType
+from headrace.spec.sql.aggregates import Decomposition, Recomputed, StateField, UnsupportedCall, choose_states, decompose
+from headrace.spec.sql.aggregates.calls import Call
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

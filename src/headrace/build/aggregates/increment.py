@@ -13,9 +13,9 @@ from headrace.build.aggregates.algebra import Algebra
 from headrace.build.aggregates.states import REDO, merge_states, rows_of_states, with_state
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.rows import ChangeSet, LocalRows, Rows, union
-from headrace.spec.layers import STATE, LayerTable
-from headrace.spec.pipeline import TableName
-from headrace.tables.prepared_queries import derive
+from headrace.spark.prepared_queries import derive
+from headrace.spec.model.layers import STATE, LayerTable
+from headrace.spec.model.pipeline import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import ArrayType, DataType, LongType, StructType
 
 from headrace.build.aggregates.algebra import PREFIX, Algebra
-from headrace.spec.aggregates import StateField
-from headrace.spec.layers import STATE
-from headrace.tables.spark_times import EXACT_JSON, json_options
+from headrace.spark.times import EXACT_JSON, json_options
+from headrace.spec.model.layers import STATE
+from headrace.spec.sql.aggregates import StateField
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

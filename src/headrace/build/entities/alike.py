@@ -12,8 +12,8 @@ import polars as pl
 from headrace.build.entities.names import NODE
 from headrace.build.entities.normalise import email_expression
 from headrace.errors import BuildError
-from headrace.spec.fuzzy import Block, Fuzzy, How
-from headrace.spec.matching import CONFIDENCE, EmailRules
+from headrace.spec.model.fuzzy import Block, Fuzzy, How
+from headrace.spec.model.matching import CONFIDENCE, EmailRules
 
 LEFT, RIGHT, WEIGHT = "__left", "__right", "__weight"
 PAIRS = pl.Schema({LEFT: pl.UInt32(), RIGHT: pl.UInt32(), WEIGHT: pl.Float64()})

@@ -22,10 +22,10 @@ from headrace.build.plain_query import NotPlainError, PlainQuery, plain_conditio
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.rows import SparkRows, arrow_rows, collect, union
 from headrace.build.work import driver_changes, plan_refresh, recompute_keys
+from headrace.iceberg.ledgers.build import CheckedExpectation
 from headrace.quality.expectations import Measured, check_results, measure, rows_in
-from headrace.spec.layers import Query
-from headrace.spec.pipeline import TableName
-from headrace.tables.build_ledger import CheckedExpectation
+from headrace.spec.model.layers import Query
+from headrace.spec.model.pipeline import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

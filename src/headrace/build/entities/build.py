@@ -16,10 +16,10 @@ from headrace.build.entities.index import FILE_NUMBER, PLACE, ROW_NUMBER, Stored
 from headrace.build.entities.records import newest, normalised, resolve_records
 from headrace.build.entities.resolve import Rules, largest_entity
 from headrace.build.entities.touched import resolve_change
-from headrace.spec.layers import BUILD_ID, LayerTable
-from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
-from headrace.tables.deleted_rows import MOST_DELETED
-from headrace.tables.files import MANY_SMALL, ROWS_PER_FILE
+from headrace.iceberg.deletes.deleted_rows import MOST_DELETED
+from headrace.iceberg.files.write import MANY_SMALL, ROWS_PER_FILE
+from headrace.spec.model.layers import BUILD_ID, LayerTable
+from headrace.spec.model.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 
 MOST_REWRITTEN = 3_000_000
 """How many rows of files are written again by one build, which holds them in memory, about a kilobyte each.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import AtomicType, BinaryType, DateType, FractionalType, StringType, TimestampType
 
 from headrace.build.types import has_map
-from headrace.spec.fuzzy import Fuzzy
-from headrace.spec.layers import LayerTable
-from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, entity_columns
-from headrace.spec.types import Array, Column, ColumnType, Decimal, Primitive
+from headrace.spec.model.fuzzy import Fuzzy
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, entity_columns
+from headrace.spec.model.types import Array, Column, ColumnType, Decimal, Primitive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from headrace.build.entities.names import CLUSTER, NODE
-from headrace.spec.matching import ENTITY_ID, PREVIOUS
+from headrace.spec.model.matching import ENTITY_ID, PREVIOUS
 
 _AGE, _NEW, _OWNER = "__age", "__new", "__owner"
 

@@ -14,11 +14,11 @@ from pyiceberg.table import Table
 from headrace.build.entities.alike import share_block
 from headrace.build.entities.read_files import ReadFiles
 from headrace.build.entities.resolve import Rules
-from headrace.spec.fuzzy import Fuzzy
-from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
-from headrace.tables.arrow_files import read_arrow, read_row_groups
-from headrace.tables.live_files import LiveFile
-from headrace.tables.position_deletes import read_positions
+from headrace.iceberg.deletes.position_deletes import read_positions
+from headrace.iceberg.files.live_files import LiveFile
+from headrace.iceberg.rows.arrow_files import read_arrow, read_row_groups
+from headrace.spec.model.fuzzy import Fuzzy
+from headrace.spec.model.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 
 FILE_NUMBER, ROW_NUMBER = "__file", "__row"
 PLACE = (FILE_NUMBER, ROW_NUMBER)

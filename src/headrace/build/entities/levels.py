@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from headrace.spec.fuzzy import How
+from headrace.spec.model.fuzzy import How
 
 CHANCE = 0.0001
 """How likely it is that two records are of one entity before anything is compared."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from headrace.spec.matching import EmailRules, Match
+from headrace.spec.model.matching import EmailRules, Match
 
 if TYPE_CHECKING:
     from phonenumbers import PhoneNumber

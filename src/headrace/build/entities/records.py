@@ -9,8 +9,8 @@ import polars as pl
 from headrace.build.entities.alike import Score
 from headrace.build.entities.normalise import normalise
 from headrace.build.entities.resolve import Rules, resolve, shared_too_widely
-from headrace.spec.layers import TableSettings
-from headrace.spec.matching import ENTITY_ID, PREVIOUS
+from headrace.spec.model.layers import TableSettings
+from headrace.spec.model.matching import ENTITY_ID, PREVIOUS
 
 
 def rules_of(table: TableSettings, *, score: Score | None) -> Rules:

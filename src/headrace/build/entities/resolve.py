@@ -15,8 +15,8 @@ from headrace.build.entities.alike import LEFT, PAIRS, RIGHT, Score, compare_all
 from headrace.build.entities.clusters import connected_components
 from headrace.build.entities.ids import Taken, stable_ids
 from headrace.build.entities.names import CLUSTER, NODE
-from headrace.spec.fuzzy import Fuzzy
-from headrace.spec.matching import ENTITY_ID, UNUSED, Match
+from headrace.spec.model.fuzzy import Fuzzy
+from headrace.spec.model.matching import ENTITY_ID, UNUSED, Match
 
 
 @dataclass(frozen=True)

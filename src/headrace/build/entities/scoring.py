@@ -16,9 +16,9 @@ from headrace.build.entities.splink_duckdb import can_compare, compare_on_duckdb
 from headrace.build.entities.splink_model import ID, ID_LEFT, ID_RIGHT, gamma
 from headrace.build.entities.splink_spark import compare_on_spark
 from headrace.build.entities.weights import Weights, fixed_weights, stored_weights
-from headrace.spec.fuzzy import Fuzzy
-from headrace.spec.layers import LayerTable
-from headrace.tables.build_ledger import TrainedWeights
+from headrace.iceberg.ledgers.build import TrainedWeights
+from headrace.spec.model.fuzzy import Fuzzy
+from headrace.spec.model.layers import LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

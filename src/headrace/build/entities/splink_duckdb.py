@@ -18,8 +18,8 @@ from headrace.build.entities.levels import Level
 from headrace.build.entities.similarity import code_units, jaro_winkler
 from headrace.build.entities.splink_model import ID_LEFT, ID_RIGHT, MARGIN, compared_pairs, gamma, place, splink_settings
 from headrace.build.entities.weights import Weights
-from headrace.spec.fuzzy import Fuzzy
-from headrace.tables.duck import quote_text
+from headrace.iceberg.rows.duck import quote_text
+from headrace.spec.model.fuzzy import Fuzzy
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

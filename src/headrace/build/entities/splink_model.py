@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.build.entities.alike import block_columns
 from headrace.build.entities.levels import Level
 from headrace.build.entities.weights import Weights
-from headrace.spec.fuzzy import Fuzzy
+from headrace.spec.model.fuzzy import Fuzzy
 
 if TYPE_CHECKING:
     from splink import SettingsCreator

@@ -17,8 +17,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from headrace.build.arrow import to_spark
 from headrace.build.entities.splink_model import ID, MARGIN, compared_pairs, splink_settings
 from headrace.build.entities.weights import Weights
-from headrace.spec.fuzzy import Fuzzy
-from headrace.tables.spark_catalog import use_session
+from headrace.spark.active_session import use_session
+from headrace.spec.model.fuzzy import Fuzzy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ import polars as pl
 
 from headrace.build.entities.index import PLACE, Lookup
 from headrace.build.entities.resolve import Rules, largest_entity, resolve
-from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, Match
+from headrace.spec.model.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED, Match
 
 
 @dataclass(frozen=True)

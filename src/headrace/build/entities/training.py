@@ -24,8 +24,8 @@ from headrace.build.entities.scoring import number_records
 from headrace.build.entities.splink_duckdb import duckdb_linker
 from headrace.build.entities.splink_model import gamma
 from headrace.build.entities.weights import LEAST_RECORDS, Weights, fixed_weights
-from headrace.spec.fuzzy import Block, Fuzzy
-from headrace.tables.build_ledger import TrainedWeights
+from headrace.iceberg.ledgers.build import TrainedWeights
+from headrace.spec.model.fuzzy import Block, Fuzzy
 
 if TYPE_CHECKING:
     from splink import Linker

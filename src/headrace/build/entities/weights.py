@@ -12,8 +12,8 @@ from math import log2
 from types import MappingProxyType
 
 from headrace.build.entities.levels import CHANCE, LEVELS, Level
-from headrace.spec.fuzzy import Fuzzy
-from headrace.tables.build_ledger import TrainedWeights
+from headrace.iceberg.ledgers.build import TrainedWeights
+from headrace.spec.model.fuzzy import Fuzzy
 
 LEAST_RECORDS = 1_000
 """Below this the fixed weights are used: a handful of matches says little about how often a name is mistyped."""

@@ -24,10 +24,10 @@ from headrace.build.strategies.strategy import IncrementalStrategy
 from headrace.build.work import ComputedKeys, DriverChanges, Work, driver_changes, recompute
 from headrace.errors import SpecError
 from headrace.quality.expectations import measure
-from headrace.spec.aggregates import Decomposition, Recomputed, decompose
-from headrace.spec.layers import LayerTable, Query
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.types import Column
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.model.types import Column
+from headrace.spec.sql.aggregates import Decomposition, Recomputed, decompose
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,9 @@ from headrace.build.plan import TablePlan
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.staged_build import StagedBuild, build_of_new_rows, write_measured, written_columns
 from headrace.build.strategies.strategy import IncrementalStrategy
+from headrace.iceberg.files.spark_files import load_java_table
 from headrace.quality.expectations import Measured, check_results, measure
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_files import load_java_table
+from headrace.spark.columns import named
 
 _FILES_OF_APPEND = 2
 

@@ -28,14 +28,15 @@ from headrace.build.removed import DELETED
 from headrace.build.staged_build import StagedBuild, merged_build, refuse_rows
 from headrace.build.strategies.strategy import Strategy
 from headrace.build.target import Merged
-from headrace.spec.layers import LayerTable
-from headrace.spec.types import Column
-from headrace.tables.live_files import LiveFile
-from headrace.tables.position_deletes import own_deletes, stage_position_deletes
-from headrace.tables.row_delta import RowDelta
-from headrace.tables.spark_catalog import open_spark_catalog, use_session
-from headrace.tables.spark_files import load_java_table, plan_files, read_files
-from headrace.tables.staged_rows import stage_rows
+from headrace.iceberg.catalog.spark import open_spark_catalog
+from headrace.iceberg.commits.row_delta import RowDelta
+from headrace.iceberg.deletes.position_deletes import own_deletes, stage_position_deletes
+from headrace.iceberg.files.live_files import LiveFile
+from headrace.iceberg.files.spark_files import load_java_table, plan_files, read_files
+from headrace.iceberg.files.staged_rows import stage_rows
+from headrace.spark.active_session import use_session
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

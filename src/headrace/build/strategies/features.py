@@ -12,8 +12,8 @@ from headrace.build.staged_build import StagedBuild
 from headrace.build.strategies.strategy import IncrementalStrategy
 from headrace.build.work import ComputedKeys, Work
 from headrace.quality.expectations import measure
-from headrace.spec.layers import LayerTable, Window
-from headrace.spec.pipeline import Pipeline
+from headrace.spec.model.layers import LayerTable, Window
+from headrace.spec.model.pipeline import Pipeline
 
 
 class Features(IncrementalStrategy):

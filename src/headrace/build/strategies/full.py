@@ -9,8 +9,8 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.reads import Read, StoredColumns
 from headrace.build.staged_build import StagedBuild
 from headrace.build.strategies.strategy import Strategy
-from headrace.spec.pipeline import Pipeline
-from headrace.spec.types import Column
+from headrace.spec.model.pipeline import Pipeline
+from headrace.spec.model.types import Column
 
 
 class Full(Strategy):

@@ -10,8 +10,8 @@ from headrace.build.events import with_epochs
 from headrace.build.plan import TablePlan
 from headrace.build.strategies.merged_events import MergedEvents
 from headrace.build.versions import history_of_keys, newest_of_keys
-from headrace.spec.layers import HISTORY_COLUMNS, LayerTable
-from headrace.spec.types import Column, Primitive
+from headrace.spec.model.layers import HISTORY_COLUMNS, LayerTable
+from headrace.spec.model.types import Column, Primitive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

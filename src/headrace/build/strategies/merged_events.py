@@ -17,7 +17,7 @@ from headrace.build.staged_build import StagedBuild
 from headrace.build.strategies.strategy import IncrementalStrategy
 from headrace.build.work import ComputedKeys, Decide, Work, driver_changes, kept_truncates, recompute
 from headrace.quality.expectations import measure
-from headrace.spec.layers import LayerTable
+from headrace.spec.model.layers import LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

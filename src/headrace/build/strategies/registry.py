@@ -13,8 +13,8 @@ from headrace.build.strategies.full import Full
 from headrace.build.strategies.history import History
 from headrace.build.strategies.strategy import Strategy
 from headrace.build.strategies.upsert import Upsert
-from headrace.spec.kinds import Kind
-from headrace.spec.layers import LayerTable
+from headrace.spec.model.kinds import Kind
+from headrace.spec.model.layers import LayerTable
 
 _STRATEGIES: Mapping[Kind, Strategy] = MappingProxyType(
     {

@@ -1,6 +1,7 @@
 """What every kind of table has to say of its builds: the interface of strategies.
 
-A strategy has no state: all that it works on is passed in. What can be said of a kind without an engine is in `spec/kinds.py`.
+A strategy has no state: all that it works on is passed in. `spec/model/kinds.py` has what is known of a kind without an
+engine.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from headrace.build.refresh import refresh
 from headrace.build.staged_build import StagedBuild
 from headrace.build.versions import one_of_keys
 from headrace.errors import SpecError
-from headrace.spec.layers import LayerTable
-from headrace.spec.pipeline import Pipeline, TableName
-from headrace.spec.types import Column
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

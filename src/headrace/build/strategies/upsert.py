@@ -12,7 +12,7 @@ from headrace.build.events import EPOCH, with_epochs
 from headrace.build.plan import TablePlan
 from headrace.build.strategies.merged_events import MergedEvents
 from headrace.build.versions import ORDER, newest_of_keys
-from headrace.spec.layers import LayerTable
+from headrace.spec.model.layers import LayerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

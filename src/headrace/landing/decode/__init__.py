@@ -10,7 +10,7 @@ from headrace.landing.decode.decoded import Block, Decoded, Decoder, GrowthError
 from headrace.landing.decode.framed import FramedAvroDecoder
 from headrace.landing.decode.json import JsonDecoder
 from headrace.landing.decode.registry import registry_of_this_worker
-from headrace.spec.pipeline import Stream
+from headrace.spec.model.pipeline import Stream
 
 __all__ = ["CHUNK_ROWS", "Block", "Decoded", "Decoder", "GrowthError", "decoder_of"]
 

@@ -12,7 +12,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.spec.pipeline import EpochUnit
+from headrace.spec.model.pipeline import EpochUnit
 
 Builder = Callable[[Sequence[object], list[int]], pa.Array]
 _Build = Callable[[Sequence[object]], pa.Array]

@@ -20,11 +20,7 @@ import pyarrow as pa
 from fastavro.read import SchemaResolutionError
 from fastavro.schema import expand_schema
 
-from headrace.landing.decode.borders import can_be_measured, keeps_bytes, measure, parts_of
-from headrace.landing.decode.decoded import Block, Decoded
-from headrace.landing.decode.fitting import Defaults, fit, fit_values, missing
-from headrace.landing.decode.resolution import MismatchError, Missing, Resolution, is_logical
-from headrace.landing.records import (
+from headrace.kafka.records import (
     REFUSED,
     SIZE,
     Framed,
@@ -34,6 +30,10 @@ from headrace.landing.records import (
     container_header,
     place,
 )
+from headrace.landing.decode.borders import can_be_measured, keeps_bytes, measure, parts_of
+from headrace.landing.decode.decoded import Block, Decoded
+from headrace.landing.decode.fitting import Defaults, fit, fit_values, missing
+from headrace.landing.decode.resolution import MismatchError, Missing, Resolution, is_logical
 
 _SAYING = {"logicalType", "items", "values", "symbols", "size"}
 """What makes of a type more than its name."""

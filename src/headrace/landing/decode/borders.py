@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from headrace.landing.records import number_size
+from headrace.kafka.records import number_size
 
 _PLAIN_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 
 from headrace.errors import NotFoundError
+from headrace.iceberg.schema.widening import compare_columns
+from headrace.kafka.records import RecordBatch
+from headrace.kafka.schemas import Registry
 from headrace.landing.decode.decoded import Decoded, GrowthError, Part, merge_parts
 from headrace.landing.decode.writers import BadSchemaError, Writer, avro_writer, json_writer
-from headrace.landing.records import RecordBatch
-from headrace.services.schemas import Registry
-from headrace.spec.columns import COORDINATES
-from headrace.spec.types import Column
-from headrace.tables.widening import compare_columns
+from headrace.spec.model.columns import COORDINATES
+from headrace.spec.model.types import Column
 
 _PREFIX = 5  # a zero and the schema's id
 _MOST_KNOWN = 1_000

@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from headrace.landing.records import RecordBatch
-from headrace.spec.types import Column
+from headrace.kafka.records import RecordBatch
+from headrace.spec.model.types import Column
 
 
 @dataclass(frozen=True)

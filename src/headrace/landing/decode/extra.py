@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headrace.spec.types import Array, Column, ColumnType, Map, Struct
+from headrace.spec.model.types import Array, Column, ColumnType, Map, Struct
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])

@@ -17,11 +17,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from headrace.errors import NotFoundError, UnavailableError
+from headrace.kafka.records import RecordBatch
+from headrace.kafka.schemas import Registry
 from headrace.landing.decode.avro import AvroDecoder
 from headrace.landing.decode.decoded import Block, Decoded, Part, merge_parts
 from headrace.landing.decode.resolution import MismatchError, resolve
-from headrace.landing.records import RecordBatch
-from headrace.services.schemas import Registry
 
 PREFIX = 5
 """The bytes before a framed message: the zero and the id."""

@@ -15,14 +15,14 @@ from typing import Annotated, Any, Literal, Optional, Union
 import msgspec
 import pyarrow as pa
 
+from headrace.kafka.records import RecordBatch
 from headrace.landing.decode.arrays import Builder, dates, decimals, floats, moments, plain
 from headrace.landing.decode.decoded import Decoded
 from headrace.landing.decode.extra import find_extra
 from headrace.landing.decode.whole import NotWholeError, make_whole
-from headrace.landing.records import RecordBatch
-from headrace.spec.pipeline import EpochUnit
-from headrace.spec.surrogates import keep_lone_surrogates
-from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Struct
+from headrace.spec.model.pipeline import EpochUnit
+from headrace.spec.model.surrogates import keep_lone_surrogates
+from headrace.spec.model.types import Array, Column, ColumnType, Decimal, Map, Struct
 
 _INT = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _LONG = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from headrace.services.schemas import Registry
+from headrace.kafka.schemas import Registry
 
 
 @lru_cache(maxsize=8)

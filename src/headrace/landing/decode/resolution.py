@@ -15,7 +15,7 @@ from typing import Any
 import fastavro
 
 from headrace.landing.decode.endless import find_endless
-from headrace.spec.avro import LOGICAL, PRIMITIVES
+from headrace.spec.loading.avro import LOGICAL, PRIMITIVES
 
 _WIDER = {"int": ("long", "float", "double"), "long": ("float", "double"), "float": ("double",)}
 _WHOLE, _FLOATING, _BYTES = ("int", "long"), ("float", "double"), ("string", "bytes")

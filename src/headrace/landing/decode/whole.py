@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from headrace.spec.types import Array, Column, ColumnType, Map, Primitive, Struct
+from headrace.spec.model.types import Array, Column, ColumnType, Map, Primitive, Struct
 
 _RANGES = {"int": 2**31, "long": 2**63}
 _JSON_NAMES = {str: "str", bool: "bool", Decimal: "float", list: "array", dict: "object", type(None): "null"}

@@ -10,18 +10,18 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.errors import SpecError
+from headrace.iceberg.schema.columns import iceberg_schema
 from headrace.landing.decode.avro import AvroDecoder
 from headrace.landing.decode.decoded import Decoded
 from headrace.landing.decode.fitting import fit_each
 from headrace.landing.decode.json import JsonDecoder
 from headrace.landing.decode.resolution import MismatchError, drop_defaults, resolve
-from headrace.spec.avro import parse_avro
-from headrace.spec.columns import EXTRA
-from headrace.spec.connect import ConnectSchemaError, connect_columns
-from headrace.spec.envelopes import all_optional
+from headrace.spec.loading.avro import parse_avro
+from headrace.spec.loading.connect import ConnectSchemaError, connect_columns
+from headrace.spec.model.columns import EXTRA
+from headrace.spec.model.envelopes import all_optional
+from headrace.spec.model.types import Array, Column, ColumnType, Decimal, Map, Primitive, Struct
 from headrace.spec.problems import Place, Problems
-from headrace.spec.types import Array, Column, ColumnType, Decimal, Map, Primitive, Struct
-from headrace.tables.schema import iceberg_schema
 
 _AS_READ = {Primitive("date"): Primitive("int")}
 _ROWS = 1_000  # few enough to stay in the processor's cache

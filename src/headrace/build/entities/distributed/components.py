@@ -13,7 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import BuildError
-from headrace.tables.spark_checkpoints import Checkpoints
+from headrace.spark.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -13,9 +13,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from headrace.build.entities.distributed.batches import on_batches
 from headrace.build.entities.ids import own_id
 from headrace.build.entities.names import CLUSTER, NODE, OWN_ID
-from headrace.spec.matching import ENTITY_ID, PREVIOUS
-from headrace.tables.spark_checkpoints import Checkpoints
-from headrace.tables.spark_columns import named
+from headrace.spark.checkpoints import Checkpoints
+from headrace.spark.columns import named
+from headrace.spec.model.matching import ENTITY_ID, PREVIOUS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.entities.distributed.components import CHILD, PARENT
 from headrace.build.entities.names import NODE
-from headrace.spec.matching import UNUSED, Match
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
+from headrace.spec.model.matching import UNUSED, Match
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

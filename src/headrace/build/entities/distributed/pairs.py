@@ -24,14 +24,14 @@ from headrace.build.entities.scoring import add_weights, level_weights
 from headrace.build.entities.splink_model import ID, ID_LEFT, ID_RIGHT, gamma
 from headrace.build.entities.splink_spark import predict_on_spark
 from headrace.build.entities.weights import Weights
-from headrace.spec.fuzzy import Fuzzy
-from headrace.spec.matching import CONFIDENCE
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
+from headrace.spec.model.fuzzy import Fuzzy
+from headrace.spec.model.matching import CONFIDENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headrace.tables.spark_checkpoints import Checkpoints
+    from headrace.spark.checkpoints import Checkpoints
 
 _MADE, _SHARING = "__made", "__sharing"
 

@@ -17,9 +17,9 @@ from headrace.build.entities.ids import own_id
 from headrace.build.entities.names import NODE, OWN_ID
 from headrace.build.entities.normalise import normalise
 from headrace.build.entities.records import sortable
-from headrace.spec.layers import TableSettings
-from headrace.spec.matching import ENTITY_ID, PREVIOUS
-from headrace.tables.spark_columns import named
+from headrace.spark.columns import named
+from headrace.spec.model.layers import TableSettings
+from headrace.spec.model.matching import ENTITY_ID, PREVIOUS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

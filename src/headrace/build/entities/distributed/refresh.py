@@ -16,14 +16,14 @@ from headrace.build.entities.weights import fixed_weights, stored_weights
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.staged_build import StagedBuild, current_snapshot, refuse_rows, written_columns
 from headrace.build.work import plan_refresh
+from headrace.iceberg.commits.build_commit import FileChanges
+from headrace.iceberg.files.spark_files import load_java_table, plan_files, read_files, stage_files
+from headrace.iceberg.ledgers.build import TrainedWeights
 from headrace.quality.expectations import check_results, rows_in
-from headrace.spec.layers import BUILD_ID
-from headrace.spec.matching import ENTITY_ID, PREVIOUS
-from headrace.tables.build_commit import FileChanges
-from headrace.tables.build_ledger import TrainedWeights
-from headrace.tables.spark_checkpoints import Checkpoints
-from headrace.tables.spark_columns import build_number, named
-from headrace.tables.spark_files import load_java_table, plan_files, read_files, stage_files
+from headrace.spark.checkpoints import Checkpoints
+from headrace.spark.columns import build_number, named
+from headrace.spec.model.layers import BUILD_ID
+from headrace.spec.model.matching import ENTITY_ID, PREVIOUS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

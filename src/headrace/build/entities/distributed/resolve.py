@@ -13,9 +13,9 @@ from headrace.build.entities.distributed.links import edges_of, link_records, un
 from headrace.build.entities.distributed.pairs import confidence_of
 from headrace.build.entities.names import CLUSTER, NODE, OWN_ID
 from headrace.build.entities.resolve import Rules
-from headrace.spec.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
-from headrace.tables.spark_checkpoints import Checkpoints
-from headrace.tables.spark_columns import named
+from headrace.spark.checkpoints import Checkpoints
+from headrace.spark.columns import named
+from headrace.spec.model.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

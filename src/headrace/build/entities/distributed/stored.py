@@ -18,11 +18,11 @@ from headrace.build.entities.distributed.pairs import with_comparable
 from headrace.build.entities.index import FILE_NUMBER, PLACE, ROW_NUMBER, Lookup, Stored, index_columns
 from headrace.build.entities.resolve import Rules
 from headrace.build.joins import keep_matching
-from headrace.spec.fuzzy import Fuzzy
-from headrace.spec.matching import ENTITY_ID
-from headrace.tables.spark_arrow import to_arrow
-from headrace.tables.spark_columns import named
-from headrace.tables.spark_files import FILE, POSITION
+from headrace.iceberg.files.spark_files import FILE, POSITION
+from headrace.spark.arrow import to_arrow
+from headrace.spark.columns import named
+from headrace.spec.model.fuzzy import Fuzzy
+from headrace.spec.model.matching import ENTITY_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,9 +13,9 @@ from headrace.build.entities.distributed.batches import on_batches
 from headrace.build.entities.distributed.pairs import count_pairs
 from headrace.build.entities.names import NODE, OWN_ID
 from headrace.build.entities.training import halvings_of, is_too_large, weights_of_sample
-from headrace.spec.fuzzy import Fuzzy
-from headrace.tables.build_ledger import TrainedWeights
-from headrace.tables.spark_arrow import to_arrow
+from headrace.iceberg.ledgers.build import TrainedWeights
+from headrace.spark.arrow import to_arrow
+from headrace.spec.model.fuzzy import Fuzzy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,9 +14,9 @@ from psycopg import sql
 from psycopg.errors import UndefinedTable
 from pydantic import BaseModel
 
-from headrace.serving.pages import Readers, readers, render_page
-from headrace.serving.problems import REFUSALS
-from headrace.spec.pipeline import Pipeline
+from headrace.serving.web.pages import Readers, readers, render_page
+from headrace.serving.web.problems import REFUSALS
+from headrace.spec.model.pipeline import Pipeline
 
 CITIES = (
     *("San Francisco", "New York", "Los Angeles", "Chicago", "Houston"),

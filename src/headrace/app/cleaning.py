@@ -1,0 +1,40 @@
+"""Removes all that Headrace keeps in a working folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+from headrace.app.background import stop_background
+from headrace.errors import SettingsError
+from headrace.servers.stack import stop_servers
+from headrace.sessions.lock import pipeline_lock
+from headrace.settings import Settings
+
+_OURS = frozenset({"logs", "services", "kafka", "postgres", "connect", "registry", "warehouse", "catalog.db", "locks"})
+
+
+def state_size(settings: Settings) -> int:
+    """Gives back the bytes that the state takes on disk."""
+    return sum(path.stat().st_size for path in settings.home.rglob("*") if path.is_file())
+
+
+def remove_state(settings: Settings, *, report: Callable[[str], None]) -> None:
+    """Stops the services and removes the home.
+
+    A folder that does not look like a home, or in which a pipeline runs, is left alone.
+    """
+    names = {path.name for path in settings.home.iterdir()}
+    if names and not names & _OURS:
+        raise SettingsError(
+            "this folder does not look like Headrace's state, so it is not removed",
+            where=str(settings.home),
+            next_step="Check HEADRACE_HOME, or remove the folder yourself.",
+        )
+    stop_background(settings, target="", report=report)
+    for lock in (settings.home / "locks").glob("*.lock"):
+        with pipeline_lock(settings, lock.stem, take_over=False):
+            pass
+    stop_servers(settings, report=report)
+    shutil.rmtree(settings.home)
+    report(f"{settings.home} is removed")

@@ -1,0 +1,194 @@
+"""Land and build live: landing loops, builds of what they move, publication, and maintenance when there is time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event, Thread
+
+from headrace.app.board import Board
+from headrace.app.live_builds import BuiltPipeline, LiveBuilds
+from headrace.app.mirroring import mirroring
+from headrace.app.publish_queue import PublishQueue, publish_queue
+from headrace.build.lake import Lake
+from headrace.errors import HeadraceError
+from headrace.garbage import collect_rarely, freeze_loaded
+from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.landing.landed import Batch
+from headrace.operations.maintain.idle import MaintenanceGate, maintained
+from headrace.servers.embedded import Report
+from headrace.sessions.building import Outcome, mirror, open_lake
+from headrace.sessions.landing import Session, land
+from headrace.sessions.lock import build_lock
+from headrace.sessions.patience import for_a_command
+from headrace.sessions.publishing import Publisher
+from headrace.spec.model.pipeline import Pipeline, TableName
+
+Turn = Callable[[TableName], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class LivePipeline:
+    """A pipeline that is ready to run: its session, its lake unless it builds nothing, and its publisher if it has one.
+
+    Whoever has one holds the pipeline's lock for building.
+    """
+
+    session: Session
+    lake: Lake | None
+    publisher: Publisher | None = None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.session.pipeline
+
+
+def land_and_build(session: Session, *, stop: Event, board: Board, publisher: Publisher | None = None) -> None:
+    """Run one pipeline until `stop` is set; see `run_live`."""
+    with live_pipeline(session, publisher=publisher, report=board.report) as live:
+        run_live([live], stop=stop, board=board)
+
+
+@contextmanager
+def live_pipeline(session: Session, *, report: Report, publisher: Publisher | None = None) -> Iterator[LivePipeline]:
+    """Yield the pipeline of a session, its tables analysed and `metadata` brought up to them, while no one else builds it."""
+    if not session.pipeline.tables:
+        yield LivePipeline(session, None, publisher)
+        return
+
+    def attempt() -> Lake:
+        with away_if_broken():
+            lake = open_lake(session.settings, session.pipeline, session.spark)
+            mirror(lake)
+            return lake
+
+    with build_lock(session.settings, session.pipeline.name):
+        lake = for_a_command("builds", report=report).keep_trying(attempt, stop=Event())
+        yield LivePipeline(session, lake, publisher)
+
+
+def run_live(pipelines: Sequence[LivePipeline], *, stop: Event, board: Board) -> None:
+    """Land batch after batch until `stop` is set; beside it, build what that moves and publish each table once it is built.
+
+    When landing keeps up, the tables are maintained. When the catalog or the object store is away, all of them wait. Builds
+    that end with an unexpected error end the run with it: nothing is lost, and a run that landed on beside tables that stay as
+    they are would look as if all were well. If landing of one of several pipelines ends with a HeadraceError, the others go on,
+    and the error is raised at the end.
+    """
+    freeze_loaded()
+    collect_rarely()
+    gate = MaintenanceGate()
+    first = pipelines[0].session
+    with ExitStack() as stack:
+        queues = [stack.enter_context(_queue(each, stop=stop, board=board)) for each in pipelines]
+        live = stack.enter_context(
+            builds(pipelines, built=board.built, report=board.report, end=stop, queues=queues, turn=gate.turn)
+        )
+        owners = [each.pipeline for each in pipelines]
+        stack.enter_context(maintained(first.spark, first.settings, owners, gate, report=board.report))
+        loops = [partial(_land, each.session, stop=stop, board=board, gate=gate, builds=live) for each in pipelines]
+        if len(loops) == 1:
+            loops[0]()
+        else:
+            _run_beside_each_other({each.name: loop for each, loop in zip(owners, loops, strict=True)}, stop, board.report)
+
+
+def _queue(live: LivePipeline, *, stop: Event, board: Board) -> AbstractContextManager[PublishQueue]:
+    publisher = live.publisher
+    if publisher is not None:
+        publisher = replace(publisher, report=board.report, published=board.published)
+    return publish_queue(publisher, report=board.report, failed=stop.set)
+
+
+def _land(session: Session, *, stop: Event, board: Board, gate: MaintenanceGate, builds: LiveBuilds) -> None:
+    pipeline = session.pipeline
+    tables = {f"{pipeline.name}.{stream.name}": stream.table for stream in pipeline.streams}
+
+    def landed(batch: Batch) -> None:
+        builds.note_landed(pipeline.name, [tables[part.label] for part in batch.landed])
+        gate.note_behind(pipeline.name, batch.behind)
+        board.landed(batch)
+
+    land(session, once=False, stop=stop, landed=landed, report=board.report, idle=board.idle, is_busy=lambda: builds.is_busy)
+
+
+def _run_beside_each_other(loops: dict[str, Callable[[], None]], stop: Event, report: Report) -> None:
+    """Run each loop in a thread of its own until all have ended; raise the first error.
+
+    A HeadraceError ends its own loop alone, any other error all of them.
+    """
+    errors: list[BaseException] = []
+
+    def run(name: str, loop: Callable[[], None]) -> None:
+        try:
+            loop()
+        except BaseException as error:
+            errors.append(error)
+            if not isinstance(error, HeadraceError):
+                stop.set()
+            elif not stop.is_set():
+                report(f"{name}: landing has ended: {error}")
+
+    threads = [Thread(target=run, args=each, name=f"landing {each[0]}", daemon=True) for each in loops.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+@contextmanager
+def builds(
+    pipelines: Sequence[LivePipeline],
+    *,
+    built: Callable[[Outcome], None],
+    report: Report,
+    end: Event,
+    queues: Sequence[PublishQueue] | None = None,
+    turn: Turn = nullcontext,
+) -> Iterator[LiveBuilds]:
+    """Build the pipelines' tables while the block runs, and queue what has to be published; landing notifies what is yielded.
+
+    `turn` is held while a table is built. An unexpected error sets `end`, and is raised when the block has ended.
+    """
+    errors: list[BaseException] = []
+
+    def fail(error: BaseException) -> None:
+        errors.append(error)
+        end.set()
+
+    with ExitStack() as stack:
+        parts = []
+        for number, live in enumerate(pipelines):
+            if live.lake is not None:
+                queue = queues[number] if queues else None
+                parts.append(
+                    BuiltPipeline(
+                        live.lake,
+                        stack.enter_context(mirroring(live.lake, report=report, failed=fail)),
+                        finished=queue.after(built) if queue else built,
+                        looked=queue.add if queue else lambda: None,
+                    )
+                )
+        found = LiveBuilds(parts, turn=turn, report=report)
+
+        def work() -> None:
+            try:
+                found.work()
+            except BaseException as error:
+                fail(error)
+
+        thread = Thread(target=work, name="builds", daemon=True)
+        if parts:
+            thread.start()
+        try:
+            yield found
+        finally:
+            found.end()
+            if parts:
+                thread.join()
+    if errors:
+        raise errors[0]

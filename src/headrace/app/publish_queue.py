@@ -1,0 +1,128 @@
+"""Publish each table as soon as it is built, in a thread of its own: a slow Postgres does not hold up builds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Condition, Thread
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError, UnavailableError
+from headrace.servers.embedded import Report
+from headrace.sessions.patience import Patience
+from headrace.sessions.publishing import Publisher
+from headrace.spec.model.pipeline import PostgresTable, TableName
+
+if TYPE_CHECKING:
+    from headrace.sessions.building import Outcome
+
+
+class PublishQueue:
+    """Tables that wait to be published.
+
+    A table that fails is tried again later; meanwhile the others go on. Where Postgres or the lake is away, all wait. Adding a
+    table that waits already changes nothing, so the queue never has more entries than the pipeline has tables.
+    """
+
+    def __init__(self, publisher: Publisher | None, *, report: Report) -> None:
+        self._publisher = publisher
+        self._report = report
+        self._tables = publisher.pipeline.serving.postgres if publisher else ()
+        self._due: dict[PostgresTable, float] = {}
+        self._away_until = 0.0
+        self._away = Patience("publishing", report=report)
+        self._failing: dict[PostgresTable, Patience] = {}
+        self._changed = Condition()
+        self._is_ending = False
+
+    def add(self, source: TableName | None = None) -> None:
+        """Queue the tables that are published from `source`, or all of them."""
+        with self._changed:
+            for table in self._tables:
+                if source is None or table.source == source:
+                    self._due.setdefault(table, 0.0)
+            self._changed.notify()
+
+    def after(self, built: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+        """Return a function that passes outcomes on to `built` and queues what was built."""
+
+        def finished(outcome: Outcome) -> None:
+            built(outcome)
+            if outcome.built:
+                self.add(outcome.table.table)
+
+        return finished
+
+    def work(self) -> None:
+        """Publish what is queued until `end` was called and nothing is due."""
+        assert self._publisher is not None
+        while (table := self._next()) is not None:
+            try:
+                self._publisher.publish_table(table)
+            except HeadraceError as error:
+                self._try_later(table, error)
+            else:
+                self._away.goes_on()
+                self._failing.pop(table, self._away).goes_on()
+
+    def end(self) -> None:
+        """Let `work` return once it has tried what is due now."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify()
+
+    def _next(self) -> PostgresTable | None:
+        """Wait for the next table that is due and take it out of the queue; None ends the work."""
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                times = {table: max(due, self._away_until) for table, due in self._due.items()}
+                ready = [table for table, due in times.items() if due <= now]
+                if ready:
+                    del self._due[ready[0]]
+                    return ready[0]
+                if self._is_ending:
+                    return None
+                self._changed.wait(min(times.values()) - now if times else None)
+
+    def _try_later(self, table: PostgresTable, error: HeadraceError) -> None:
+        with self._changed:
+            if isinstance(error, UnavailableError):
+                self._away_until = time.monotonic() + self._away.next_pause(error)
+                self._due.setdefault(table, 0.0)
+                return
+            patience = self._failing.setdefault(table, Patience(f"publishing {table.name}", report=self._report))
+            self._due[table] = time.monotonic() + patience.next_pause(error)
+
+
+@contextmanager
+def publish_queue(
+    publisher: Publisher | None, *, report: Report = lambda sentence: None, failed: Callable[[], None] = lambda: None
+) -> Iterator[PublishQueue]:
+    """Yield a queue that is worked off while the block runs; without a publisher it stays empty.
+
+    At the end, what is due is tried once more. An unexpected error calls `failed`, and is raised when the block has ended.
+    """
+    queue = PublishQueue(publisher, report=report)
+    if publisher is None:
+        yield queue
+        return
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            queue.work()
+        except BaseException as error:
+            errors.append(error)
+            failed()
+
+    thread = Thread(target=work, name="publishing", daemon=True)
+    thread.start()
+    try:
+        yield queue
+    finally:
+        queue.end()
+        thread.join()
+    if errors:
+        raise errors[0]

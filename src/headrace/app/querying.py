@@ -1,0 +1,47 @@
+"""SQL on the lake by any of the engines that read it: each is loaded or started only when it is asked for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from headrace.iceberg.catalog.tables import find_catalog, list_tables
+from headrace.servers.embedded import Report
+from headrace.serving.sql.engines.names import DIALECTS, Engine
+from headrace.serving.sql.hidden_columns import split_columns
+from headrace.serving.sql.query import run_query
+from headrace.serving.sql.question import read_question
+from headrace.settings import Settings
+
+
+def query(settings: Settings, sql: str, *, engine: Engine = Engine.duckdb, report: Report) -> pa.Table:
+    """Gives back the result of one SELECT in the engine's own SQL; tables have the same names in all of them.
+
+    What can't be asked is told before anything is started.
+    """
+    catalog = find_catalog(settings)
+    if engine == Engine.duckdb:
+        return run_query(catalog, sql)
+    if engine == Engine.pyiceberg:
+        from headrace.serving.sql.engines import pyiceberg
+
+        return pyiceberg.ask(catalog, sql)
+    question = split_columns(read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog)), catalog)
+    if engine == Engine.spark:
+        from headrace.serving.sql.engines import spark
+        from headrace.sessions.landing import spark_session
+
+        with spark_session(settings, report=report) as session:
+            return spark.ask(question, settings=settings, spark=session)
+    if engine == Engine.trino:
+        from headrace.servers.trino import trino as trino_server
+        from headrace.serving.sql.engines import trino
+
+        with trino_server(settings, report=report) as url:
+            return trino.ask(question, url=url)
+    if engine == Engine.clickhouse:
+        from headrace.serving.sql.engines import clickhouse
+
+        return clickhouse.ask(catalog, question)
+    from headrace.serving.sql.engines import polars
+
+    return polars.ask(catalog, question)

@@ -1,0 +1,80 @@
+"""Serves what there is to look at, until it is stopped."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+from headrace.app.watching import Watch, load_pipelines
+from headrace.errors import SettingsError
+from headrace.http.server import BACKLOG, make_server, run_server
+from headrace.servers.ports import name_holder
+from headrace.servers.postgres import find_postgres
+from headrace.servers.status import list_services
+from headrace.serving.web.app import make_app
+from headrace.serving.web.guard import make_lock
+from headrace.serving.web.pages import OwnPages, load_pages
+from headrace.serving.web.room import Room
+from headrace.settings import Settings
+from headrace.spec.model.pipeline import Pipeline
+
+
+def serve(
+    settings: Settings,
+    names: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    environ: Mapping[str, str],
+    report: Callable[[str], None],
+) -> None:
+    """Answers on an address until Ctrl-C or SIGTERM. Neither Spark nor any server is started, and nothing is written."""
+    lock = make_lock(host, environ)
+    pipelines, broken = load_pipelines(names, environ=environ, folder=settings.folder)
+    watch = Watch(settings, pipelines)
+    room = Room(
+        pipelines,
+        watch.figures,
+        watch.catalog,
+        watch.topics,
+        services=lambda: list_services(settings),
+        postgres=lambda: find_postgres(settings),
+        broken=broken,
+    )
+    app = make_app(room, lock, own_pages=load_own_pages(pipelines))
+    server = make_server(app)
+    with listen(host, port) as listening:
+        shown = f"[{host}]" if ":" in host else host
+        report(f"The control room is at http://{shown}:{listening.getsockname()[1]}  (Ctrl-C stops it)")
+        try:
+            run_server(server, sockets=[listening])
+        finally:
+            watch.close()
+
+
+def load_own_pages(pipelines: Sequence[Pipeline]) -> tuple[OwnPages, ...]:
+    """Gives back the pages that pipelines bring along."""
+    return tuple(load_pages(each, each.serving.pages) for each in pipelines if each.serving.pages is not None)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Gives back a socket that listens; an address that can't be had is a SettingsError."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        number = error.errno or 0
+        if number < 0 or number == errno.EADDRNOTAVAIL:  # below 0: a name that leads nowhere
+            raise SettingsError(
+                f'"{host}" is not an address of this machine',
+                where="--host",
+                next_step="Leave --host out, or name one that is.",
+            ) from error
+        taken = number == errno.EADDRINUSE
+        raise SettingsError(
+            f"port {port} of {host} " + (f"is taken{name_holder(port)}" if taken else f"can't be had: {os.strerror(number)}"),
+            where="--port",
+            next_step="Choose another, or have any that is free: headrace serve --port 0",
+        ) from error

@@ -1,0 +1,89 @@
+"""Handing a pipeline to the cluster of a profile."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from headrace.errors import SettingsError
+from headrace.servers.embedded import Report
+from headrace.servers.java import find_java_home
+from headrace.settings import Settings
+from headrace.spark.session import spark_jars
+from headrace.spark.submit import (
+    Submission,
+    command_line,
+    pack_folder,
+    properties_text,
+    run_submission,
+    submission,
+)
+from headrace.spec.loading.folders import BUILT_IN
+from headrace.spec.model.pipeline import Pipeline
+
+What = Literal["run", "land", "build"]
+_COMMANDS: Mapping[What, tuple[str, ...]] = {"run": (), "land": ("--once",), "build": ()}
+_UPLOAD, _IMAGE = "spark.kubernetes.file.upload.path", "spark.kubernetes.container.image"
+PROPERTIES = "spark.properties"
+
+
+def plan_submission(
+    settings: Settings, pipeline: Pipeline, *, what: What, in_image: bool, environ: Mapping[str, str], report: Report
+) -> Submission:
+    """Gives back how a pipeline would be submitted; what can't work is a SettingsError."""
+    on_kubernetes, on_yarn = settings.spark_master.startswith("k8s://"), settings.spark_master == "yarn"
+    own = pipeline.folder if not pipeline.folder.is_relative_to(BUILT_IN) else None
+    uploads = on_yarn or _UPLOAD in settings.spark_conf
+    if on_kubernetes:
+        _check_kubernetes(settings, own if not in_image else None, uploads=uploads)
+    in_cluster = on_kubernetes or on_yarn
+    return submission(
+        settings,
+        name=pipeline.name,
+        command=(what, pipeline.name if in_cluster or own is None else str(own), *_COMMANDS[what]),
+        folder=pack_folder(settings, own) if in_cluster and uploads and not in_image else None,
+        jars=() if on_kubernetes else spark_jars(settings, report=report),
+        environ=environ,
+    )
+
+
+def _check_kubernetes(settings: Settings, own: Path | None, *, uploads: bool) -> None:
+    where = f"spark.conf of profile {settings.profile}"
+    if _IMAGE not in settings.spark_conf:
+        raise SettingsError(
+            "no image is named for the pods",
+            where=where,
+            next_step=f"Build one with the Dockerfile, and name it as {_IMAGE} under [{settings.profile}.spark.conf].",
+        )
+    if own is not None and not uploads:
+        raise SettingsError(
+            f"pods have no way to the pipeline {own.name}",
+            where=str(own),
+            next_step="Copy it to the image's /srv/headrace/pipelines and say --in-image, "
+            f"or name a place for uploads as {_UPLOAD}.",
+        )
+    if settings.catalog_properties and not uploads:
+        raise SettingsError(
+            "catalog.properties can't be handed to pods",
+            where=where,
+            next_step=f"Name a place for uploads as {_UPLOAD}, or use the ConfigMap of deploy/kubernetes.",
+        )
+
+
+def describe(settings: Settings, submitted: Submission) -> list[str]:
+    """Gives back the command and its properties as they may be shown: without a secret."""
+    shown = {
+        name: "***" if name in submitted.secrets else settings.without_secrets(value)
+        for name, value in submitted.properties.items()
+    }
+    command = shlex.join(command_line(submitted, properties=PROPERTIES))
+    return [command, "", f"# {PROPERTIES}", *properties_text(shown).splitlines()]
+
+
+def submit(settings: Settings, submitted: Submission) -> int:
+    """Gives back how the submission ended: when the cluster has taken it, or with a driver here, when that has ended."""
+    java = find_java_home(os.environ, cache=settings.home / "java")
+    return run_submission(submitted, java_home=java, folder=settings.folder, conf_dir=settings.spark_conf_dir)

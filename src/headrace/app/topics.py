@@ -1,0 +1,220 @@
+"""Looks at topics: how far they reach, who lands them, how far behind the lake is, and what is in them. Nothing is started."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from threading import BoundedSemaphore
+
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import Catalog
+
+from headrace.app.figures import Bounds, messages_waiting
+from headrace.errors import HeadraceError, NotFoundError, UnavailableError
+from headrace.iceberg.catalog.tables import find_catalog, load_table
+from headrace.iceberg.ledgers.landing import read_ledger
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.messages import Message, read_from, read_last
+from headrace.kafka.schemas import Registry
+from headrace.kafka.topics import admin_client, list_bounds, list_partitions
+from headrace.printable import printable
+from headrace.servers.kafka import find_servers
+from headrace.servers.registry import find_registry
+from headrace.serving.web.message_text import Writing, read_header, read_part
+from headrace.serving.web.topics import (
+    PartitionStatus,
+    ShownMessage,
+    ShownSchema,
+    ShownSchemas,
+    TopicReader,
+    TopicStatus,
+    Wanted,
+)
+from headrace.settings import Settings
+from headrace.spec.model.pipeline import Pipeline, Stream
+from headrace.spec.problems import suggest
+
+_OWN = "__"
+"""How the names of Kafka's own topics begin."""
+_NAMED = 30
+_AT_ONCE = 2
+_PATIENCE_SECONDS = 5.0
+
+
+def read_all_bounds(admin: AdminClient) -> Bounds:
+    """Gives back how far every topic reaches."""
+    found = list_partitions(admin)
+    return list_bounds(admin, [(topic, partition) for topic, partitions in found.items() for partition in partitions])
+
+
+class TopicDesk:
+    """The topics of a Kafka, for those who look; messages are read by a few at once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        pipelines: Sequence[Pipeline],
+        *,
+        bounds: Callable[[], Bounds | None],
+        catalog: Callable[[], Catalog],
+    ) -> None:
+        self._settings = settings
+        self._streams = [(pipeline, stream) for pipeline in pipelines for stream in pipeline.streams]
+        self._bounds = bounds
+        self._catalog = catalog
+        self._registries: dict[str, Registry] = {}
+        self._seats = BoundedSemaphore(_AT_ONCE)
+
+    def all(self) -> tuple[TopicStatus, ...]:
+        bounds = self._known_bounds()
+        names = sorted({topic for topic, _ in bounds if not topic.startswith(_OWN)})
+        return tuple(self._status(name, bounds) for name in names)
+
+    def one(self, name: str) -> TopicStatus:
+        bounds = self._known_bounds()
+        if not any(topic == name for topic, _ in bounds):
+            known = sorted({topic for topic, _ in bounds if not topic.startswith(_OWN)})
+            step = (
+                suggest(name, known, plural="Topics") if len(known) <= _NAMED else "See those that there are: headrace topics"
+            )
+            raise NotFoundError(f'there is no topic "{printable(name)}"', next_step=step)
+        return self._status(name, bounds)
+
+    def schemas(self, name: str) -> ShownSchemas:
+        self.one(name)
+        declared = [_declared(pipeline, stream) for pipeline, stream in self._of(name)]
+        registry = self._find_registry()
+        try:
+            versions = [each for part in ("key", "value") for each in registry.versions(f"{name}-{part}")] if registry else []
+        except HeadraceError as error:
+            return ShownSchemas(tuple(declared), problem=error.what)
+        registered = [
+            ShownSchema(f"registry: {each.subject}, version {each.version}, id {each.id}", _pretty(each.schema))
+            for each in versions
+        ]
+        return ShownSchemas((*declared, *registered))
+
+    def messages(self, name: str, wanted: Wanted) -> tuple[ShownMessage, ...]:
+        status = self.one(name)
+        bounds = {each.partition: (each.low, each.high) for each in status.partitions}
+        if wanted.partition is not None:
+            if wanted.partition not in bounds:
+                there = ", ".join(str(each) for each in bounds)
+                raise NotFoundError(
+                    f"there is no partition {wanted.partition}", where=f"topic {name}", next_step=f"Partitions are: {there}."
+                )
+            bounds = {wanted.partition: bounds[wanted.partition]}
+        if wanted.offset is not None:
+            _check_offset(wanted, bounds, topic=name)
+        servers = find_servers(self._settings)
+        if servers is None:
+            raise _off()
+        if not self._seats.acquire(timeout=_PATIENCE_SECONDS):
+            raise UnavailableError("others are reading messages just now", next_step="Wait until they are done.")
+        try:
+            found = _fetch(servers, name, bounds, wanted)
+        finally:
+            self._seats.release()
+        return tuple(self._shown(message, name) for message in found)
+
+    def _known_bounds(self) -> Bounds:
+        bounds = self._bounds()
+        if bounds is None:
+            raise _off()
+        return bounds
+
+    def _of(self, topic: str) -> list[tuple[Pipeline, Stream]]:
+        return [(pipeline, stream) for pipeline, stream in self._streams if stream.topic == topic]
+
+    def _status(self, name: str, bounds: Bounds) -> TopicStatus:
+        own = {partition: at for (topic, partition), at in sorted(bounds.items()) if topic == name}
+        lags: dict[str, dict[int, int]] = {}
+        readers = []
+        for pipeline, stream in self._of(name):
+            table = load_table(self._catalog(), stream.table)
+            landed = read_ledger(table).offsets if table else {}
+            label = f"{pipeline.name}.{stream.name}"
+            lags[label] = {partition: messages_waiting(landed.get(partition), at) for partition, at in own.items()}
+            readers.append(TopicReader(label, pipeline.name, str(stream.table), stream.format, sum(lags[label].values())))
+        partitions = (
+            PartitionStatus(partition, low, high, {label: found[partition] for label, found in lags.items()})
+            for partition, (low, high) in own.items()
+        )
+        return TopicStatus(name, tuple(partitions), tuple(readers))
+
+    def _find_registry(self) -> Registry | None:
+        """Gives back the registry where it is now, with what it has told."""
+        url = find_registry(self._settings)
+        return self._registries.setdefault(url, Registry(url)) if url else None
+
+    def _shown(self, message: Message, topic: str) -> ShownMessage:
+        registry = self._find_registry()
+        find_schema = registry.schema if registry else None
+        written = next((stream for _, stream in self._of(topic) if stream.format == "avro"), None)
+        writing = Writing(written.avro_schema, find_schema, written.framing) if written else Writing(None, find_schema)
+        return ShownMessage(
+            message.partition,
+            message.offset,
+            message.at,
+            key=read_part(message.key, Writing(find_schema=find_schema)),
+            value=read_part(message.value, writing),
+            headers=tuple((printable(name), read_header(name, value)) for name, value in message.headers),
+        )
+
+
+def look_once(settings: Settings, pipelines: Sequence[Pipeline]) -> TopicDesk:
+    """Gives back the topics as a command sees them: each time it asks, Kafka is asked."""
+
+    def bounds() -> Bounds | None:
+        servers = find_servers(settings)
+        return read_all_bounds(admin_client(servers)) if servers else None
+
+    catalog = find_catalog(settings)
+    return TopicDesk(settings, pipelines, bounds=bounds, catalog=lambda: catalog)
+
+
+def _fetch(servers: KafkaServers, topic: str, bounds: dict[int, tuple[int, int]], wanted: Wanted) -> tuple[Message, ...]:
+    if wanted.offset is None or wanted.partition is None:
+        return read_last(servers, topic, bounds, count=wanted.count)
+    end = bounds[wanted.partition][1]
+    return read_from(servers, topic, partition=wanted.partition, offset=wanted.offset, end=end, count=wanted.count)
+
+
+def _check_offset(wanted: Wanted, bounds: dict[int, tuple[int, int]], *, topic: str) -> None:
+    """Refuses an offset that is none of the partition's."""
+    if wanted.partition is None:
+        there = ", ".join(str(each) for each in bounds)
+        raise NotFoundError(
+            "an offset is one of a partition, and none is named",
+            where=f"topic {topic}",
+            next_step=f"Name one of them too: {there}.",
+        )
+    low, high = bounds[wanted.partition]
+    if wanted.offset is not None and not low <= wanted.offset < high:
+        there = f"It has {low} to {high - 1}." if high > low else "It holds no message."
+        raise NotFoundError(
+            f"there is no offset {wanted.offset}", where=f"topic {topic}, partition {wanted.partition}", next_step=there
+        )
+
+
+def _declared(pipeline: Pipeline, stream: Stream) -> ShownSchema:
+    """Gives back the schema that a stream's own file has."""
+    origin = f"{pipeline.name}.{stream.name}, {stream.format}"
+    if stream.avro_schema is not None:
+        return ShownSchema(origin, _pretty(stream.avro_schema))
+    columns = (f"{each.name} {each.type}{' NOT NULL' if each.required else ''}" for each in stream.columns)
+    return ShownSchema(origin, ",\n".join(columns))
+
+
+def _pretty(text: str) -> str:
+    try:
+        return printable(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+    except (ValueError, RecursionError):
+        return printable(text)
+
+
+def _off() -> UnavailableError:
+    return UnavailableError(
+        "Kafka does not run, or does not answer",
+        next_step="Start it with: headrace up   or name your own in KAFKA_BOOTSTRAP_SERVERS.",
+    )

@@ -1,0 +1,155 @@
+"""What `headrace serve` knows: figures that are read at most once a second, however many look, and what is around them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from threading import Event, Lock, Thread
+
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import Catalog
+from sqlalchemy.exc import SQLAlchemyError
+
+from headrace.app.figures import Bounds, read_bounds, read_figures
+from headrace.app.topics import TopicDesk, read_all_bounds
+from headrace.errors import HeadraceError, UnavailableError
+from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.watched import WatchedCatalog, watch_catalog
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client
+from headrace.servers.kafka import find_servers
+from headrace.servers.postgres import find_postgres
+from headrace.serving.figures import PipelineStatus
+from headrace.settings import Settings
+from headrace.spec import list_pipelines, load_pipeline
+from headrace.spec.model.pipeline import Pipeline
+
+_EVERY_SECONDS = 1.0
+_ENDS_EVERY_SECONDS = 2.0
+_ENDS_HOLD_SECONDS = 15.0
+_ASKED_SECONDS = 30.0
+_FIRST_WAIT_SECONDS = 1.5
+
+
+def load_pipelines(
+    names: Sequence[str], *, environ: Mapping[str, str], folder: Path
+) -> tuple[tuple[Pipeline, ...], dict[str, HeadraceError]]:
+    """Gives back these pipelines, or all that have a name here, and what is wrong with those that can't be loaded."""
+    found: list[Pipeline] = []
+    broken: dict[str, HeadraceError] = {}
+    for name in names or [each.name for each in list_pipelines(folder)]:
+        try:
+            found.append(load_pipeline(name, environ=environ, folder=folder))
+        except HeadraceError as error:
+            if names:
+                raise
+            broken[name] = error
+    return tuple(found), broken
+
+
+class Watch:
+    """The pipelines' figures as of the last second; thread-safe."""
+
+    def __init__(self, settings: Settings, pipelines: Sequence[Pipeline]) -> None:
+        self._settings = settings
+        self._pipelines = pipelines
+        self._lock = Lock()
+        self._catalog: Catalog | None = None
+        self._figures: tuple[PipelineStatus, ...] = ()
+        self._read_at = float("-inf")
+        self._ends = TopicEnds(settings, lambda admin: read_bounds(admin, pipelines))
+        self._all_ends = TopicEnds(settings, read_all_bounds)
+        self.topics = TopicDesk(settings, pipelines, bounds=self._all_ends.latest, catalog=self.catalog)
+
+    def figures(self) -> tuple[PipelineStatus, ...]:
+        """Gives back the figures; a catalog that does not answer is an UnavailableError."""
+        with self._lock:
+            if time.monotonic() - self._read_at > _EVERY_SECONDS:
+                self._read()
+            return self._figures
+
+    def catalog(self) -> Catalog:
+        """Gives back the tables as they were when the figures were read."""
+        self.figures()
+        assert self._catalog is not None
+        return self._catalog
+
+    def close(self) -> None:
+        self._ends.close()
+        self._all_ends.close()
+
+    def _read(self) -> None:
+        try:
+            with away_if_broken():
+                self._figures = self._look()
+        except (SQLAlchemyError, OSError) as error:
+            raise UnavailableError(
+                f"the catalog does not answer: {type(error).__name__}", where="catalog", next_step="Check it: headrace doctor"
+            ) from error
+        self._read_at = time.monotonic()
+
+    def _look(self) -> tuple[PipelineStatus, ...]:
+        if isinstance(self._catalog, WatchedCatalog):
+            self._catalog.look()
+        else:
+            self._catalog = watch_catalog(self._settings)
+        catalog, now = self._catalog, datetime.now(timezone.utc)
+        bounds, dsn = self._ends.latest(), find_postgres(self._settings)
+        return tuple(
+            read_figures(self._settings, each, catalog=catalog, bounds=bounds, dsn=dsn, now=now) for each in self._pipelines
+        )
+
+
+class TopicEnds:
+    """How far topics reach, asked for beside those who look: a Kafka that hangs keeps no one waiting."""
+
+    def __init__(self, settings: Settings, read: Callable[[AdminClient], Bounds]) -> None:
+        self._settings = settings
+        self._read = read
+        self._found: tuple[float, Bounds] | None = None
+        self._asked_at = float("-inf")
+        self._wake, self._answered, self._closed = Event(), Event(), Event()
+        self._client: tuple[KafkaServers, AdminClient] | None = None
+        self._thread = Thread(target=self._follow, name="topic ends", daemon=True)
+        self._thread.start()
+
+    def latest(self) -> Bounds | None:
+        """Gives back the newest that is known, or None where Kafka does not run or has not answered for a while.
+
+        Who looks for the first time, or after a while, waits a moment for the answer.
+        """
+        first = time.monotonic() - self._asked_at > _ASKED_SECONDS
+        if first:
+            self._answered.clear()
+        self._asked_at = time.monotonic()
+        self._wake.set()
+        if first:
+            self._answered.wait(_FIRST_WAIT_SECONDS)
+        found = self._found
+        return found[1] if found and time.monotonic() - found[0] < _ENDS_HOLD_SECONDS else None
+
+    def close(self) -> None:
+        self._closed.set()
+        self._wake.set()
+
+    def _follow(self) -> None:
+        """Asks every two seconds, as long as somebody looks."""
+        while not self._closed.is_set():
+            self._wake.clear()  # before it looks whether somebody asked, or it would miss who asks meanwhile
+            if time.monotonic() - self._asked_at > _ASKED_SECONDS:
+                self._wake.wait(_ASKED_SECONDS)
+                continue
+            try:
+                servers = find_servers(self._settings)
+                self._found = (time.monotonic(), self._read(self._admin(servers))) if servers else None
+            except Exception:  # whatever it is, the next look may do better, and a thread that ended would never look again
+                self._found = None
+            self._answered.set()
+            self._closed.wait(_ENDS_EVERY_SECONDS)
+
+    def _admin(self, servers: KafkaServers) -> AdminClient:
+        if self._client is None or self._client[0] != servers:
+            self._client = (servers, admin_client(servers))
+        return self._client[1]

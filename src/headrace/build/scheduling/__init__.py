@@ -1,0 +1,1 @@
+"""Decide which table a live run builds next."""

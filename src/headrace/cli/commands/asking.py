@@ -1,0 +1,225 @@
+"""Commands that ask: the lake, its history, its quality and its lineage."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, refuse_both, say, settings_here
+from headrace.errors import SettingsError
+from headrace.serving.sql.engines.names import Engine
+from headrace.settings.private import inherited_umask
+
+
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SQL", help='such as "SELECT count(*) FROM lineage.events"')],
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
+    engine: Annotated[Engine, typer.Option(help="who reads the tables; each takes SQL of its own")] = Engine.duckdb,
+) -> None:
+    """Ask the lake with SQL, by any of six engines.
+
+    Spark takes seconds to start. Trino is started for the query, unless headrace up trino runs it.
+    """
+    refuse_both(json=as_json, csv=as_csv)
+    from headrace.app.querying import query as run_query
+    from headrace.cli.render.results import show_rows
+
+    report = quiet if as_json or as_csv else say
+    show_rows(out, run_query(settings_here(), sql, engine=engine, report=report), as_json=as_json, as_csv=as_csv)
+
+
+def serve(
+    pipelines: Annotated[Optional[list[str]], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on; 0 takes any that is free")] = 3000,
+    host: Annotated[
+        str, typer.Option(help="the address to listen on; any but this machine's own needs HEADRACE_TOKEN")
+    ] = "127.0.0.1",
+) -> None:
+    """Show pipelines, live, in a browser: the control room."""
+    from headrace.app.serving import serve as serve_pages
+
+    serve_pages(settings_here(), pipelines or [], host=host, port=port, environ=os.environ, report=say)
+
+
+def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
+    """List expectations: rows failing now and in the last build."""
+    from headrace.cli.render.results import show_quality
+    from headrace.operations.quality import report_quality
+
+    loaded = load(pipeline)
+    show_quality(out, report_quality(settings_here(), loaded), pipeline=loaded, as_json=as_json)
+
+
+def topics(
+    name: Annotated[Optional[str], typer.Argument(metavar="TOPIC", help="all, if left out")] = None,
+    last: Annotated[int, typer.Option(min=0, max=1000, help="how many messages of TOPIC")] = 5,
+    partition: Annotated[Optional[int], typer.Option(min=0, help="messages of this partition alone")] = None,
+    offset: Annotated[
+        Optional[int], typer.Option(min=0, help="messages from this offset of the partition on; the newest, if left out")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show topics: offsets, lag, schemas, and messages decoded.
+
+    It reads what is committed, joins no group and starts no broker.
+    """
+    if name is None and (partition, offset) != (None, None):
+        raise SettingsError("--partition and --offset are of one topic", next_step="Name it: headrace topics TOPIC")
+    from headrace.app.topics import look_once
+    from headrace.app.watching import load_pipelines
+    from headrace.cli.render.topics import show_topic, show_topics
+    from headrace.serving.web.topics import Wanted
+
+    settings = settings_here()
+    pipelines, broken = load_pipelines([], environ=os.environ, folder=settings.folder)
+    for each in broken:
+        (quiet if as_json else say)(f"{each} can't be loaded, so nothing is said of its streams; see: headrace check {each}")
+    found = look_once(settings, pipelines)
+    if name is None:
+        show_topics(out, found.all(), as_json=as_json)
+        return
+    messages = found.messages(name, Wanted(last, partition, offset)) if last else ()
+    show_topic(out, found.one(name), found.schemas(name), messages, as_json=as_json)
+
+
+def notebook(
+    name: Annotated[str, typer.Argument(metavar="NOTEBOOK", help="a notebook that comes with Headrace")] = "storefront",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="the port to listen on; the next that is free")] = 8888,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="only say the address")] = False,
+) -> None:
+    """Open a notebook on the lake in JupyterLab.
+
+    It is a copy of your own, in the home; what you write in it stays.
+    """
+    from headrace.app.notebook import open_notebook
+
+    opens_browser = not no_browser
+    open_notebook(settings_here(), name, port=port, opens_browser=opens_browser, environ=os.environ, report=say)
+
+
+def lineage(
+    pipeline: PipelineName,
+    target: Annotated[
+        Optional[str], typer.Argument(metavar="TABLE[.COLUMN]", help="what to follow both ways; all tables, if left out")
+    ] = None,
+    as_json: AsJson = False,
+    as_mermaid: Annotated[bool, typer.Option("--mermaid", help="print a Mermaid flowchart")] = False,
+) -> None:
+    """Show what a table or column comes from and goes into.
+
+    From topic to mart, without starting anything.
+    """
+    refuse_both(json=as_json, mermaid=as_mermaid)
+    from headrace.cli.render.lineage import show_lineage
+    from headrace.spec.sql.lineage import trace_lineage
+
+    traced = trace_lineage(load(pipeline))
+    show_lineage(out, traced, traced.find(target) if target else None, as_json=as_json, as_mermaid=as_mermaid)
+
+
+def export_dbt(
+    pipeline: PipelineName,
+    into: Annotated[
+        Optional[Path], typer.Option(help="the project's folder; dbt/PIPELINE, if left out", show_default=False)
+    ] = None,
+    dialect: Annotated[str, typer.Option(metavar="duckdb|spark", help="the engine that dbt runs on")] = "duckdb",
+) -> None:
+    """Write a dbt project of a pipeline: sources, models and tests."""
+    from headrace.export.dbt_project import export_project
+
+    loaded = load(pipeline)
+    folder = into or Path("dbt") / loaded.name
+    settings = settings_here()
+    with inherited_umask():
+        for sentence in export_project(settings, loaded, folder=folder, dialect=dialect):
+            say(sentence)
+
+
+def export_airflow(
+    pipeline: PipelineName,
+    into: Annotated[Path, typer.Option(help="the folder for the DAG's file")] = Path("dags"),
+    dag: Annotated[
+        Optional[str], typer.Option(metavar="NAME", help="the DAG's id; the pipeline's name, if left out", show_default=False)
+    ] = None,
+    schedule: Annotated[
+        Optional[str],
+        typer.Option(metavar="CRON", help="such as @hourly; only when triggered, if left out", show_default=False),
+    ] = None,
+    retries: Annotated[int, typer.Option(min=0, help="how often a task that failed is tried again")] = 2,
+    land_first: Annotated[bool, typer.Option("--land", help="land all there is before anything is built")] = False,
+) -> None:
+    """Write an Airflow DAG of a pipeline: one task a table."""
+    from headrace.export.airflow import DagSettings, export_dag
+
+    loaded = load(pipeline)
+    asked = DagSettings(dag or loaded.name, pipeline, schedule=schedule, retries=retries, land_first=land_first)
+    settings = settings_here()
+    with inherited_umask():
+        for sentence in export_dag(settings, loaded, asked, into=into):
+            say(sentence)
+
+
+def export_dagster(
+    pipeline: PipelineName,
+    into: Annotated[Path, typer.Option(help="the folder for the file of definitions")] = Path("defs"),
+    name: Annotated[Optional[str], typer.Option(help="the job's name; the pipeline's, if left out", show_default=False)] = None,
+    schedule: Annotated[str, typer.Option(metavar="CRON", help="when it runs, once it is turned on in Dagster")] = "@hourly",
+    retries: Annotated[int, typer.Option(min=0, help="how often an asset that failed is tried again")] = 2,
+    land_first: Annotated[bool, typer.Option("--land", help="land all there is before anything is built")] = False,
+) -> None:
+    """Write Dagster definitions of a pipeline: one asset a table."""
+    from headrace.export.dagster import DagsterSettings, export_definitions
+
+    loaded = load(pipeline)
+    asked = DagsterSettings(name or loaded.name, pipeline, schedule=schedule, retries=retries, land_first=land_first)
+    settings = settings_here()
+    with inherited_umask():
+        for sentence in export_definitions(settings, loaded, asked, into=into):
+            say(sentence)
+
+
+def commits(
+    pipeline: PipelineName,
+    checkpoint: Annotated[Optional[int], typer.Option(min=1, help="only this checkpoint")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the commit log's files: committed or orphan, offsets."""
+    from headrace.cli.render.results import show_commits
+    from headrace.operations.verify.inspection import commits_of
+
+    show_commits(out, commits_of(settings_here(), load(pipeline), checkpoint_id=checkpoint), as_json=as_json)
+
+
+def verify(
+    pipeline: PipelineName,
+    as_json: AsJson = False,
+    wait: Annotated[float, typer.Option(min=1, help="seconds to wait for the lake to have what Postgres has")] = 300.0,
+) -> None:
+    """Compare the lake with its topics, and with Postgres.
+
+    Topics offset by offset; a captured database and published tables row by row. The exit code is 1 if anything is missing,
+    doubled or different.
+    """
+    from headrace.cli.render.results import show_verified
+    from headrace.operations.compare.compare_published import compare_all_published
+    from headrace.operations.compare.compare_with_source import compare_captured
+    from headrace.operations.verify.inspection import need_landed
+    from headrace.operations.verify.inspection import verify as verify_pipeline
+    from headrace.servers.kafka import kafka
+
+    settings, loaded = settings_here(), load(pipeline)
+    need_landed(settings, loaded)
+    report = quiet if as_json else say
+    with kafka(settings, report=report) as servers:
+        # First what is published: comparing a captured database may build tables.
+        published = compare_all_published(settings, loaded, report=report, seconds=wait)
+        captured = compare_captured(settings, loaded, bootstrap_servers=servers, report=report, seconds=wait)
+        compared = (*captured, *published)
+        found = verify_pipeline(settings, loaded, bootstrap_servers=servers)
+    show_verified(out, found, compared, as_json=as_json)
+    if not (all(stream.holds for stream in found) and all(table.holds for table in compared)):
+        raise typer.Exit(1)

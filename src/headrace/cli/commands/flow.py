@@ -1,0 +1,360 @@
+"""Commands that move data: generate, land, build, and all of it at once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Annotated, Optional
+
+import typer
+
+from headrace.cli.shared import (
+    AsJson,
+    PipelineName,
+    TableOption,
+    TakeOver,
+    err,
+    load,
+    load_all,
+    out,
+    say,
+    say_aside,
+    settings_here,
+    settings_of_demo,
+)
+from headrace.landing.topic_choice import ReplacedTopic
+from headrace.plurals import count_that_are
+from headrace.settings import LOCAL, STACK, Settings
+from headrace.spec import LayerTable, Pipeline, list_pipelines
+
+
+def demo(
+    pipeline: Annotated[
+        Optional[str],
+        typer.Argument(metavar="PIPELINE", help="which to show; if left out: lineage, or all that come along on the stack"),
+    ] = None,
+    events: Annotated[int, typer.Option(min=1, help="events to start with, of the stream that sends most often")] = 1_000,
+    leave: Annotated[bool, typer.Option("--exit", help="end when the results are shown")] = False,
+) -> None:
+    """Show a pipeline at work, from made-up events to answers.
+
+    Services, events, landing, building, queries, then live until Ctrl-C. With --profile stack the stack is started where it
+    does not run, and left running; all pipelines are shown on it, one after the other.
+    """
+    settings = settings_of_demo()
+    if settings.profile != LOCAL:
+        say(f"The commands that are shown below need the profile: export HEADRACE_PROFILE={settings.profile}")
+    if pipeline or settings.profile != STACK:
+        _show(settings, load(pipeline or "lineage"), events=events, leave=leave)
+        return
+    for found in list_pipelines(settings.folder):
+        if found.built_in:
+            _show(settings, load(found.name), events=events, leave=True)
+    say("The stack runs on: headrace status --profile stack   headrace down --profile stack")
+
+
+def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> None:
+    """Shows one pipeline; live at the end, unless it has to `leave` or nobody looks."""
+    from headrace.app.board import lines, live_board
+    from headrace.app.demo import build_tables, generators, land_events, read_results
+    from headrace.app.live import land_and_build
+    from headrace.app.manual_change import change_by_hand
+    from headrace.app.publish_queue import publish_queue
+    from headrace.app.receiving import receiving, secrets_to_play_with
+    from headrace.app.seeding import fill_source, seeding, traffic
+    from headrace.cli.render.results import show_demo, show_seen
+    from headrace.sessions.landing import landing_session, stop_on_signals
+    from headrace.sessions.publishing import publishing
+
+    os.environ.update(secrets_to_play_with(loaded, os.environ))
+    board = lines(out)
+    with (
+        landing_session(settings, loaded, report=board.report) as session,
+        receiving(settings, loaded, report=board.report),
+        publishing(settings, loaded, report=board.report, published=board.published) as publisher,
+        seeding(settings, loaded, report=board.report) as source,
+    ):
+        if source is not None:
+            fill_source(source, session, report=board.report)
+        land_events(session, count=events, landed=board.landed, report=board.report)
+        with publish_queue(publisher) as queue:
+            build_tables(session, built=queue.after(board.built), report=board.report)
+        if publisher is not None:
+            publisher.publish()
+        show_demo(out, read_results(session), settings=settings, pipeline=loaded)
+        if loaded.capture is not None and loaded.capture.by_hand is not None:
+            show_seen(out, change_by_hand(session, loaded.capture.by_hand, board=board), pipeline=loaded)
+        if leave or not out.is_terminal:
+            return
+        with (
+            generators(session),
+            traffic(source, report=board.report),
+            live_board(out, title=f"{loaded.name}, live") as live,
+            stop_on_signals() as stop,
+        ):
+            land_and_build(session, stop=stop, board=live, publisher=publisher)
+
+
+def generate(
+    target: Annotated[
+        Optional[str], typer.Argument(metavar="PIPELINE[.STREAM]", help="which generators to run, or with --stop to stop")
+    ] = None,
+    rate: Annotated[
+        Optional[float],
+        typer.Option(min=0, help="events per second; 0: as fast as it can; left out: each stream's own", show_default=False),
+    ] = None,
+    count: Annotated[Optional[int], typer.Option(min=1, help="how many events; without end, if left out")] = None,
+    seed: Annotated[Optional[int], typer.Option(help="the same seed gives the same events")] = None,
+    problem: Annotated[
+        Optional[list[str]], typer.Option(metavar="NAME=RATE", help="how often a data-quality problem strikes, from 0 to 1")
+    ] = None,
+    background: Annotated[bool, typer.Option("--background", help="go on in the background until --stop")] = False,
+    stop_them: Annotated[bool, typer.Option("--stop", help="stop generators in the background, all if none is named")] = False,
+) -> None:
+    """Send made-up events to a pipeline's topics.
+
+    Rate and count are of the stream that sends most often; the others keep their proportion to it.
+    """
+    from headrace.app.background import start_background, stop_background
+    from headrace.app.generating import generate_all
+    from headrace.sessions.landing import stop_on_signals
+    from headrace.sources.generators import Rate, read_problems
+
+    settings = settings_here()
+    if stop_them:
+        if not stop_background(settings, target=target or "", report=say):
+            say(f"no generator{f' of {target}' if target else ''} was running in the background")
+        return
+    if target is None:
+        raise typer.BadParameter("name a pipeline, such as: headrace generate lineage")
+    name, _, stream = target.partition(".")
+    asked = Rate("own" if rate is None else rate or None, count, seed, read_problems(problem or []))
+    loaded = load(name)
+    if background:
+        start_background(settings, loaded, stream=stream, rate=asked, report=say)
+        return
+    with stop_on_signals() as stop:
+        sent = generate_all(settings, loaded, stream=stream, rate=asked, stop=stop, report=say, console=out)
+    say(f"{count_that_are(sent, 'event')} acknowledged by Kafka")
+
+
+def receive(
+    pipeline: PipelineName,
+    port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="another port than the pipeline's")] = None,
+) -> None:
+    """Take a pipeline's events over HTTP until Ctrl-C.
+
+    Each is answered when Kafka has acknowledged it.
+    """
+    from headrace.app.receiving import receive as receive_events
+
+    receive_events(settings_here(), load(pipeline), port=port, report=say)
+
+
+def seeder(
+    pipeline: PipelineName,
+    port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="another port than the pipeline's")] = None,
+) -> None:
+    """Fill a pipeline's source database over HTTP until Ctrl-C.
+
+    It fills tables, plays traffic and changes a schema when it is asked to: see /docs.
+    """
+    from headrace.app.seeding import seed
+
+    seed(settings_here(), load(pipeline), port=port, report=say)
+
+
+def land(
+    pipeline: PipelineName,
+    once: Annotated[bool, typer.Option("--once", help="land all there is now, then stop")] = False,
+    accept_gaps: Annotated[bool, typer.Option("--accept-gaps", help="go on past offsets that Kafka has deleted")] = False,
+    replaced_topic: Annotated[
+        Optional[ReplacedTopic],
+        typer.Option(
+            "--replaced-topic",
+            help="a topic was deleted and created again: restart lands it from its beginning and keeps the rows landed so far, "
+            "continue goes on at the recorded offsets of a topic that was restored or mirrored",
+        ),
+    ] = None,
+    take_over: TakeOver = False,
+) -> None:
+    """Land a pipeline's topics in its raw tables."""
+    from headrace.app.board import live_board
+    from headrace.sessions.landing import land as land_pipeline
+    from headrace.sessions.landing import landing_session, stop_on_signals
+
+    settings, loaded = settings_here(), load(pipeline)
+    with (
+        landing_session(settings, loaded, report=say, take_over=take_over) as session,
+        stop_on_signals() as stop,
+        live_board(out, title=loaded.name if once else f"{loaded.name}, live") as board,
+    ):
+        for label in session.lander.accept_replaced(replaced_topic) if replaced_topic else ():
+            board.report(f"{label}: new topic accepted ({replaced_topic.value if replaced_topic else ''}) and recorded")
+        for label, (partition, start, end) in session.lander.accept_gaps() if accept_gaps else ():
+            board.report(f"{label}: gap accepted and recorded: partition {partition}, offsets {start} to {end - 1}")
+        land_pipeline(
+            session,
+            once=once,
+            stop=stop,
+            landed=board.landed,
+            report=board.report,
+            idle=board.idle,
+            nothing=board.report,
+        )
+
+
+def run(
+    pipelines: Annotated[
+        Optional[list[str]], typer.Argument(metavar="PIPELINE", help="names of pipelines, or the paths of their folders")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="all pipelines of ./pipelines; if there are none, those that come with Headrace")
+    ] = False,
+    take_over: TakeOver = False,
+) -> None:
+    """Land, build and publish pipelines, live, until Ctrl-C.
+
+    What they take over HTTP is received meanwhile. Several pipelines share one Spark; one that can't be started is
+    reported, and the others run.
+    """
+    from headrace.app.application import live_pipelines
+    from headrace.app.board import live_board
+    from headrace.app.live import run_live
+    from headrace.sessions.landing import stop_on_signals
+
+    if bool(pipelines) is everything:
+        raise typer.BadParameter("name the pipelines, such as: headrace run payments   or all of them with --all")
+    settings = settings_here()
+    loaded, broken = load_all(settings) if everything else ([load(name) for name in dict.fromkeys(pipelines or ())], [])
+    with live_pipelines(settings, loaded, report=say, take_over=take_over) as (live, failed):
+        title = f"{', '.join(each.pipeline.name for each in live)}, live"
+        with stop_on_signals() as stop, live_board(out, title=title) as board:
+            run_live(live, stop=stop, board=board)
+    for error in (*broken, *failed):
+        raise error
+
+
+def build(
+    pipeline: PipelineName,
+    table: TableOption = None,
+    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="write all rows anew")] = False,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="with --table: none of those that it reads, and what it expects")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="with --alone: print what became of it as JSON; all else goes to stderr")
+    ] = False,
+) -> None:
+    """Build a pipeline's tables where their inputs have changed.
+
+    The exit code is 1 if one of them fails.
+    """
+    from headrace.app.board import lines
+    from headrace.app.publish_queue import publish_queue
+    from headrace.cli.render.results import nothing_to_build
+    from headrace.sessions.building import build as build_tables
+    from headrace.sessions.building import building_session, choose_tables
+    from headrace.sessions.patience import for_a_command
+    from headrace.sessions.publishing import publishing
+
+    settings, loaded = settings_here(), load(pipeline)
+    chosen = choose_tables(loaded, table)
+    if alone:
+        if table is None:
+            raise typer.BadParameter("--alone needs the table that is meant: --table TABLE")
+        _build_alone(settings, loaded, chosen, full_refresh=full_refresh, as_json=as_json)
+        return
+    if as_json:
+        raise typer.BadParameter("--json is what becomes of one table: --table TABLE --alone --json")
+    if not loaded.tables:
+        say(nothing_to_build(loaded))
+        return
+    board = lines(out)
+    with publishing(settings, loaded, report=say, published=board.published) as publisher:
+        with building_session(settings, loaded, report=say) as lake, publish_queue(publisher) as queue:
+            patience, done = for_a_command("build", report=say), queue.after(board.built)
+            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=done, patience=patience)
+        if publisher is not None:
+            publisher.publish()
+    if any(each.error for each in outcomes):
+        raise typer.Exit(1)
+    if not any(each.built for each in outcomes):
+        say("nothing has changed since the last build")
+
+
+def publish(
+    pipeline: PipelineName,
+    table: Annotated[
+        Optional[str], typer.Option("--table", help="one table, by its name in Postgres or in the lake; all, if left out")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="compare every row, and give each table the columns and types of its DDL")
+    ] = False,
+) -> None:
+    """Publish a pipeline's tables to Postgres.
+
+    Without --full, only what was built since the last time.
+    """
+    from headrace.app.board import lines
+    from headrace.sessions.publishing import choose_published, publishing
+
+    settings, loaded = settings_here(), load(pipeline)
+    if not loaded.serving.postgres:
+        say(f"{loaded.name} publishes nothing: pipeline.yml has no serving.postgres")
+        return
+    chosen = replace(loaded, serving=replace(loaded.serving, postgres=tuple(choose_published(loaded, table))))
+    with publishing(settings, chosen, report=say, published=lines(out).published) as publisher:
+        if publisher is not None and not publisher.publish(full=full):
+            say("Postgres has all that was built")
+
+
+def plan(
+    pipeline: PipelineName,
+    table: TableOption = None,
+    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="as if all rows were written anew")] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="how each table, or that of --table, is built, and by which columns rows are found"),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a build would read and write, and why; no Spark."""
+    from headrace.app.explaining import explain_plans
+    from headrace.cli.render.results import show_plan
+    from headrace.sessions.building import is_meant
+    from headrace.sessions.building import plan as plan_tables
+
+    settings, loaded = settings_here(), load(pipeline)
+    plans = plan_tables(settings, loaded, table=table, full_refresh=full_refresh)
+    meant = [each for each in plans if is_meant(each.table, table)] if explain else []
+    explained = {each.plan.table.table: each for each in explain_plans(settings, loaded, meant)}
+    show_plan(out, plans, pipeline=loaded, as_json=as_json, explained=explained)
+
+
+def _build_alone(
+    settings: Settings, pipeline: Pipeline, tables: tuple[LayerTable, ...], *, full_refresh: bool, as_json: bool
+) -> None:
+    """Builds the last of the tables; the others are all that it reads."""
+    from headrace.app.board import lines
+    from headrace.cli.render.results import show_report
+    from headrace.sessions.building import building_session
+    from headrace.sessions.one_table import build_alone, describe_quality, publishing_only, report_on
+    from headrace.sessions.patience import for_a_command
+    from headrace.sessions.publishing import publishing
+
+    tell, board, table = (say_aside, lines(err), tables[-1]) if as_json else (say, lines(out), tables[-1])
+    with publishing(settings, publishing_only(pipeline, table), report=tell, published=board.published) as publisher:
+        with building_session(settings, pipeline, report=tell, tables=tables) as lake:
+            patience = for_a_command("build", report=tell)
+            outcome = build_alone(lake, table, full_refresh=full_refresh, done=board.built, patience=patience)
+        if not outcome.built and not outcome.error:
+            tell("nothing has changed since the last build")
+        for sentence in describe_quality(outcome):
+            tell(sentence)
+        if publisher is not None and not outcome.error:
+            publisher.publish()
+    if as_json:
+        show_report(report_on(lake, outcome))
+    if outcome.error:
+        raise typer.Exit(1)

@@ -1,0 +1,68 @@
+"""The commands that look after tables."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Optional
+
+import typer
+
+from headrace.cli.shared import AsJson, err, out, quiet, say, settings_here
+from headrace.plurals import count_of
+
+
+def maintain(
+    pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
+    table: Annotated[Optional[str], typer.Option("--table", help="one table")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change nothing")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compact tables, and remove what nobody needs any more.
+
+    Beside those who land, build and read: what they still need stays, and where a build is faster, maintenance gives way.
+    """
+    from headrace.app.watching import load_pipelines
+    from headrace.cli.render.maintenance import show_foreseen, show_maintained
+    from headrace.operations.maintain.maintaining import list_made, list_work, look_ahead, maintain_all
+    from headrace.sessions.landing import spark_session
+    from headrace.sessions.patience import for_a_command
+
+    settings = settings_here()
+    found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
+    for name, error in broken.items():
+        err.print(f"{name} is left out: {error}", highlight=False, markup=False, soft_wrap=True)
+    tell = quiet if as_json else say
+    patience = None if dry_run else for_a_command("maintenance", report=tell)
+    work = list_made(settings, list_work(settings, found, table=table), patience=patience)
+    if dry_run:
+        show_foreseen(out, look_ahead(settings, work), as_json=as_json)
+    elif not work:
+        show_maintained(out, (), as_json=as_json)
+    else:
+        with spark_session(settings, report=tell) as spark:
+            show_maintained(out, maintain_all(settings, spark, work, patience=patience), as_json=as_json)
+    if broken:
+        raise typer.Exit(1)
+
+
+def register(
+    tables: Annotated[
+        Optional[list[str]], typer.Argument(metavar="TABLE", help="such as raw.orders; all that the catalog lacks, if left out")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the tables, and change nothing")] = False,
+) -> None:
+    """Add tables in the warehouse to a catalog that lost them.
+
+    Landing and builds go on where the tables are: how far they came is in the tables themselves.
+    """
+    from headrace.iceberg.catalog.registration import find_unregistered, register_tables
+    from headrace.iceberg.catalog.tables import open_catalog
+    from headrace.spec.model.pipeline import TableName
+
+    settings = settings_here()
+    catalog, wanted = open_catalog(settings), [TableName.parse(name) for name in tables or ()]
+    found = find_unregistered(catalog, settings.warehouse) if dry_run else register_tables(catalog, settings.warehouse, wanted)
+    for table in found:
+        say(f"{table.name}: {count_of(table.rows, 'row')}{'' if dry_run else ', registered'}")
+    if not found:
+        say("The catalog has every table in the warehouse.")

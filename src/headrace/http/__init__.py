@@ -1,0 +1,1 @@
+"""What HTTP servers and clients of Headrace share."""

@@ -1,0 +1,1 @@
+"""Commits that happen once, whatever the catalog answers."""

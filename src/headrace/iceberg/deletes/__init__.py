@@ -1,0 +1,1 @@
+"""Delete files of Iceberg tables."""

@@ -1,0 +1,1 @@
+"""Data files of Iceberg tables: written, listed and measured."""

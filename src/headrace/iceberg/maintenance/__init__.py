@@ -1,0 +1,1 @@
+"""Compaction, expiry of snapshots and removal of orphan files."""

@@ -1,0 +1,1 @@
+"""The tables in `metadata` that Headrace records itself in."""

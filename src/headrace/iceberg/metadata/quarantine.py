@@ -1,0 +1,176 @@
+"""Rejected rows reach `metadata.quarantine` exactly once, although they are in another table than the good ones.
+
+The commit of the good rows' table is the truth: its ledger entry names the files of the rows that were refused. They are
+appended to the quarantine right after it, or, if the application dies in between, by the next one before it does anything
+else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import And
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+
+from headrace.iceberg.catalog.tables import ensure_table, table_location
+from headrace.iceberg.commits.append import append_once
+from headrace.iceberg.files.file_counts import FileCounts
+from headrace.iceberg.files.metrics import FileMetrics
+from headrace.iceberg.files.storage import Storage, open_input
+from headrace.iceberg.ledgers.landing import Ledger
+from headrace.iceberg.rows.filters import column_between, column_is
+from headrace.settings import Settings
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, Primitive
+
+QUARANTINE = TableName("metadata", "quarantine")
+QUARANTINE_COLUMNS = (
+    Column("stream", Primitive("string")),
+    Column("topic", Primitive("string")),
+    Column("partition", Primitive("int")),
+    Column("offset", Primitive("long")),
+    Column("timestamp", Primitive("timestamp")),
+    Column("reason", Primitive("string")),
+    Column("original_bytes", Primitive("binary")),
+    Column("checkpoint_id", Primitive("long")),
+)
+
+REASONS = "; "
+"""What stands between the reasons of a row that failed several expectations."""
+_LARGEST = 2**63 - 1
+_PREFIX = "headrace.quarantine."
+_COUNTS = FileCounts("stream", lambda label: (label,))
+
+
+class Refusal(Protocol):
+    """The part of a table's ledger entry that says which rows were refused, up to where."""
+
+    @property
+    def checkpoint_id(self) -> int: ...
+
+    @property
+    def offsets(self) -> Mapping[int, int]: ...
+
+    @property
+    def quarantine_files(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Rows that a build refused; its number stands where landing's checkpoint does."""
+
+    checkpoint_id: int
+    quarantine_files: tuple[str, ...]
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Up to which checkpoint and offsets a stream's refused rows are in the quarantine."""
+
+    checkpoint_id: int
+    offsets: Mapping[int, int]
+
+
+def open_quarantine(catalog: Catalog, settings: Settings) -> Table:
+    """Gives back the quarantine, made where it is missing."""
+    return ensure_table(catalog, QUARANTINE, columns=QUARANTINE_COLUMNS, location=table_location(settings, QUARANTINE))
+
+
+def read_settled(quarantine: Table, label: str) -> Settled:
+    text = quarantine.properties.get(_PREFIX + label)
+    if text is None:
+        return Settled(0, {})
+    entry = json.loads(text)
+    return Settled(entry["checkpoint_id"], {int(key): value for key, value in entry["offsets"].items()})
+
+
+def read_refused_before(quarantine: Table, label: str, ledger: Ledger) -> frozenset[tuple[int, int]]:
+    """Return the partitions and offsets that a stream lands again and whose rows the quarantine has already.
+
+    There are such only where the stream's table was rolled back or restored. Each is named: that an offset was landed before
+    does not say that its message was refused, which may be new.
+    """
+    settled = read_settled(quarantine, label)
+    if settled.checkpoint_id < ledger.first_checkpoint:
+        return frozenset()  # the quarantine has nothing of this topic
+    is_behind = any(settled.offsets.get(partition, 0) > offset for partition, offset in ledger.offsets.items())
+    if not ledger.rollbacks and not is_behind:
+        return frozenset()
+    least = min(ledger.offsets.values(), default=0)
+    of_stream = And(column_is("stream", label), column_between("offset", least, _LARGEST))
+    of_topic = And(of_stream, column_between("checkpoint_id", ledger.first_checkpoint, _LARGEST))
+    rows = quarantine.scan(row_filter=of_topic, selected_fields=("partition", "offset")).to_arrow()
+    return frozenset(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+
+
+def settle_quarantine(
+    catalog: Catalog,
+    quarantine: Table,
+    ledgers: Mapping[str, Refusal],
+    *,
+    known: Mapping[str, DataFile] | None = None,
+) -> Table:
+    """Gives back the quarantine with all files that the ledgers (by stream) name, in one snapshot.
+
+    Idempotent by stream and checkpoint, also where another application has settled some of them meanwhile. `known` are entries
+    of files by path, which spares reading their footers.
+    """
+    open_ledgers = {label: ledger for label, ledger in ledgers.items() if not _is_settled(quarantine, label, ledger)}
+    if not open_ledgers:
+        return quarantine
+    files = [
+        (known or {}).get(path) or _describe(quarantine, path)
+        for ledger in open_ledgers.values()
+        for path in ledger.quarantine_files
+    ]
+    entries = {_PREFIX + label: _entry(ledger) for label, ledger in open_ledgers.items()}
+    found = append_once(
+        catalog,
+        quarantine,
+        files=files,
+        entry=lambda snapshot_id, sequence: entries,
+        is_there=lambda table: any(_is_settled(table, label, ledger) for label, ledger in open_ledgers.items()),
+    )
+    return settle_quarantine(catalog, found, open_ledgers, known=known)
+
+
+def _is_settled(quarantine: Table, label: str, ledger: Refusal) -> bool:
+    return not ledger.quarantine_files or read_settled(quarantine, label).checkpoint_id >= ledger.checkpoint_id
+
+
+def _entry(ledger: Refusal) -> str:
+    offsets = {str(partition): offset for partition, offset in sorted(ledger.offsets.items())}
+    return json.dumps({"checkpoint_id": ledger.checkpoint_id, "offsets": offsets}, separators=(",", ":"))
+
+
+def _describe(quarantine: Table, path: str) -> DataFile:
+    with open_input(path, storage=Storage.of(quarantine.io.properties)) as stream:
+        metadata, size = pq.read_metadata(stream), stream.size()
+    metrics = FileMetrics(quarantine.schema(), quarantine.spec())
+    return metrics.describe(metadata, uri=path, size=size, partition=Record())
+
+
+def count_quarantined(quarantine: Table | None) -> Mapping[str, int]:
+    """Return how many rows the quarantine holds now, by stream or layer table: the one source of that figure."""
+    return _COUNTS.total(quarantine)
+
+
+def count_quarantined_for(quarantine: Table | None, label: str, reasons: Iterable[str]) -> Mapping[str, int]:
+    """Return how many rows of a layer table are in the quarantine for each of these reasons; a row may have several."""
+    if quarantine is None or not count_quarantined(quarantine).get(label):
+        return {}
+    rows = quarantine.scan(row_filter=column_is("stream", label), selected_fields=("reason",)).to_arrow()
+    held = [f"{REASONS}{reason}{REASONS}" for reason in rows["reason"].to_pylist()]
+    return {reason: sum(f"{REASONS}{reason}{REASONS}" in each for each in held) for reason in reasons}
+
+
+def paths_of(files: Sequence[DataFile]) -> tuple[str, ...]:
+    return tuple(file.file_path for file in files)

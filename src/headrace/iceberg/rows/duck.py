@@ -1,0 +1,73 @@
+"""A DuckDB that reads Iceberg tables, with its extensions out of packages: nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import urlsplit
+
+import duckdb
+import duckdb_extension_avro
+import duckdb_extension_aws
+import duckdb_extension_httpfs
+import duckdb_extension_iceberg
+
+from headrace.iceberg.files.storage import DISK, Storage
+
+
+@contextmanager
+def open_duckdb(*, reads_iceberg: bool = True, storage: Storage = DISK) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Gives a connection to a database of its own in memory, in which times are UTC, and which reaches the object store.
+
+    Signatures of extensions are not checked: they are files of installed packages like all other code, and the check reads 60
+    MB at every opening, which took longer than most queries.
+    """
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "allow_unsigned_extensions": "true"})
+    try:
+        if reads_iceberg:
+            _load(connection, duckdb_extension_avro)
+            _load(connection, duckdb_extension_iceberg)
+            if storage != DISK:
+                _open_store(connection, dict(storage.options))
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+    finally:
+        connection.close()
+
+
+def quote_text(text: str) -> str:
+    """Gives back a text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quote_name(name: str) -> str:
+    """Gives back a name as SQL has it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _load(connection: duckdb.DuckDBPyConnection, package: ModuleType) -> None:
+    extension = next(Path(str(package.__file__)).parent.glob("extensions/*/*.duckdb_extension"))
+    connection.execute(f"LOAD {quote_text(str(extension))}")
+
+
+def _open_store(connection: duckdb.DuckDBPyConnection, options: dict[str, str]) -> None:
+    """Tells DuckDB where the object store is and who asks; without keys it looks for them where Amazon's own tools do."""
+    _load(connection, duckdb_extension_httpfs)
+    endpoint = urlsplit(options.get("s3.endpoint", ""))
+    is_virtual = options.get("s3.force-virtual-addressing") == "true"
+    told = {
+        "REGION": options.get("s3.region", ""),
+        "ENDPOINT": endpoint.netloc + endpoint.path.rstrip("/"),
+        "URL_STYLE": "" if is_virtual else "path",
+        "KEY_ID": options.get("s3.access-key-id", ""),
+        "SECRET": options.get("s3.secret-access-key", ""),
+        "SESSION_TOKEN": options.get("s3.session-token", ""),
+    }
+    if not told["KEY_ID"]:
+        _load(connection, duckdb_extension_aws)
+        told["PROVIDER"] = "credential_chain"
+    said = [f"{name} {quote_text(value)}" for name, value in told.items() if value]
+    said.append(f"USE_SSL {str(endpoint.scheme != 'http').lower()}")
+    connection.execute(f"CREATE SECRET (TYPE s3, {', '.join(said)})")

@@ -1,0 +1,106 @@
+"""How many bytes the rows of data files take as Arrow, estimated from what manifests tell of their columns.
+
+A build whose files exceed the row store in total would evict each file before its next use, and write it again in every build.
+So it is known before the first file is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    UUIDType,
+)
+
+from headrace.iceberg.files.live_files import LiveFile
+
+MEMORY_ROWS = 2_048
+"""Files of at most so many rows stay in memory and never go to the local disk: every live build makes some, the next builds
+read them, and soon they are written together."""
+
+_OFFSET, _LEAST_TEXT, _COMPRESSED = 4, 8, 3
+"""A text takes an offset and its bytes: three times what it takes compressed, as JSON and names do, but not less than eight."""
+
+_INDEX_ROW = 12
+
+
+class TooLargeError(Exception):
+    """Rows exceed the row store's bound. Read them in another way, such as with Spark."""
+
+
+@dataclass
+class WorkingSet:
+    """The files that a build has fetched rows of so far, which take at most `most_bytes` in all."""
+
+    most_bytes: int
+    _sizes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, files: Iterable[LiveFile], schema: Schema) -> None:
+        """Add files that rows will be fetched of. Raise a TooLargeError if all files exceed the bound by now."""
+        for file in files:
+            if file.path not in self._sizes:
+                self._sizes[file.path] = estimate_bytes(file.file, schema)
+        total = sum(self._sizes.values())
+        if total > self.most_bytes:
+            raise TooLargeError(f"the files that it reads take about {total:,} bytes as rows, more than {self.most_bytes:,}")
+
+
+def estimate_bytes(file: DataFile, schema: Schema) -> int:
+    """Return about how many bytes a file's rows and an index on them take on the local disk: none if they stay in memory."""
+    if file.record_count <= MEMORY_ROWS:
+        return 0
+    sizes, values = file.column_sizes or {}, file.value_counts or {}
+    total = file.record_count * _INDEX_ROW
+    for leaf in _leaves(schema.fields):
+        count = values.get(leaf.field_id, file.record_count)
+        total += _estimate_column(leaf.field_type, count, sizes, leaf.field_id)
+    return max(total, file.file_size_in_bytes)
+
+
+def _estimate_column(kind: IcebergType, count: int, sizes: Mapping[int, int], field_id: int) -> int:
+    width = _width(kind)
+    if width is not None:
+        return count * width
+    return count * _OFFSET + max(count * _LEAST_TEXT, sizes.get(field_id, 0) * _COMPRESSED)
+
+
+def _width(kind: IcebergType) -> int | None:
+    """Return how many bytes a value of a type takes, or None where values differ."""
+    if isinstance(kind, (StringType, BinaryType)):
+        return None
+    if isinstance(kind, BooleanType):
+        return 1
+    if isinstance(kind, (IntegerType, FloatType, DateType)):
+        return 4
+    if isinstance(kind, (DecimalType, UUIDType)):
+        return 16
+    return len(kind) if isinstance(kind, FixedType) else 8
+
+
+def _leaves(fields: Iterable[NestedField]) -> Iterator[NestedField]:
+    for each in fields:
+        kind = each.field_type
+        if isinstance(kind, StructType):
+            yield from _leaves(kind.fields)
+        elif isinstance(kind, ListType):
+            yield from _leaves([kind.element_field])
+        elif isinstance(kind, MapType):
+            yield from _leaves([kind.key_field, kind.value_field])
+        else:
+            yield each

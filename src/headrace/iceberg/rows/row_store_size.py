@@ -1,0 +1,52 @@
+"""How much of a table's rows and indexes is in the row store of this machine, told by the names of its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.iceberg.rows.arrow_cache import SUFFIX
+
+
+@dataclass(frozen=True)
+class StoredSize:
+    """Bytes on the local disk: rows of data files, and indexes by which rows are found."""
+
+    rows: int = 0
+    indexes: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.rows + self.indexes
+
+
+def stored_sizes(folder: Path) -> Mapping[str, StoredSize]:
+    """Return what a row store's folder holds of every table, by the table's id; nothing is created or read.
+
+    A file is named `table-file.arrow`, or `table-file-columns.arrow` for an index (row_store.py). Rows of files that the table
+    no longer has count until they are evicted.
+    """
+    sizes: dict[str, StoredSize] = {}
+    for name, size in _files_in(folder):
+        table, *rest = name.removesuffix(SUFFIX).split("-")
+        known, is_index = sizes.get(table, StoredSize()), len(rest) > 1
+        sizes[table] = StoredSize(known.rows + (0 if is_index else size), known.indexes + (size if is_index else 0))
+    return sizes
+
+
+def _files_in(folder: Path) -> Iterator[tuple[str, int]]:
+    """Return the names and sizes of whole files in the folders of a store; what vanishes meanwhile is left out."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files_in(Path(entry.path))
+        elif entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
+            try:
+                yield entry.name, entry.stat().st_size
+            except OSError:
+                continue

@@ -1,0 +1,1 @@
+"""Schemas and partitioning of Iceberg tables, and how they change."""

@@ -1,0 +1,1 @@
+"""Clients of Kafka and of the schema registry."""

@@ -1,0 +1,136 @@
+"""Messages of a topic for people to look at: a few of them, read without a trace.
+
+A consumer is told which partitions to read, so it joins no group, and it commits no offsets. Messages of transactions that are
+open or were aborted are not seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+
+from headrace.errors import UnavailableError
+from headrace.kafka.client import KafkaServers
+
+_PATIENCE_SECONDS = 8.0
+_WIDER = 8  # times as many offsets, where those that were read held too few messages: transactions end in markers
+_TRIES = 3
+_AT_ONCE = 500
+
+Bounds = Mapping[int, tuple[int, int]]
+"""The oldest offset of each partition of one topic, and the one after its last."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message as Kafka has it. `at` is None where it has no time."""
+
+    partition: int
+    offset: int
+    at: datetime | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def read_last(servers: KafkaServers, topic: str, bounds: Bounds, *, count: int) -> tuple[Message, ...]:
+    """Gives back the newest messages of these partitions, the oldest of them first."""
+    width, found = count, list[Message]()
+    with closing(_consumer(servers)) as consumer:
+        for _ in range(_TRIES):
+            starts = {partition: max(low, high - width) for partition, (low, high) in bounds.items()}
+            ranges = {partition: (start, bounds[partition][1]) for partition, start in starts.items()}
+            found = _read(consumer, topic, ranges)
+            if len(found) >= count or all(starts[partition] == low for partition, (low, _) in bounds.items()):
+                break
+            width *= _WIDER
+    return tuple(sorted(found, key=_age)[-count:])
+
+
+def read_from(servers: KafkaServers, topic: str, *, partition: int, offset: int, end: int, count: int) -> tuple[Message, ...]:
+    """Gives back the first messages of a partition that are at an offset or after it, and before `end`."""
+    with closing(_consumer(servers)) as consumer:
+        found = _read(consumer, topic, {partition: (offset, end)}, enough=count)
+    return tuple(found[:count])
+
+
+def _read(consumer: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]], *, enough: int | None = None) -> list[Message]:
+    """Gives back the messages of these ranges, or as many as are enough. A range ends by position."""
+    left = {partition: end for partition, (start, end) in ranges.items() if start < end}
+    if not left:
+        return []
+    found: list[Message] = []
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    try:
+        consumer.assign([TopicPartition(topic, partition, ranges[partition][0]) for partition in left])
+        while left and (enough is None or len(found) < enough):
+            if time.monotonic() > deadline:
+                raise _away(f"no answer in {_PATIENCE_SECONDS:.0f} s", topic)
+            for message in consumer.consume(_AT_ONCE, 0.2):
+                partition, offset = _place(message)
+                if (end := left.get(partition)) is None:
+                    continue
+                if _is_end(message, topic) or offset >= end - 1:
+                    del left[partition]
+                if message.error() is None and offset < end:
+                    found.append(_message(message))
+    except KafkaException as error:
+        raise _away(error.args[0].str() if error.args else str(error), topic) from error
+    return found
+
+
+def _is_end(message: KafkaMessage, topic: str) -> bool:
+    """Says whether this tells the end of a partition; any other trouble is an UnavailableError."""
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() == KafkaError._PARTITION_EOF:
+        return True
+    raise _away(error.str(), topic)
+
+
+def _consumer(servers: KafkaServers) -> Consumer:
+    return Consumer(
+        {
+            **servers.client(),
+            "group.id": "headrace-looks",  # has to be there, and is not used: partitions are assigned, not subscribed to
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 50,
+            "queued.max.messages.kbytes": 16_384,
+        }
+    )
+
+
+def _place(message: KafkaMessage) -> tuple[int, int]:
+    partition, offset = message.partition(), message.offset()
+    return -1 if partition is None else partition, -1 if offset is None else offset
+
+
+def _message(message: KafkaMessage) -> Message:
+    kind, milliseconds = message.timestamp()
+    at = None if kind == TIMESTAMP_NOT_AVAILABLE else datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+    partition, offset = _place(message)
+    headers: list[tuple[str, bytes | None]] = []
+    for pair in message.headers() or ():
+        headers.append((str(pair[0]), pair[1].encode() if isinstance(pair[1], str) else pair[1]))
+    return Message(partition, offset, at, message.key(), message.value(), tuple(headers))
+
+
+def _age(message: Message) -> tuple[float, int, int]:
+    return (message.at.timestamp() if message.at else 0.0, message.partition, message.offset)
+
+
+def _away(reason: str, topic: str) -> UnavailableError:
+    return UnavailableError(
+        f"Kafka does not answer: {reason}", where=f"topic {topic}", next_step="Check that it runs: headrace doctor."
+    )

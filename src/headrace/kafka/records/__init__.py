@@ -1,0 +1,30 @@
+"""Messages as Kafka stores them: fetched as record batches, and read many at a time."""
+
+from __future__ import annotations
+
+from headrace.kafka.records.batches import Position, RecordBatch, Records, next_offset, split_batches
+from headrace.kafka.records.client import AwayError, FetchClient, Fetched
+from headrace.kafka.records.container import REFUSED, container_file, container_header, number_size
+from headrace.kafka.records.frames import SIZE, Framed, Frames
+from headrace.kafka.records.messages import Messages, place, split_messages
+
+__all__ = [
+    "REFUSED",
+    "SIZE",
+    "AwayError",
+    "FetchClient",
+    "Fetched",
+    "Framed",
+    "Frames",
+    "Messages",
+    "Position",
+    "RecordBatch",
+    "Records",
+    "container_file",
+    "container_header",
+    "next_offset",
+    "number_size",
+    "place",
+    "split_batches",
+    "split_messages",
+]

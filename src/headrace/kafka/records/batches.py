@@ -1,0 +1,170 @@
+"""Kafka's record batches (format 2): checked, decompressed, and without what was never committed.
+
+A batch has a header of 61 bytes and then its records, one after the other. Batches of aborted transactions and the markers that
+end transactions are left out here, so nothing behind this module knows of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import google_crc32c
+
+from headrace.errors import LandingError, UnavailableError
+from headrace.kafka.records.compression import decompress
+from headrace.kafka.records.walk import walk_records
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_UNCOUNTED = 12  # bytes of a batch that its length leaves out
+_CRC_STARTS = 21
+_FORMAT = 2
+_CODEC, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
+_MARKER = struct.Struct(">hh")
+_ABORT = 0
+
+
+@dataclass(frozen=True)
+class RecordBatch:
+    """`count` records of one partition; those wanted are at offsets `start` (included) to `end` (excluded).
+
+    A record's offset is relative to `base_offset`, and its time to `timestamp`, unless the broker set one time for all.
+    """
+
+    partition: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+    one_time: bool
+    count: int
+    records: memoryview
+    start: int
+    end: int
+
+    @property
+    def is_cut(self) -> bool:
+        return self.base_offset < self.start or self.last_offset >= self.end
+
+
+@dataclass
+class Records:
+    """Record batches of one topic."""
+
+    topic: str
+    batches: list[RecordBatch] = field(default_factory=list)
+    bytes: int = 0
+
+    def add(self, batch: RecordBatch) -> None:
+        self.batches.append(batch)
+        self.bytes += len(batch.records)
+
+    @property
+    def largest(self) -> int:
+        """No message is larger than this."""
+        return max((len(batch.records) for batch in self.batches), default=0)
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a range of one partition is read: the next offset, and the end."""
+
+    topic: str
+    partition: int
+    next: int
+    end: int
+
+
+def next_offset(data: bytes, position: Position) -> int:
+    """Gives back the offset after the last whole batch of `data`, or the position's own if there is none."""
+    offset = position.next
+    for _, header in _headers(memoryview(data), position):
+        offset = max(offset, header.last_offset + 1)
+    return offset
+
+
+def split_batches(data: bytes, position: Position, aborted: Sequence[tuple[int, int]]) -> Iterator[RecordBatch]:
+    """Yields the batches that have committed records of the range; `data` may end in the middle of one.
+
+    `aborted` has the producer and the first offset of each aborted transaction in `data`.
+    """
+    starts = sorted(aborted, key=lambda one: one[1], reverse=True)
+    aborting: set[int] = set()
+    for batch, header in _headers(memoryview(data), position):
+        if header.last_offset < position.next:
+            continue
+        if header.base_offset >= position.end:
+            return
+        if google_crc32c.value(bytes(batch[_CRC_STARTS:])) != header.crc:
+            raise UnavailableError(
+                f"the batch of messages at offset {header.base_offset} is damaged: its checksum is wrong",
+                where=f"{position.topic}[{position.partition}]",
+                next_step="It is read again. If this stays, the broker's disk is damaged.",
+            )
+        while starts and starts[-1][1] <= header.last_offset:
+            aborting.add(starts.pop()[0])
+        body = batch[_HEADER.size :]
+        if header.attributes & _CONTROL:
+            if _is_abort(body, header.records):
+                aborting.discard(header.producer)
+            continue
+        is_aborted = header.attributes & _TRANSACTIONAL and header.producer in aborting
+        if header.records and not is_aborted:
+            one_time = bool(header.attributes & _LOG_APPEND_TIME)
+            yield RecordBatch(
+                partition=position.partition,
+                base_offset=header.base_offset,
+                last_offset=header.last_offset,
+                timestamp=header.largest_time if one_time else header.base_time,
+                one_time=one_time,
+                count=header.records,
+                records=decompress(header.attributes & _CODEC, body),
+                start=position.next,
+                end=position.end,
+            )
+
+
+class _Header(NamedTuple):
+    """The header of a batch, in the order in which it is stored."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_time: int
+    largest_time: int
+    producer: int
+    producer_epoch: int
+    base_sequence: int
+    records: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+
+def _headers(data: memoryview, position: Position) -> Iterator[tuple[memoryview, _Header]]:
+    """Yields whole batches with their headers."""
+    at = 0
+    while at + _HEADER.size <= len(data):
+        header = _Header(*_HEADER.unpack_from(data, at))
+        if header.magic != _FORMAT:
+            raise LandingError(
+                f"messages from offset {position.next} on are stored in Kafka's message format {header.magic}",
+                where=f"{position.topic}[{position.partition}]",
+                next_step="Headrace reads format 2, which Kafka has written since 0.11. Copy the topic to a new one.",
+            )
+        end = at + _UNCOUNTED + header.length
+        if end > len(data):
+            return
+        yield data[at:end], header
+        at = end
+
+
+def _is_abort(body: memoryview, count: int) -> bool:
+    """Says whether a control batch ends a transaction by abort: its record's key is a version and a kind."""
+    return any(record.key is not None and _MARKER.unpack_from(record.key)[1] == _ABORT for record in walk_records(body, count))

@@ -1,0 +1,229 @@
+"""A client of Kafka that hands out record batches as the broker stores them.
+
+Requests and answers are kafka-python's; the way they take is a blocking socket to each leader, with at most one request under
+way. What is asked for before it is needed waits in the socket, so no thread is needed to read ahead.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.errors import for_code
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from headrace.kafka.records.batches import Position
+from headrace.kafka.records.security import Security
+
+_FETCH_BYTES = 4 * 1024 * 1024
+_FETCH_VERSION = 11
+_METADATA_VERSION = 7
+_PARTITIONS_AT_ONCE = 100
+_READ_COMMITTED = 1
+_NO_SESSION = -1
+_WAIT_MS = 20
+_TIMEOUT_SECONDS = 20.0
+_FRAME = struct.Struct(">i")
+_Address = tuple[str, int]
+_Key = tuple[str, int]
+
+
+class AwayError(Exception):
+    """Kafka, or the leader of a partition, does not answer just now."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What a leader had of one partition: whole batches, perhaps one that is cut off, and the aborted transactions in them.
+
+    `refusal` says why there is nothing that ever could be.
+    """
+
+    topic: str
+    partition: int
+    data: bytes
+    aborted: Sequence[tuple[int, int]]
+    refusal: str = ""
+
+
+class FetchClient:
+    """Fetches from the leaders of partitions. After AwayError it starts anew, from the bootstrap servers."""
+
+    def __init__(self, settings: tuple[tuple[str, str], ...]) -> None:
+        self._bootstrap = [_address(server) for server in dict(settings)["bootstrap.servers"].split(",")]
+        self._security = Security(dict(settings))
+        self._connections: dict[_Address, _Connection] = {}
+        self._leaders: dict[_Key, _Address] = {}
+        self._asked: list[_Address] = []
+
+    def ask(self, positions: Iterable[Position]) -> None:
+        """Asks for what comes next at these positions, except from leaders that still owe an answer."""
+        wanted = list(positions)
+        if any((at.topic, at.partition) not in self._leaders for at in wanted):
+            self._find_leaders(sorted({at.topic for at in wanted}))
+        by_leader: dict[_Address, list[Position]] = {}
+        for at in wanted:
+            leader = self._leaders.get((at.topic, at.partition))
+            if leader is not None and leader not in self._asked:
+                by_leader.setdefault(leader, []).append(at)
+        for leader, parts in by_leader.items():
+            self._connection(leader).send(_fetch_request(parts[:_PARTITIONS_AT_ONCE]))
+            self._asked.append(leader)
+
+    def answer(self) -> list[Fetched]:
+        """Gives back the oldest answer that is under way."""
+        if not self._asked:
+            raise AwayError("no partition has a leader")
+        leader = self._asked.pop(0)
+        response = self._connection(leader).receive(FetchResponse, _FETCH_VERSION)
+        parts = [(topic.topic, part) for topic in response.responses for part in topic.partitions]
+        passing = [error for _, part in parts if (error := for_code(part.error_code)).retriable]
+        if response.error_code or passing:
+            raise AwayError((passing[0] if passing else for_code(response.error_code)).__name__)
+        return [_fetched(topic, part) for topic, part in parts]
+
+    def reset(self) -> None:
+        """Forgets the leaders and every request that is under way."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections, self._leaders, self._asked = {}, {}, []
+
+    def give_up(self) -> None:
+        """Leaves nothing under way; a connection that owes an answer is closed."""
+        for leader in self._asked:
+            self._connections.pop(leader).close()
+        self._asked = []
+
+    def _find_leaders(self, topics: Sequence[str]) -> None:
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=False,
+            version=_METADATA_VERSION,
+        )
+        for address in self._bootstrap:
+            try:
+                connection = _Connection(address, self._security)
+                try:
+                    connection.send(request)
+                    response = connection.receive(MetadataResponse, _METADATA_VERSION)
+                finally:
+                    connection.close()
+            except AwayError:
+                continue
+            brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+            self._leaders |= {
+                (topic.name, part.partition_index): brokers[part.leader_id]
+                for topic in response.topics
+                for part in topic.partitions
+                if part.leader_id in brokers
+            }
+            return
+        raise AwayError("no bootstrap server answers")
+
+    def _connection(self, address: _Address) -> _Connection:
+        if address not in self._connections:
+            self._connections[address] = _Connection(address, self._security)
+        return self._connections[address]
+
+
+class _Connection:
+    """A connection to one broker, which knows who asks when it is there."""
+
+    def __init__(self, address: _Address, security: Security) -> None:
+        self._sent = 0
+        try:
+            plain = socket.create_connection(address, timeout=_TIMEOUT_SECONDS)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = security.wrap(plain, address[0])
+        except OSError as error:
+            raise AwayError(f"{address[0]}:{address[1]}: {error}") from error
+        try:
+            security.log_in(self._exchange)
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, request: Any) -> None:
+        self._sent += 1
+        request.with_header(correlation_id=self._sent, client_id="headrace")
+        try:
+            self._socket.sendall(request.encode(framed=True, header=True))
+        except OSError as error:
+            raise AwayError(str(error)) from error
+
+    def receive(self, kind: Any, version: int) -> Any:
+        """Gives back the answer to the request that was sent last."""
+        (size,) = _FRAME.unpack(self._read(_FRAME.size))
+        answer = self._read(size)
+        if _FRAME.unpack_from(answer) != (self._sent,):
+            raise AwayError("an answer belongs to another request")
+        return kind.decode(answer[_FRAME.size :], version=version)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _exchange(self, request: Any, kind: Any, version: int) -> Any:
+        self.send(request)
+        return self.receive(kind, version)
+
+    def _read(self, size: int) -> memoryview:
+        view = memoryview(bytearray(size))
+        at = 0
+        while at < size:
+            try:
+                count = self._socket.recv_into(view[at:])
+            except OSError as error:
+                raise AwayError(str(error)) from error
+            if not count:
+                raise AwayError("the broker closed the connection")
+            at += count
+        return view
+
+
+def _fetch_request(positions: Sequence[Position]) -> Any:
+    by_topic: dict[str, list[Position]] = {}
+    for at in positions:
+        by_topic.setdefault(at.topic, []).append(at)
+    topic_of = FetchRequest.FetchTopic
+    topics = [
+        topic_of(topic=topic, partitions=[_fetch_partition(topic_of.FetchPartition, at) for at in parts])
+        for topic, parts in by_topic.items()
+    ]
+    # The first partition that has anything gives at least one whole batch, however large: messages may be larger than a fetch.
+    return FetchRequest(
+        max_wait_ms=_WAIT_MS,
+        min_bytes=1,
+        max_bytes=_FETCH_BYTES,
+        isolation_level=_READ_COMMITTED,
+        session_id=0,
+        session_epoch=_NO_SESSION,
+        topics=topics,
+        forgotten_topics_data=[],
+        rack_id="",
+        version=_FETCH_VERSION,
+    )
+
+
+def _fetch_partition(kind: Any, at: Position) -> Any:
+    return kind(
+        partition=at.partition,
+        current_leader_epoch=-1,
+        fetch_offset=at.next,
+        log_start_offset=-1,
+        partition_max_bytes=_FETCH_BYTES,
+    )
+
+
+def _fetched(topic: str, part: Any) -> Fetched:
+    aborted = [(one.producer_id, one.first_offset) for one in part.aborted_transactions or ()]
+    refusal = for_code(part.error_code).__name__ if part.error_code else ""
+    return Fetched(topic, part.partition_index, part.records or b"", aborted, refusal)
+
+
+def _address(server: str) -> _Address:
+    host, _, port = server.strip().rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,115 @@
+"""The records of many batches, read in one pass.
+
+Kafka frames a record with the numbers of Avro: zigzag, seven bits in a byte. So the records of a batch, as they are, are a
+block of an Avro container file whose rows are
+
+    length, attributes, timestamp, offset, key, the value's size, the value, number of headers
+
+and polars reads them at once. A pass knows no borders, so what it read is proven: in every row the shortest encodings of what
+was read add up to the record's own length, and over all rows to the bytes that there are. A decoder never consumes less than
+the shortest encoding, so it consumed exactly that; and the first row began where the first record does, so each did.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from headrace.kafka.records.batches import RecordBatch
+from headrace.kafka.records.container import REFUSED, container_file, container_header, number_size
+
+_NUMBERS_BEFORE_KEY = 4
+_LENGTH, _TIMESTAMP, _OFFSET = (pl.col(f"kafka_{name}") for name in ("length", "timestamp", "offset"))
+_KEY_SIZE = pl.col("kafka_key").bin.size().cast(pl.Int64)
+_VALUE_SIZE = pl.col("kafka_value").bin.size().cast(pl.Int64)
+
+SIZE = pl.col("kafka_size")
+"""The size of a value that was read as fields."""
+
+
+@dataclass(frozen=True)
+class Framed:
+    """Records that were read in one pass, a row for each; `block` are the bytes that they were read from.
+
+    Their offsets and times are still relative to their batches.
+    """
+
+    frame: pl.DataFrame
+    block: bytes
+    start: int
+    keyed: bool
+
+    def value_starts(self) -> pl.Series:
+        """Gives back where in `block` each value starts that was read as fields."""
+        record = number_size(_LENGTH) + _LENGTH
+        before = number_size(_LENGTH) + _size_before_value(self.keyed) + number_size(SIZE)
+        return self.frame.select(record.cum_sum() - record + before + self.start).to_series()
+
+
+class Frames:
+    """Reads records whose values are the encodings of `fields` of Avro; without fields, a value is bytes."""
+
+    def __init__(self, fields: Sequence[dict[str, Any]] = ()) -> None:
+        self._value = [_long("kafka_size"), *fields] if fields else [{"name": "kafka_value", "type": "bytes"}]
+        self._value_size = SIZE if fields else _VALUE_SIZE
+        self._headers = {keyed: self._header(keyed) for keyed in (False, True)}
+
+    def read(self, batches: Sequence[RecordBatch]) -> Framed | None:
+        """Gives back all records of the batches, or None if anything in them can't be read like this, or not be proven.
+
+        That fields of a value add up to its size is left to prove to who knows them.
+        """
+        keyed = _has_key(batches[0].records)
+        count = sum(batch.count for batch in batches)
+        size = sum(len(batch.records) for batch in batches)
+        block, start = container_file(self._headers[keyed], count, size, (batch.records for batch in batches))
+        try:
+            frame = pl.read_avro(io.BytesIO(block))
+        except REFUSED:
+            return None
+        if frame.height != count or not self._is_proven(frame, keyed=keyed, size=size):
+            return None
+        return Framed(frame, block, start, keyed)
+
+    def _is_proven(self, frame: pl.DataFrame, *, keyed: bool, size: int) -> bool:
+        is_plain = (pl.col("kafka_attributes") == 0) & (pl.col("kafka_headers") == 0)
+        if not keyed:
+            is_plain &= pl.col("kafka_key") == -1
+        measured = _size_before_value(keyed) + number_size(self._value_size) + self._value_size + 1
+        proof = frame.select(
+            is_plain.all().alias("plain"),
+            (measured == _LENGTH).all().alias("rows"),
+            (number_size(_LENGTH) + _LENGTH).sum().alias("size"),
+        )
+        return proof.row(0) == (True, True, size)
+
+    def _header(self, keyed: bool) -> bytes:
+        before = map(_long, ("kafka_length", "kafka_attributes", "kafka_timestamp", "kafka_offset"))
+        key = {"name": "kafka_key", "type": "bytes"} if keyed else _long("kafka_key")
+        fields = [*before, key, *self._value, _long("kafka_headers")]
+        return container_header(json.dumps({"type": "record", "name": "kafka_record", "fields": fields}))
+
+
+def _size_before_value(keyed: bool) -> pl.Expr:
+    """Gives back the bytes between a record's length and its value's size: attributes, time, offset and key."""
+    key = number_size(_KEY_SIZE) + _KEY_SIZE if keyed else 1
+    return 1 + number_size(_TIMESTAMP) + number_size(_OFFSET) + key
+
+
+def _has_key(records: memoryview) -> bool:
+    """Looks whether the first record has a key: after four numbers comes its size, which is -1 (1 in zigzag) for none."""
+    at = 0
+    for _ in range(_NUMBERS_BEFORE_KEY):
+        while records[at] >= 0x80:
+            at += 1
+        at += 1
+    return records[at] != 1
+
+
+def _long(name: str) -> dict[str, Any]:
+    return {"name": name, "type": "long"}

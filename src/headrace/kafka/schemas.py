@@ -1,0 +1,162 @@
+"""Schemas that a registry keeps, asked for by the Confluent API, which the registries of others have too."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from dataclasses import dataclass
+from http.client import HTTPException
+from threading import Lock
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.request import Request, urlopen
+
+from headrace.errors import NotFoundError, UnavailableError
+from headrace.kafka.schema_references import write_out
+
+_TIMEOUT_SECONDS = 5.0
+_AWAY_SECONDS = 2.0
+_UNKNOWN_SECONDS = 30.0
+_MOST_VERSIONS = 20
+_MOST_REFERENCES = 100
+_MOST_UNKNOWN = 10_000
+_LONGEST = 16 * 1024 * 1024
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """One version of a subject's schema."""
+
+    subject: str
+    version: int
+    id: int
+    schema: str
+
+
+class Registry:
+    """A registry at a URL; thread-safe. What an id or a version means never changes, so each is asked for once.
+
+    One that does not answer is left alone for a moment, so that of many messages not each waits for it; an id that it does not
+    have is asked for again after a while.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url, self._headers = _split_secret(url)
+        self._schemas: dict[int, str] = {}
+        self._unknown: dict[int, tuple[float, str]] = {}
+        self._versions: dict[tuple[str, int], RegisteredSchema] = {}
+        self._away: tuple[float, str] | None = None
+        self._lock = Lock()
+
+    def schema(self, schema_id: int) -> str:
+        """Gives back the text of an Avro schema; an id that the registry has none for is a NotFoundError."""
+        with self._lock:
+            until, why = self._unknown.get(schema_id, (0.0, ""))
+            if time.monotonic() < until:
+                raise NotFoundError(why, where=self._url)
+            if schema_id not in self._schemas:
+                try:
+                    self._schemas[schema_id] = self._ask_for(schema_id)
+                except NotFoundError as error:
+                    if len(self._unknown) >= _MOST_UNKNOWN:
+                        self._unknown.clear()
+                    self._unknown[schema_id] = (time.monotonic() + _UNKNOWN_SECONDS, error.what)
+                    raise
+            return self._schemas[schema_id]
+
+    def versions(self, subject: str) -> tuple[RegisteredSchema, ...]:
+        """Gives back the newest versions of a subject, the oldest of them first; none where it is not known."""
+        place = f"subjects/{quote(subject, safe='')}/versions"
+        with self._lock:
+            try:
+                numbers = sorted(int(each) for each in self._get(place))[-_MOST_VERSIONS:]
+                for number in numbers:
+                    if (subject, number) not in self._versions:
+                        found = self._get(f"{place}/{number}")
+                        schema = RegisteredSchema(subject, number, int(found["id"]), str(found["schema"]))
+                        self._versions[subject, number] = schema
+            except NotFoundError:
+                return ()
+            return tuple(self._versions[subject, number] for number in numbers)
+
+    def _ask_for(self, schema_id: int) -> str:
+        try:
+            found = self._get(f"schemas/ids/{schema_id}")
+        except NotFoundError:
+            raise NotFoundError(f"the registry has no schema {schema_id}", where=self._url) from None
+        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+            raise self._unavailable(f"it gave no schema for {schema_id}")
+        if found.get("schemaType", "AVRO") != "AVRO":
+            raise NotFoundError(f"schema {schema_id} is {found['schemaType']}, not AVRO", where=self._url)
+        text = str(found["schema"])
+        definitions: dict[str, str] = {}
+        try:
+            self._refer(found.get("references"), definitions)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # never a fault of the message that names the id
+            raise self._unavailable(f"it gave no usable references of schema {schema_id}") from error
+        try:
+            return write_out(text, definitions) if definitions else text
+        except (ValueError, TypeError, RecursionError):
+            return text  # whoever reads it says what is wrong with it
+
+    def _refer(self, references: Any, definitions: dict[str, str]) -> None:
+        """Add the schemas that a schema refers to, and those that they refer to, by the names of their types."""
+        for each in references if isinstance(references, list) else ():
+            name, subject, version = str(each["name"]), quote(str(each["subject"]), safe=""), int(each["version"])
+            if name in definitions or len(definitions) >= _MOST_REFERENCES:
+                continue
+            found = self._get(f"subjects/{subject}/versions/{version}")
+            definitions[name] = str(found["schema"])
+            self._refer(found.get("references"), definitions)
+
+    def _get(self, path: str) -> Any:
+        if not self._url:
+            raise UnavailableError(
+                "messages name schemas of a registry, and none is set", where="registry.url", next_step="Set registry.url."
+            )
+        if self._away and time.monotonic() < self._away[0]:
+            raise self._unavailable(self._away[1])
+        try:
+            with urlopen(Request(f"{self._url}/{path}", headers=self._headers), timeout=_TIMEOUT_SECONDS) as answer:
+                found = json.loads(answer.read(_LONGEST))
+        except HTTPError as error:
+            with error:
+                if error.code == _NOT_FOUND and _says_so_itself(error.read(_LONGEST)):
+                    raise NotFoundError(f"the registry has no {path}", where=self._url) from None
+            reason = f"it answered with {error.code}"
+        except (OSError, HTTPException, ValueError) as error:
+            reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+        else:
+            self._away = None
+            return found
+        self._away = (time.monotonic() + _AWAY_SECONDS, reason)
+        raise self._unavailable(reason)
+
+    def _unavailable(self, reason: str) -> UnavailableError:
+        return UnavailableError(
+            f"the schema registry does not answer: {reason}",
+            where=self._url,
+            next_step="Check the registry and its address: headrace doctor says which it is.",
+        )
+
+
+def _says_so_itself(body: bytes) -> bool:
+    """Says whether the registry itself says that there is nothing; at a wrong address a web server says the same."""
+    try:
+        said: Any = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(said, dict) and str(said.get("error_code", "")).startswith(str(_NOT_FOUND))
+
+
+def _split_secret(url: str) -> tuple[str, dict[str, str]]:
+    """Gives back the address without its user and password, and the headers of a request, which have them."""
+    parts = urlsplit(url.rstrip("/"))
+    headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+    if parts.username is not None:
+        secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(secret.encode()).decode()}"
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")), headers

@@ -1,0 +1,193 @@
+"""Compare a published table with the lake: its columns with the DDL, its position, and every row.
+
+The lake's rows are copied into a temporary table that has the types of the DDL, so each value is compared with what publishing
+it again would write: Postgres itself decides what is equal. Only decimals keep all their digits: a DDL that rounds them loses
+money without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import psycopg
+from psycopg import IsolationLevel, sql
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.types import DecimalType, IcebergType
+
+from headrace.iceberg.catalog.tables import count_rows, load_table
+from headrace.iceberg.ledgers.build import BuildLedger, read_build
+from headrace.iceberg.schema.added_columns import hidden_columns
+from headrace.serving.publish.incoming import INCOMING, copy_rows
+from headrace.serving.publish.postgres_table import PostgresColumn, comparable, list_changes, read_ddl_shape, read_shape
+from headrace.serving.publish.publish import explained
+from headrace.serving.publish.publish_progress import Progress, read_progress
+from headrace.spec.model.pipeline import PostgresTable
+
+_NUMERIC = re.compile(r"numeric\(\d+,(?P<scale>\d+)\)")
+_DIFFERENT = sql.Identifier("headrace_different")
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class PublishedComparison:
+    """How a table of Postgres compares with the layer table that it is published from.
+
+    `rows` of the lake were compared. `different` rows differ or are on one side only; `columns` says in how many of them each
+    column differs. `problems` are those of the table as a whole. `is_current` says that Postgres has the lake's newest build.
+    """
+
+    rows: int = 0
+    different: int = 0
+    columns: tuple[tuple[str, int], ...] = ()
+    examples: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    is_current: bool = True
+
+
+def compare_published(dsn: str, catalog: Catalog, table: PostgresTable, *, needs_current: bool = False) -> PublishedComparison:
+    """Return what differs between a published table and the lake, both as they are now. Nothing is changed.
+
+    With `needs_current`, rows are compared only where Postgres has the lake's newest build.
+    """
+    with explained(table), psycopg.connect(dsn, connect_timeout=10, application_name="headrace verify") as connection:
+        connection.isolation_level = IsolationLevel.REPEATABLE_READ
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL timezone = 'UTC'")
+                progress = read_progress(cursor, table)
+                # The lake is read after Postgres's snapshot was taken: a build that came in between makes Postgres behind.
+                source = load_table(catalog, table.source)
+                if needs_current and source is not None and not (progress and progress.is_at(source, read_build(source))):
+                    return PublishedComparison(is_current=False)
+                return _compare(cursor, source, table, progress)
+        finally:
+            connection.rollback()
+
+
+def _compare(
+    cursor: psycopg.Cursor, source: Table | None, table: PostgresTable, progress: Progress | None
+) -> PublishedComparison:
+    built = read_build(source)
+    if source is None or not built.build_id:
+        return PublishedComparison()
+    rows = count_rows(source)
+    actual = read_shape(cursor, f'"{table.name}"')
+    if actual is None:
+        problem = f"there is no table {table.name} in Postgres"
+        return PublishedComparison(rows, rows, problems=(problem,), is_current=False)
+    wanted = read_ddl_shape(cursor, table)
+    changes = list_changes(table, actual=actual, wanted=wanted)
+    is_current = progress is not None and progress.is_at(source, built)
+    position = () if is_current else (_describe_position(progress, source, built),)
+    problems = (*position, *(f"{change.problem}: {change.statement};" for change in changes))
+    if any(actual.column(name) is None for name in table.primary_key):
+        return PublishedComparison(rows, rows, problems=problems, is_current=is_current)
+    hidden = hidden_columns(source)
+    in_lake = {field.name: field.field_type for field in source.schema().fields if field.name not in hidden}
+    rounded = {column.name for column in wanted.columns if _rounds(column, in_lake.get(column.name))}
+    columns = [
+        (replace(column, type="numeric") if column.name in rounded else column, there)
+        for column in wanted.columns
+        if column.name in in_lake and not column.generated and (there := actual.column(column.name)) is not None
+    ]
+    compared = copy_rows(cursor, source, [column for column, _ in columns])
+    _find_different(cursor, table, columns)
+    different = _count_columns(cursor)
+    losses = (
+        f'column "{name}" is {in_lake[name]} in the lake and {column.type} in the DDL, which rounds values: change the DDL'
+        for name, _ in different
+        if name in rounded and (column := wanted.column(name)) is not None
+    )
+    return PublishedComparison(
+        rows=compared,
+        different=_count_different(cursor),
+        columns=different,
+        examples=_describe_rows(cursor, table),
+        problems=(*problems, *losses),
+        is_current=is_current,
+    )
+
+
+def _rounds(column: PostgresColumn, kind: IcebergType | None) -> bool:
+    """Say whether the column has fewer decimals than the lake's."""
+    numeric = _NUMERIC.fullmatch(column.type)
+    return numeric is not None and isinstance(kind, DecimalType) and kind.scale > int(numeric["scale"])
+
+
+def _describe_position(progress: Progress | None, source: Table, built: BuildLedger) -> str:
+    if progress is None:
+        return f"nothing of {'.'.join(source.name())} was published, and the lake has build {built.changed_in}"
+    if progress.precedes(source, built):
+        return f"Postgres has build {progress.build_id}, and the lake has build {built.changed_in}"
+    return f"Postgres has build {progress.build_id} of another history of the table, and the lake has build {built.changed_in}"
+
+
+def _find_different(
+    cursor: psycopg.Cursor, table: PostgresTable, columns: Sequence[tuple[PostgresColumn, PostgresColumn]]
+) -> None:
+    """Fill a temporary table with the keys of rows that differ, what differs in them, and on which side they are."""
+    key = [pair for pair in columns if pair[0].name in table.primary_key]
+    values = [pair for pair in columns if pair[0].name not in table.primary_key]
+
+    def side(alias: str, pair: tuple[PostgresColumn, PostgresColumn]) -> sql.Composable:
+        types = {column.base_type for column in pair}
+        return comparable(alias, pair[0].name, types=types)
+
+    same = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(side("old", pair), side("new", pair)) for pair in key)
+    one = sql.Identifier(key[0][0].name)
+    differs = [
+        sql.SQL("CASE WHEN {} IS DISTINCT FROM {} THEN {} END").format(
+            side("old", pair), side("new", pair), sql.Literal(pair[0].name)
+        )
+        for pair in values
+    ]
+    statement = sql.SQL(
+        "CREATE TEMPORARY TABLE {different} ON COMMIT DROP AS SELECT * FROM ("
+        " SELECT {keys}, new.{one} IS NOT NULL AS in_lake, old.{one} IS NOT NULL AS in_postgres,"
+        " array_remove(ARRAY[{differs}]::text[], NULL) AS columns"
+        " FROM {target} AS old FULL JOIN {incoming} AS new ON {same}"
+        ") AS compared WHERE NOT (in_lake AND in_postgres) OR cardinality(columns) > 0"
+    ).format(
+        different=_DIFFERENT,
+        keys=sql.SQL(", ").join(
+            sql.SQL("coalesce(new.{0}::text, old.{0}::text) AS {1}").format(
+                sql.Identifier(name), sql.Identifier(f"key_{place}")
+            )
+            for place, name in enumerate(table.primary_key)
+        ),
+        one=one,
+        differs=sql.SQL(", ").join(differs),
+        target=sql.Identifier(table.name),
+        incoming=INCOMING,
+        same=same,
+    )
+    cursor.execute(statement)
+
+
+def _count_different(cursor: psycopg.Cursor) -> int:
+    found = cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(_DIFFERENT)).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def _count_columns(cursor: psycopg.Cursor) -> tuple[tuple[str, int], ...]:
+    statement = sql.SQL(
+        "SELECT name, count(*) FROM {} CROSS JOIN unnest(columns) AS name WHERE in_lake AND in_postgres"
+        " GROUP BY name ORDER BY name"
+    )
+    return tuple((str(name), int(count)) for name, count in cursor.execute(statement.format(_DIFFERENT)).fetchall())
+
+
+def _describe_rows(cursor: psycopg.Cursor, table: PostgresTable) -> tuple[str, ...]:
+    keys = sql.SQL(", ").join(sql.Identifier(f"key_{place}") for place in range(len(table.primary_key)))
+    statement = sql.SQL("SELECT in_lake, in_postgres, columns, {keys} FROM {different} ORDER BY {keys} LIMIT {limit}")
+    cursor.execute(statement.format(keys=keys, different=_DIFFERENT, limit=sql.Literal(EXAMPLES)))
+    found = []
+    for in_lake, in_postgres, columns, *key in cursor.fetchall():
+        row = ", ".join(f"{name} {value}" for name, value in zip(table.primary_key, key, strict=True))
+        what = ", ".join(columns) if in_lake and in_postgres else f"only in {'the lake' if in_lake else 'Postgres'}"
+        found.append(f"{row}: {what}")
+    return tuple(found)

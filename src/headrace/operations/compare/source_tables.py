@@ -1,0 +1,142 @@
+"""Tables of a Postgres at one moment: their columns, and their rows in the order of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import Connection, IsolationLevel, sql
+from psycopg.types.json import set_json_loads
+
+from headrace.operations.compare.values import ARRAY
+from headrace.spec.sql.stage_query import staged_name
+
+Key = tuple[Any, ...]
+Row = tuple[Any, ...]
+
+_ROWS_AT_ONCE = 100
+"""How many rows come at once: a row can have a megabyte."""
+_ORDERED = frozenset(
+    ("int2", "int4", "int8", "oid", "numeric", "float4", "float8", "bool", "bytea", "date", "time", "timestamp", "timestamptz")
+)
+"""Types whose order is the same everywhere; others are ordered by the bytes of their text."""
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column and the name of its type; `filled` says that rows got its default without being written."""
+
+    name: str
+    kind: str
+    filled: bool = False
+
+    @property
+    def in_lake(self) -> str:
+        """What the lake calls it."""
+        return staged_name(self.name)
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table of Postgres. `generated` columns are not told to those who read changes."""
+
+    schema: str
+    name: str
+    columns: tuple[SourceColumn, ...]
+    generated: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a Postgres has at one moment, and the LSN that all of it was written before."""
+
+    connection: Connection
+    lsn: int
+
+
+@contextmanager
+def open_moment(dsn: str) -> Iterator[Moment]:
+    """Gives the database as it is now, which stays so for those who read it through this."""
+    with psycopg.connect(dsn, application_name="headrace verify") as connection:
+        connection.isolation_level = IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        set_json_loads(_as_text, connection)
+        # The snapshot is taken before the function runs: what it holds was written before this LSN.
+        found = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").fetchone()
+        assert found is not None
+        connection.execute("SET LOCAL timezone = 'UTC'")
+        yield Moment(connection, int(found[0]))
+
+
+def find_table(connection: Connection, schema: str, name: str) -> SourceTable | None:
+    """Gives back what Postgres knows of a table, or None where there is none of that name."""
+    found = connection.execute(_COLUMNS, {"schema": schema, "name": name}).fetchall()
+    if not found:
+        return None
+    columns = tuple(SourceColumn(column, kind, filled) for column, kind, filled, generated in found if not generated)
+    return SourceTable(schema, name, columns, tuple(column for column, _, _, generated in found if generated))
+
+
+def rows_in_order(moment: Moment, table: SourceTable, *, keys: Sequence[str]) -> Iterator[Row]:
+    """Gives the rows by their key, some at a time; text is in the order of its bytes, as the lake has it."""
+    kinds = {column.name: column.kind for column in table.columns}
+    order = [sql.SQL("{}" if kinds[key] in _ORDERED else '{}::text COLLATE "C"').format(sql.Identifier(key)) for key in keys]
+    query = sql.SQL("{} ORDER BY {}").format(_select(table), sql.SQL(", ").join(order))
+    with moment.connection.cursor(name="headrace_verify") as cursor:
+        cursor.itersize = _ROWS_AT_ONCE
+        cursor.execute(query)
+        yield from cursor
+
+
+def find_rows(moment: Moment, table: SourceTable, *, keys: Sequence[str], wanted: Sequence[Key]) -> Iterator[Row]:
+    """Gives the rows of some keys."""
+    conditions = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier(key), sql.Placeholder()) for key in keys)
+    query = sql.SQL("{} WHERE {}").format(_select(table), conditions)
+    for key in wanted:
+        yield from moment.connection.execute(query, key)
+
+
+def confirmed_lsn(connection: Connection, *, slot: str) -> int | None:
+    """Gives back up to where a replication slot's reader has kept all that it was told; None where there is no such slot."""
+    query = "SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s"
+    found = connection.execute(query, [slot]).fetchone()
+    return None if found is None else int(found[0] or 0)
+
+
+def _select(table: SourceTable) -> sql.Composed:
+    names = sql.SQL(", ").join(sql.Identifier(column.name) for column in table.columns)
+    return sql.SQL("SELECT {} FROM {}").format(names, sql.Identifier(table.schema, table.name))
+
+
+def _as_text(document: str | bytes) -> str:
+    return document if isinstance(document, str) else document.decode()
+
+
+_COLUMNS = f"""
+WITH RECURSIVE kinds AS (
+    SELECT oid, oid AS base, typtype FROM pg_type
+    UNION ALL
+    SELECT kinds.oid, pg_type.typbasetype, inner_type.typtype
+    FROM kinds JOIN pg_type ON pg_type.oid = kinds.base AND pg_type.typtype = 'd'
+    JOIN pg_type AS inner_type ON inner_type.oid = pg_type.typbasetype
+)
+SELECT
+    attname::text,
+    CASE WHEN base.typcategory = 'A' THEN '{ARRAY}' || element.typname ELSE base.typname END::text,
+    atthasmissing,
+    attgenerated <> ''
+FROM pg_attribute
+JOIN pg_class ON pg_class.oid = attrelid
+JOIN pg_namespace ON pg_namespace.oid = relnamespace
+JOIN kinds ON kinds.oid = atttypid AND kinds.typtype <> 'd'
+JOIN pg_type AS base ON base.oid = kinds.base
+LEFT JOIN pg_type AS element ON element.oid = base.typelem
+WHERE nspname = %(schema)s AND relname = %(name)s AND attnum > 0 AND NOT attisdropped AND relkind IN ('r', 'p')
+ORDER BY attnum
+"""

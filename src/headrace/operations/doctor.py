@@ -1,0 +1,160 @@
+"""Looks at everything that Headrace needs, and says what is there, from where, and what to do about the rest."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.errors import HeadraceError
+from headrace.http.client import without_secrets
+from headrace.iceberg.catalog.tables import catalog_exists, list_namespaces, open_catalog
+from headrace.plurals import count_of
+from headrace.servers.connect import running_connect
+from headrace.servers.embedded import RunningService
+from headrace.servers.jars import GROUPS, OPTIONAL, cached_jars
+from headrace.servers.java import choose_java
+from headrace.servers.kafka import running_kafka
+from headrace.servers.ports import HOST
+from headrace.servers.postgres import running_postgres, without_password
+from headrace.servers.registry import running_registry
+from headrace.servers.trino import running_trino
+from headrace.settings import FILE, HANDED_ON, KNOWN, SECRETS, Settings, without_passwords
+from headrace.settings.known import Kind, Known
+from headrace.spark.session import spark_groups
+
+_FREE_BYTES = 2 * 1024**3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    state: Literal["ok", "attention", "broken"]
+    says: str
+
+
+@dataclass(frozen=True)
+class SettingOrigin:
+    name: str
+    value: str
+    origin: str
+
+
+def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Gives back what was found, the parts in the order in which a run needs them."""
+    return (
+        Finding("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        _look_at_java(environ),
+        *(_look_at_jars(group) for group in _groups(settings)),
+        _look_at_disk(settings),
+        _look_at_server("Kafka", settings.kafka_bootstrap_servers, running_kafka(settings)),
+        _look_at_server("Postgres", _own_postgres(settings), running_postgres(settings)),
+        _look_at_server("Connect", _own(settings.connect_url), running_connect(settings)),
+        _look_at_server("registry", _own(settings.registry_url), running_registry(settings)),
+        _look_at_server("Trino", None, running_trino(settings)),
+        _look_at_catalog(settings),
+    )
+
+
+def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
+    """Gives back every setting, its value and where that came from."""
+    profile = SettingOrigin("profile", settings.profile, settings.origins["profile"])
+    from_file = f"{FILE} [{settings.profile}]"
+    return (
+        profile,
+        *(SettingOrigin(each.name, _shown(each, settings), settings.origins[each.name]) for each in KNOWN),
+        *(
+            SettingOrigin(f"{each.name}.{name}", value, from_file)
+            for each in HANDED_ON
+            for name, value in getattr(settings, each.field).items()
+        ),
+        *(SettingOrigin(variable, "(set)", "environment") for name, variable in SECRETS.items() if getattr(settings, name)),
+    )
+
+
+def _shown(known: Known, settings: Settings) -> str:
+    """Gives back the setting's value as people may see it: without a password."""
+    value = getattr(settings, known.field)
+    if value is None or value == "":
+        return known.empty
+    show = _SHOWN.get(known.kind)
+    return show(value) if show else str(value)
+
+
+def _groups(settings: Settings) -> tuple[str, ...]:
+    """Gives back the groups of jars that are always needed, and those that these settings need."""
+    always = {path.name for path in GROUPS.iterdir() if path.is_dir()} - OPTIONAL
+    return tuple(sorted(always | set(spark_groups(settings))))
+
+
+def _look_at_java(environ: Mapping[str, str]) -> Finding:
+    try:
+        java = choose_java(environ)
+    except HeadraceError as error:
+        return Finding("Java", "broken", str(error))
+    says = f"Java {java.version} from {java.origin}"
+    return Finding("Java", "attention", f"{says}. {java.note}") if java.note else Finding("Java", "ok", says)
+
+
+def _look_at_jars(group: str) -> Finding:
+    try:
+        jars = cached_jars(group)
+    except HeadraceError as error:
+        return Finding(f"jars for {group}", "broken", str(error))
+    if jars:
+        return Finding(
+            f"jars for {group}", "ok", f"{len(jars)} in the cache, {sum(jar.stat().st_size for jar in jars) >> 20} MB"
+        )
+    if group in OPTIONAL:
+        return Finding(
+            f"jars for {group}", "ok", f"not in the cache, and only needed for what is optional: headrace up {group}"
+        )
+    return Finding(f"jars for {group}", "attention", "not in the cache yet: the first run downloads them")
+
+
+def _look_at_disk(settings: Settings) -> Finding:
+    folder = settings.home if settings.home.exists() else settings.home.parent
+    free = shutil.disk_usage(folder).free
+    says = f"{free / 1024**3:.1f} GB free under {settings.home}"
+    return Finding("disk", "ok", says) if free > _FREE_BYTES else Finding("disk", "attention", f"only {says}")
+
+
+def _look_at_server(title: str, own: str | None, service: RunningService | None) -> Finding:
+    if own:
+        return Finding(title, "ok", f"your own, which is not asked: {own}")
+    if service:
+        return Finding(title, "ok", f"runs on {HOST}:{service.port} (pid {service.pid})")
+    return Finding(title, "ok", "does not run; commands that need it start it")
+
+
+def _look_at_catalog(settings: Settings) -> Finding:
+    if not catalog_exists(settings):
+        return Finding("catalog", "ok", "does not exist yet; the first landing makes it")
+    try:
+        namespaces = list(list_namespaces(open_catalog(settings)))
+    except HeadraceError as error:
+        return Finding("catalog", "broken", f"{error.what}. Check catalog.uri.")
+    except Exception as error:
+        return Finding("catalog", "broken", f"does not answer: {settings.without_secrets(str(error))}. Check catalog.uri.")
+    return Finding("catalog", "ok", f"answers; {count_of(len(namespaces), 'namespace')}")
+
+
+def _own_postgres(settings: Settings) -> str | None:
+    return without_password(settings.postgres_url) if settings.postgres_url else None
+
+
+def _own(url: str | None) -> str | None:
+    return without_secrets(url) if url else None
+
+
+_SHOWN: dict[Kind, Callable[..., str]] = {
+    "bool": lambda value: str(value).lower(),
+    "web": without_secrets,
+    "postgres": without_password,
+    "database": without_passwords,
+}
+"""How values are shown that are not shown as they are."""

@@ -1,0 +1,104 @@
+"""Maintenance by itself while a pipeline runs: when landing keeps up, between builds, a bounded step at a time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
+
+from headrace.errors import LockedError, UnavailableError
+from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.spark import open_spark_catalog
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.operations.maintain.maintaining import Keeper, Maintained, list_work, maintain_table, maintaining
+from headrace.servers.embedded import Report
+from headrace.settings import Settings
+from headrace.spec.model.pipeline import Pipeline, TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOK_SECONDS = 1.0
+_PATIENCE_SECONDS = 5.0
+_MB = 1024 * 1024
+
+
+class MaintenanceGate:
+    """Whether landing keeps up, and whose turn a table is: its build's, or a step of its maintenance."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._turns: defaultdict[TableName, Lock] = defaultdict(Lock)
+        self._behind: dict[str, int] = {}
+
+    def turn(self, table: TableName) -> AbstractContextManager[object]:
+        """Return a lock that a build of the table and a step of its maintenance hold."""
+        with self._lock:
+            return self._turns[table]
+
+    def note_behind(self, pipeline: str, messages: int) -> None:
+        """Note how many messages a pipeline has still to land."""
+        self._behind[pipeline] = messages
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every pipeline has landed what there is."""
+        return not any(tuple(self._behind.values()))
+
+
+@contextmanager
+def maintained(
+    spark: SparkSession, settings: Settings, pipelines: Sequence[Pipeline], gate: MaintenanceGate, *, report: Report
+) -> Iterator[None]:
+    """Maintain the pipelines' tables while the block runs; those that others maintain or erase from are left to them."""
+    stop = Event()
+    # Opened here and not in the thread, where nobody would be told that there is no catalog.
+    keeper = Keeper(settings, open_catalog(settings), gate.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB)
+    thread = Thread(target=_follow, args=(spark, keeper, pipelines, gate, report), name="maintenance", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _follow(spark: SparkSession, keeper: Keeper, pipelines: Sequence[Pipeline], gate: MaintenanceGate, report: Report) -> None:
+    settings, stop = keeper.settings, keeper.stop
+    session = open_spark_catalog(spark, settings)
+    work = list_work(settings, pipelines)
+    while not stop.wait(settings.maintain_every_minutes * 60):
+        for owner, target in work:
+            _wait_until_open(gate, stop)
+            if stop.is_set():
+                return
+            try:
+                with maintaining(settings, owner, patience=_PATIENCE_SECONDS), away_if_broken():
+                    done = maintain_table(keeper, session, owner, target)
+            except LockedError:
+                continue
+            except UnavailableError as error:
+                report(f"maintenance: {error.what}; the rest is left for the next time")
+                break
+            except Exception as error:  # landing and builds go on, and what is wrong with the table they find out themselves
+                report(f"{target.name}: maintenance ended with {type(error).__name__}: {str(error).splitlines()[:1]}")
+                continue
+            if done and done.changed:
+                report(describe(done))
+
+
+def describe(done: Maintained) -> str:
+    """Gives back what maintenance did to a table, in a line."""
+    before, after = done.before, done.after
+    parts = [f"{before.files:,} files are {after.files:,}"] if before.files != after.files else []
+    parts += [f"{before.snapshots:,} snapshots are {after.snapshots:,}"] if before.snapshots > after.snapshots else []
+    parts += [f"{before.manifests:,} manifests are {after.manifests:,}"] if before.manifests > after.manifests else []
+    parts += [f"{len(done.orphans.gone):,} files that nothing needs are deleted"] if done.orphans.gone else []
+    return f"{done.name}  maintained: {', '.join(parts) or 'as it was'}  {done.seconds:.2f} s"
+
+
+def _wait_until_open(gate: MaintenanceGate, stop: Event) -> None:
+    while not gate.is_open and not stop.is_set():
+        stop.wait(_LOOK_SECONDS)

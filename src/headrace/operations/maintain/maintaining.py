@@ -1,0 +1,350 @@
+"""Maintenance, table by table, beside those who land and build. Why it is done so: docs/decisions/0017-maintenance.md.
+
+1. Forget: rows of `metadata.removed_…` that all readers have passed.
+2. Compact: small files, and files with deleted rows, are written anew, sorted.
+3. Manifests: many small ones become few.
+4. Expire: snapshots that are older than they are kept for, unless a reader, a branch or a tag names them.
+5. Orphans: files that nothing has referred to for the grace period.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import partial
+from itertools import groupby
+from threading import Event
+from typing import TYPE_CHECKING, Optional
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from headrace.build.readers import position_passed, snapshots_read
+from headrace.build.removed import GENERATION, forget_read, forget_removed, removed_name
+from headrace.build.watermarks import WATERMARKS
+from headrace.errors import SpecError
+from headrace.iceberg.catalog.spark import open_spark_catalog
+from headrace.iceberg.catalog.tables import find_catalog, list_tables, load_table, open_catalog, table_location
+from headrace.iceberg.files.in_flight import check_in_time
+from headrace.iceberg.files.spark_files import load_java_table, plan_files
+from headrace.iceberg.files.storage import Storage
+from headrace.iceberg.ledgers import build as build_ledger
+from headrace.iceberg.ledgers import landing as ledger
+from headrace.iceberg.ledgers import replay as replay_ledger
+from headrace.iceberg.ledgers.build import BuildLedger, read_build
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.iceberg.ledgers.replay import ReplayLedger
+from headrace.iceberg.maintenance.compact import Compaction, compact_group, declared_order, partition_order
+from headrace.iceberg.maintenance.expire import expire_snapshots, snapshots_of, snapshots_to_expire
+from headrace.iceberg.maintenance.groups import Group, choose_groups, list_files
+from headrace.iceberg.maintenance.manifests import has_many_manifests, rewrite_manifests
+from headrace.iceberg.maintenance.orphans import Grace, Orphans, find_orphans, remove_orphans
+from headrace.iceberg.maintenance.size import TableSize, read_size
+from headrace.iceberg.metadata.erasures import ERASURES
+from headrace.iceberg.metadata.quarantine import QUARANTINE
+from headrace.landing.commit_log import log_files
+from headrace.landing.places import logged_elsewhere, places_of
+from headrace.operations.erase.erasure_proof import folders_of
+from headrace.quality.results import QUALITY_RESULTS
+from headrace.sessions.lock import SHARED, maintain_lock
+from headrace.sessions.patience import Patience, patiently
+from headrace.settings import Settings
+from headrace.spark.active_session import use_session
+from headrace.spec.model.layers import BUILD_ID
+from headrace.spec.model.pipeline import Pipeline, Stream, TableName
+from headrace.spec.problems import suggest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MB = 1024 * 1024
+_MINUTE_MS = 60_000
+_DAY_MS = 1_440 * _MINUTE_MS
+_TARGETS_AT_ONCE = 4
+_SHARED: dict[TableName, tuple[str, ...]] = {
+    QUARANTINE: ("stream", "partition", "offset"),
+    QUALITY_RESULTS: ("pipeline_name", "table_name", "build_id"),
+    WATERMARKS: ("pipeline_name",),
+    ERASURES: ("erasure_id",),
+}
+"""The tables that all pipelines share, and the columns that they are sorted by."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table to look after: where its files are, and what it is sorted by unless it declares an order itself.
+
+    `stream` is what lands in it, and `removed_of` the table whose old rows it keeps.
+    """
+
+    name: TableName
+    folders: tuple[str, ...]
+    order: tuple[str, ...] = ()
+    stream: Stream | None = None
+    removed_of: TableName | None = None
+
+
+Work = tuple[Optional[Pipeline], Target]
+"""A table and the pipeline that it belongs to; None where pipelines share it."""
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """What became of a table. `gave_way` counts groups of files that a build or an erasure moved first."""
+
+    name: TableName
+    before: TableSize
+    after: TableSize
+    orphans: Orphans = field(default_factory=Orphans)
+    gave_way: int = 0
+    seconds: float = 0.0
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after or bool(self.orphans.gone)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What maintenance would do to a table."""
+
+    name: TableName
+    size: TableSize
+    files_to_compact: int
+    snapshots_to_expire: int
+    rewrites_manifests: bool
+    orphans: Orphans
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """What maintenance works with. `turn` is held for each step on a table that its builds should not have to repeat their work
+    for, and `most_bytes` is how much of a table one of them takes, so that nobody waits for long."""
+
+    settings: Settings
+    catalog: Catalog
+    turn: Callable[[TableName], AbstractContextManager[object]] = nullcontext
+    stop: Event = field(default_factory=Event)
+    most_bytes: int | None = None
+
+    @property
+    def target_bytes(self) -> int:
+        return self.settings.maintain_target_file_mb * _MB
+
+    @property
+    def grace(self) -> Grace:
+        return Grace(self.settings.maintain_grace_minutes * 60.0, time.time())
+
+    @property
+    def expire_before_ms(self) -> int:
+        """When a snapshot must have been made to go. One that somebody may just have begun to read stays in any case."""
+        kept_ms = max(self.settings.maintain_keep_days * _DAY_MS, self.settings.maintain_grace_minutes * _MINUTE_MS)
+        return time.time_ns() // 1_000_000 - kept_ms
+
+    def groups(self, table: Table) -> tuple[Group, ...]:
+        most = self.most_bytes or _TARGETS_AT_ONCE * self.target_bytes
+        return choose_groups(list_files(table), target_bytes=self.target_bytes, most_bytes=most)
+
+
+def targets_of(settings: Settings, pipeline: Pipeline) -> tuple[Target, ...]:
+    """Gives back the tables of a pipeline, and then those that Headrace keeps for it alone: what they may lose depends on how
+    far back the others can be rolled."""
+    folders = folders_of(settings, pipeline)
+    found = []
+    for stream in pipeline.streams:
+        times = [each.column for each in stream.partition_by]
+        order = tuple(dict.fromkeys((*times, "kafka_topic", "kafka_partition", "kafka_offset")))
+        found.append(Target(stream.table, folders[stream.table], order, stream=stream))
+    for table in pipeline.tables:
+        found.append(Target(table.table, folders[table.table], tuple(dict.fromkeys((*table.keys, *table.sequence_by)))))
+    for table in pipeline.tables:
+        removed = removed_name(table.table)
+        found.append(Target(removed, folders[removed], (GENERATION, BUILD_ID), removed_of=table.table))
+    return tuple(found)
+
+
+def shared_targets(settings: Settings) -> tuple[Target, ...]:
+    """Gives back the tables that pipelines share."""
+    return tuple(Target(name, (table_location(settings, name),), order) for name, order in _SHARED.items())
+
+
+def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str | None = None) -> tuple[Work, ...]:
+    """Gives back the tables of these pipelines and those that they share, made or not, or the one that a name means."""
+    work: list[Work] = [(pipeline, target) for pipeline in pipelines for target in targets_of(settings, pipeline)]
+    work += [(None, target) for target in shared_targets(settings)]
+    if table is None:
+        return tuple(work)
+    found = [(owner, each) for owner, each in work if table in (str(each.name), each.name.name)]
+    if not found:
+        hint = suggest(table, [str(each.name) for _, each in work if each.removed_of is None], plural="Tables")
+        raise SpecError(f'there is no table "{table}"', where="--table", next_step=hint)
+    return tuple((owner, each) for owner, each in found if str(each.name) == table) or tuple(found)
+
+
+def list_made(settings: Settings, work: Sequence[Work], *, patience: Patience | None = None) -> tuple[Work, ...]:
+    """Gives back the tables that are there; where the catalog is away, it is waited for with `patience`."""
+
+    def look() -> tuple[Work, ...]:
+        catalog = find_catalog(settings)
+        return tuple((owner, target) for owner, target in work if load_table(catalog, target.name) is not None)
+
+    return patiently(look, patience)
+
+
+def look_ahead(settings: Settings, work: Sequence[Work]) -> tuple[Foreseen, ...]:
+    """Gives back what maintenance would do to each table that there is."""
+    keeper = Keeper(settings, find_catalog(settings))
+    found = (foresee(keeper, owner, target) for owner, target in work)
+    return tuple(each for each in found if each)
+
+
+def maintain_all(
+    settings: Settings, spark: SparkSession, work: Sequence[Work], *, patience: Patience | None = None
+) -> tuple[Maintained, ...]:
+    """Gives back what became of each table that there is.
+
+    Where the catalog or the object store is away, it waits with `patience` and goes on with the table that it was at.
+    """
+    keeper = Keeper(settings, patiently(lambda: open_catalog(settings), patience))
+    session = open_spark_catalog(spark, settings)
+    done = []
+    for owner, parts in groupby(work, key=lambda each: each[0]):
+        with maintaining(settings, owner):
+            for _, target in parts:
+                done.append(patiently(partial(maintain_table, keeper, session, owner, target), patience))
+    return tuple(each for each in done if each)
+
+
+@contextmanager
+def maintaining(settings: Settings, pipeline: Pipeline | None, *, patience: float = 60.0) -> Iterator[None]:
+    """Holds the lock that keeps erasures, and other maintenance, away from a pipeline's tables, or those that all share."""
+    with maintain_lock(settings, pipeline.name if pipeline else SHARED, patience=patience):
+        yield
+
+
+def foresee(keeper: Keeper, pipeline: Pipeline | None, target: Target) -> Foreseen | None:
+    """Gives back what maintenance would do to a table now, from metadata alone; None where there is no such table."""
+    table = load_table(keeper.catalog, target.name)
+    if table is None:
+        return None
+    protected = {*snapshots_of(table), *_readers(keeper, pipeline, target)}
+    expired = snapshots_to_expire(table.metadata.snapshots, protected=protected, before_ms=keeper.expire_before_ms)
+    named = _named_files(keeper, target)
+    logged = _logged_elsewhere(keeper, target)
+    orphans, _ = find_orphans(
+        keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace, logged=logged
+    )
+    return Foreseen(
+        target.name,
+        read_size(table),
+        sum(len(group.files) for group in keeper.groups(table)),
+        len(expired),
+        has_many_manifests(table),
+        orphans,
+    )
+
+
+def maintain_table(keeper: Keeper, spark: SparkSession, pipeline: Pipeline | None, target: Target) -> Maintained | None:
+    """Gives back what became of a table; None where there is no such table. Idempotent: there is little to do twice."""
+    started = time.monotonic()
+    table = load_table(keeper.catalog, target.name)
+    if table is None:
+        return None
+    use_session(spark)
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", "maintenance")
+    before = read_size(table)
+    if target.removed_of and pipeline:
+        _forget_passed(keeper, pipeline, target.removed_of)
+    gave_way = _compact(keeper, spark, target)
+    if has_many_manifests(keeper.catalog.load_table(str(target.name))) and not keeper.stop.is_set():
+        with keeper.turn(target.removed_of or target.name):
+            rewrite_manifests(spark, target.name)
+    readers = _readers(keeper, pipeline, target)
+    expire_snapshots(keeper.catalog, target.name, readers=readers, before_ms=keeper.expire_before_ms)
+    named = _named_files(keeper, target)
+    logged = _logged_elsewhere(keeper, target)
+    orphans = remove_orphans(
+        keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace, logged=logged
+    )
+    after = read_size(keeper.catalog.load_table(str(target.name)))
+    return Maintained(target.name, before, after, orphans, gave_way, time.monotonic() - started)
+
+
+def _compact(keeper: Keeper, spark: SparkSession, target: Target) -> int:
+    """Gives back how many groups of files others were faster with."""
+    table = keeper.catalog.load_table(str(target.name))
+    current, groups = table.current_snapshot(), keeper.groups(table)
+    if current is None or not groups:
+        return 0
+    planned = plan_files(load_java_table(spark, target.name), snapshot_id=current.snapshot_id)
+    names = declared_order(table) or target.order
+    columns = [f"`{name}`" for name in names if name in table.schema().column_names]
+    order = tuple(dict.fromkeys((*partition_order(table), *columns)))
+    gave_way = 0
+    for group in groups:
+        if keeper.stop.is_set():
+            break
+        with keeper.turn(target.removed_of or target.name):
+            how = Compaction(order, keeper.target_bytes, _before_commit(keeper, target, began=time.time()))
+            gave_way += not compact_group(spark, target.name, group, planned, at=current, how=how)
+    return gave_way
+
+
+def _before_commit(keeper: Keeper, target: Target, *, began: float) -> Callable[[Sequence[str]], None]:
+    """Gives back what is done with new files before they are committed: they must not be too old, and a raw table has no file
+    that its commit log does not know."""
+
+    def log(paths: Sequence[str]) -> None:
+        if target.stream is not None:
+            log_files(
+                places_of(target.stream, keeper.settings).commit_log,
+                checkpoint_id=read_ledger(keeper.catalog.load_table(str(target.name))).checkpoint_id,
+                subtask=0,
+                batch=str(uuid.uuid4()),
+                paths=paths,
+                now=datetime.now(timezone.utc),
+                storage=Storage.of(keeper.catalog.properties),
+            )
+        check_in_time(keeper.settings, began=began, where=str(target.name))
+
+    return log
+
+
+def _forget_passed(keeper: Keeper, pipeline: Pipeline, name: TableName) -> None:
+    """Takes out old rows of a table that all its readers have passed; deletions stay, for events that come late."""
+    generation = read_build(load_table(keeper.catalog, name)).generation
+    with keeper.turn(name):
+        forget_removed(keeper.catalog, name, generation=generation)
+        passed = position_passed(keeper.catalog, pipeline, name)
+        forget_read(keeper.catalog, name, generation=generation, position=passed)
+
+
+def _readers(keeper: Keeper, pipeline: Pipeline | None, target: Target) -> frozenset[int]:
+    return snapshots_read(keeper.catalog, pipeline, target.name) if pipeline else frozenset()
+
+
+def _logged_elsewhere(keeper: Keeper, target: Target) -> frozenset[str]:
+    if target.stream is None:
+        return frozenset()
+    return logged_elsewhere(target.stream, keeper.catalog.load_table(str(target.name)), keeper.settings)
+
+
+def _named_files(keeper: Keeper, target: Target) -> frozenset[str]:
+    """Gives back the files of the quarantine that an entry of any table names: they may not have been put in it yet."""
+    if target.name != QUARANTINE:
+        return frozenset()
+    found: set[str] = set()
+    for name in list_tables(keeper.catalog):
+        properties = keeper.catalog.load_table(name).properties
+        if ledger.KEY in properties:
+            found |= {*Ledger.from_json(properties[ledger.KEY]).quarantine_files}
+        if build_ledger.KEY in properties:
+            found |= {*BuildLedger.from_json(properties[build_ledger.KEY]).quarantine_files}
+        if replay_ledger.KEY in properties:
+            settlement = ReplayLedger.from_json(properties[replay_ledger.KEY]).settlement
+            found |= {*settlement.files} if settlement else set()
+    return frozenset(found)

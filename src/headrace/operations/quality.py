@@ -1,0 +1,93 @@
+"""What the expectations of a pipeline find: in the rows that there are now, and in each build."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.iceberg.catalog.tables import count_rows, find_catalog, load_table
+from headrace.iceberg.ledgers.build import read_build
+from headrace.iceberg.metadata.quarantine import QUARANTINE, count_quarantined_for
+from headrace.operations.failing_rows import count_failing
+from headrace.quality.results import read_results
+from headrace.settings import Settings
+from headrace.spec.model.pipeline import Pipeline
+
+_BARS = "▁▂▃▄▅▆▇█"
+_TREND_BUILDS = 12
+
+
+@dataclass(frozen=True)
+class ExpectationReport:
+    """An expectation, of the rows that there are now and of the last build.
+
+    Of the `rows` in the table, `failing` fail it now; None where only Spark can tell. `quarantined` rows are in the quarantine
+    because of it. The last build, `build_id`, checked `last_checked` rows and `last_failed` of them failed it; None before the
+    first build with it. `refused_failed` is how many rows failed it in a build after that one, which was refused. `trend` has a
+    bar for each build, the highest of which is the worst.
+    """
+
+    table: str
+    sentence: str
+    condition: str
+    otherwise: str
+    rows: int
+    failing: int | None
+    quarantined: int
+    build_id: int
+    last_checked: int | None
+    last_failed: int | None
+    refused_failed: int | None
+    trend: str
+    sample: str | None
+
+
+def report_quality(settings: Settings, pipeline: Pipeline) -> tuple[ExpectationReport, ...]:
+    """Return a report of every expectation that the pipeline has now, in the order of its tables.
+
+    The last build is what the table itself says of it, as in `headrace status`; only the trend is of all builds.
+    """
+    catalog = find_catalog(settings)
+    results = read_results(catalog, pipeline.name)
+    quarantine = load_table(catalog, QUARANTINE)
+    reports = []
+    for table in (table for table in pipeline.tables if table.expectations):
+        stored = load_table(catalog, table.table)
+        entry, failing = read_build(stored), count_failing(table, stored)
+        checked = {result.sentence: result for result in entry.expectations}
+        sentences = [expectation.sentence for expectation in table.expectations]
+        quarantined = count_quarantined_for(quarantine, str(table.table), sentences)
+        for expectation in table.expectations:
+            sentence = expectation.sentence
+            history = [row for row in results if row["table_name"] == str(table.table) and row["expectation"] == sentence]
+            refused = [row for row in history if not row["published"] and int(str(row["build_id"])) > entry.build_id]
+            samples = [str(row["sample"]) for row in history if row["sample"] is not None]
+            counts = [(int(str(row["rows_checked"])), int(str(row["rows_failed"]))) for row in history]
+            last = checked.get(sentence)
+            reports.append(
+                ExpectationReport(
+                    table=str(table.table),
+                    sentence=sentence,
+                    condition=expectation.that,
+                    otherwise=expectation.otherwise,
+                    rows=count_rows(stored),
+                    failing=failing[sentence],
+                    quarantined=quarantined.get(sentence, 0),
+                    build_id=entry.build_id,
+                    last_checked=last.checked if last else None,
+                    last_failed=last.failed if last else None,
+                    refused_failed=int(str(refused[-1]["rows_failed"])) if refused else None,
+                    trend=draw_trend(counts[-_TREND_BUILDS:]),
+                    sample=samples[-1] if samples else None,
+                )
+            )
+    return tuple(reports)
+
+
+def draw_trend(counts: Sequence[tuple[int, int]]) -> str:
+    """Return the share of failing rows of each build as a row of bars."""
+    shares = [failed / checked if checked else 0.0 for checked, failed in counts]
+    worst = max(shares, default=0.0)
+    if not worst:
+        return _BARS[0] * len(shares)
+    return "".join(_BARS[round(share / worst * (len(_BARS) - 1))] for share in shares)

@@ -1,0 +1,93 @@
+"""Reads messages of Kafka again, with the schema and the decoder of now, in landing's own tasks."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyiceberg.catalog import Catalog
+
+from headrace.iceberg.files.storage import Storage
+from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
+from headrace.landing.failures import landing_log
+from headrace.landing.plan import pack_ranges
+from headrace.landing.task import run_tasks
+from headrace.landing.task_errors import error_of, explain_failure
+from headrace.operations.replay.target import Staged, Target, grow, staged
+from headrace.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """How messages, and the schemas that they name, are reached."""
+
+    consumer: Mapping[str, str]
+    registry_url: str = ""
+
+
+def reread(
+    spark: SparkContext, catalog: Catalog, settings: Settings, target: Target, ranges: Sequence[Range], *, kafka: Kafka
+) -> tuple[Target, Staged]:
+    """Gives back what became of the messages, and the target with its table as it is now: it may have grown.
+
+    Files are written where no table looks; nothing refers to them.
+    """
+    while True:
+        results = _run(spark, settings, target, ranges, kafka)
+        growth = tuple(dict.fromkeys(columns for result in results for columns in result.growth))
+        if not growth:
+            break
+        target = grow(catalog, target, growth)
+    good = [file for result in results for file in result.files]
+    bad = [file for result in results for file in result.quarantine_files]
+    return target, staged(target, good=good, bad=bad)
+
+
+def _run(spark: SparkContext, settings: Settings, target: Target, ranges: Sequence[Range], kafka: Kafka) -> list[StreamResult]:
+    batch, job = str(uuid.uuid4()), _job(target, kafka)
+    plans = [
+        TaskPlan(
+            subtask=subtask,
+            batch=batch,
+            jobs=(job,),
+            ranges=task,
+            consumer=tuple(sorted(kafka.consumer.items())),
+            driver_pid=os.getpid(),
+            storage=Storage.of(target.table.io.properties),
+        )
+        for subtask, task in enumerate(pack_ranges(ranges, cores=spark.defaultParallelism))
+    ]
+    if not plans:
+        return []
+    try:
+        results: list[StreamResult] = spark.parallelize(plans, len(plans)).mapPartitions(run_tasks).collect()
+    except Py4JError as error:
+        raise explain_failure(error, logs=settings.logs) from error
+    for result in results:
+        if result.failure:
+            landing_log(settings.logs).error("%s: a replay failed\n%s", target.label, result.failure.trace)
+            raise error_of(result.failure, label=target.label)
+    return results
+
+
+def _job(target: Target, kafka: Kafka) -> StreamJob:
+    return StreamJob(
+        stream=target.stream,
+        label=target.label,
+        owner=str(target.table.metadata.table_uuid),
+        checkpoint_id=target.ledger.checkpoint_id,
+        schema_json=target.table.schema().model_dump_json(),
+        spec_json=target.table.spec().model_dump_json(),
+        quarantine_schema_json=target.quarantine.schema().model_dump_json(),
+        output=f"{target.scratch}/rows",
+        commit_log=f"{target.scratch}/log",
+        quarantine_output=f"{target.scratch}/refused",
+        registry_url=kafka.registry_url if target.stream.may_need_registry else "",
+    )

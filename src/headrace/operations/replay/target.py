@@ -1,0 +1,124 @@
+"""What is replayed: a stream, its raw table and the quarantine as they were when the replay was planned."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from headrace.iceberg.catalog.tables import ensure_table, load_table
+from headrace.iceberg.files.storage import Storage, delete_file, list_all
+from headrace.iceberg.ledgers.landing import Ledger, read_ledger
+from headrace.iceberg.ledgers.replay import ReplayLedger, Settlement, Window, read_replay
+from headrace.iceberg.metadata.quarantine import open_quarantine, settle_quarantine
+from headrace.iceberg.metadata.quarantine_replay import read_refused, settle_replayed
+from headrace.landing.growth import grow_table
+from headrace.landing.places import Places, places_of
+from headrace.settings import Settings
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.pipeline import Pipeline, Stream
+from headrace.spec.model.types import Column
+
+Coordinates = tuple[int, int]
+"""The partition and offset of a message."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One stream. `aside` are the rows of it that the quarantine had, up to the ledger's checkpoint and within the window."""
+
+    replay_id: str
+    stream: Stream
+    label: str
+    table: Table
+    quarantine: Table
+    places: Places
+    ledger: Ledger
+    replay: ReplayLedger
+    window: Window
+    aside: pa.Table
+
+    @property
+    def scratch(self) -> str:
+        """Where what was read again is kept until it was compared."""
+        return f"{self.places.table}/replay/{self.replay_id}"
+
+    def landed_aside(self) -> pa.Table:
+        """Gives back those of the rows in the quarantine that landing has passed: others it will read again by itself."""
+        ends = self.ledger.offsets
+        places = zip(self.aside["partition"].to_pylist(), self.aside["offset"].to_pylist(), strict=True)
+        return self.aside.filter(pa.array([offset < ends.get(partition, 0) for partition, offset in places], pa.bool_()))
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What became of messages that were read again: files of good rows, with the number of rows in each, and bad rows."""
+
+    files: Mapping[str, int]
+    bad: pa.Table
+
+    @property
+    def read(self) -> int:
+        return sum(self.files.values()) + int(self.bad.num_rows)
+
+
+def plan_target(catalog: Catalog, settings: Settings, pipeline: Pipeline, stream: Stream, *, window: Window) -> Target | None:
+    """Gives back a stream to be replayed, or None where nothing of it was landed.
+
+    What others left unsettled is settled, and the table gets the columns that the schema has now, as when landing starts.
+    """
+    table, places = load_table(catalog, stream.table), places_of(stream, settings)
+    if table is None or table.current_snapshot() is None:
+        return None
+    table = ensure_table(catalog, stream.table, columns=landed_columns(stream), location=places.table)
+    label = f"{pipeline.name}.{stream.name}"
+    ledger, replayed = read_ledger(table), read_replay(table)
+    quarantine = settle_quarantine(catalog, open_quarantine(catalog, settings), {label: ledger})
+    quarantine = settle_replayed(catalog, quarantine, label, replayed)
+    aside = read_refused(quarantine, label, Settlement(ledger.checkpoint_id, window, first_checkpoint=ledger.first_checkpoint))
+    return Target(str(uuid.uuid4()), stream, label, table, quarantine, places, ledger, replayed, window, aside)
+
+
+def grow(catalog: Catalog, target: Target, columns: Sequence[tuple[Column, ...]]) -> Target:
+    """Gives back the target with a table that has a place for these columns."""
+    table, _ = grow_table(catalog, target.table, columns)
+    return replace(target, table=table)
+
+
+def staged(target: Target, *, good: Sequence[DataFile], bad: Sequence[DataFile]) -> Staged:
+    """Gives back what files hold that were written for a replay."""
+    schema = target.aside.schema
+    parts = [_read(target, file.file_path).cast(schema) for file in bad]
+    files = {file.file_path: int(file.record_count) for file in good}
+    return Staged(files, pa.concat_tables([schema.empty_table(), *parts]))
+
+
+def remove_scratch(target: Target) -> None:
+    """Deletes what was read again. Idempotent."""
+    storage = Storage.of(target.table.io.properties)
+    for file in list_all(target.scratch, storage=storage):
+        delete_file(file.uri, storage=storage)
+
+
+def coordinates(rows: pa.Table) -> list[Coordinates]:
+    """Gives back where rows of the quarantine came from."""
+    return list(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+
+
+def in_window(moment: datetime | None, window: Window) -> bool:
+    """Says whether a timestamp of Kafka's lies in a window; one that is no time lies only in a window without ends."""
+    if moment is None:
+        return window == Window()
+    return (window.since is None or moment >= window.since) and (window.until is None or moment < window.until)
+
+
+def _read(target: Target, path: str) -> pa.Table:
+    with target.table.io.new_input(path).open() as stream:
+        return pq.read_table(stream)

@@ -1,0 +1,1 @@
+"""Compare the lake with its topics, offset by offset."""

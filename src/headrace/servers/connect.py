@@ -1,0 +1,165 @@
+"""Kafka Connect for a command: the user's own, or a worker that Headrace starts, shares and stops (see embedded.py)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import ServiceError, UnavailableError
+from headrace.http.client import is_fine, without_secrets
+from headrace.kafka.client import java_client
+from headrace.secret_files import keep_secret
+from headrace.servers import connect_worker, embedded, ports, process
+from headrace.servers.archives import ENDING, unpack
+from headrace.servers.connect_worker import CONVERTER
+from headrace.servers.embedded import Embedded, Report, RunningService
+from headrace.servers.jars import cache_folder, resolve_jars
+from headrace.servers.java import choose_java
+from headrace.servers.kafka import find_servers, kafka, start_kafka
+from headrace.settings import Settings
+
+NAME = "connect"
+ANSWER_TIMEOUT = 15.0
+
+
+@dataclass(frozen=True)
+class ConnectService(RunningService):
+    """A running worker."""
+
+
+@contextmanager
+def connect(settings: Settings, *, report: Report) -> Iterator[str]:
+    """Gives the address of a Connect that answers, and stops at its end what it alone started and used.
+
+    The address of one of ours includes user and password. It has the Kafka of the settings, which is found or started before it
+    and stopped after it.
+    """
+    if settings.connect_url:
+        _check_own(settings.connect_url, origin=settings.origins.get("connect.url", ""))
+        yield settings.connect_url.rstrip("/")
+        return
+    with kafka(settings, report=report), embedded.use(WORKER, settings, report=report) as state:
+        yield _url(settings, state.port)
+
+
+def find_connect(settings: Settings) -> str | None:
+    """Return the address, with user and password, of the user's own Connect or of the one that runs, without starting any."""
+    service = None if settings.connect_url else running_connect(settings)
+    return _url(settings, service.port) if service else settings.connect_url and settings.connect_url.rstrip("/")
+
+
+def running_connect(settings: Settings) -> ConnectService | None:
+    """Gives back this home's Connect if its process lives and it has been ready, else None."""
+    state = embedded.running(WORKER, settings)
+    return None if state is None else ConnectService.of(state)
+
+
+def start_connect(settings: Settings, *, detached: bool, report: Report) -> ConnectService:
+    """Gives back this home's Connect, started with its Kafka if they don't run. Detached it lives until `stop_connect`;
+    otherwise it ends with this process, or with the last one that uses it."""
+    if not settings.kafka_bootstrap_servers:
+        start_kafka(settings, detached=detached, report=report)
+    return ConnectService.of(embedded.start(WORKER, settings, detached=detached, report=report))
+
+
+def stop_connect(settings: Settings, *, report: Report = lambda line: None) -> bool:
+    """Gives back whether a Connect was running; it is stopped, whoever uses it."""
+    return embedded.stop(WORKER, settings, report=report)
+
+
+def knows_kafka(settings: Settings) -> bool:
+    """Gives back whether this home's Connect was started with the Kafka that runs now."""
+    return connect_worker.read_servers(settings.home / NAME) == str(find_servers(settings) or "")
+
+
+def secret_path(settings: Settings, name: str) -> Path:
+    """Gives back the file that has a secret of a connector of this home's Connect."""
+    return settings.home / NAME / connect_worker.SECRETS / f"{name}.properties"
+
+
+def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+    folder = settings.home / NAME
+    servers = find_servers(settings)
+    if servers is None:
+        raise ServiceError("Connect needs Kafka, and none runs", where=NAME, next_step="Run: headrace up connect")
+
+    def choose() -> int:
+        last = embedded.last_port(folder)
+        return embedded.choose_port("Connect", "connect.port", settings, usual=settings.connect_port, last=last, report=report)
+
+    port = choose()
+    cache = cache_folder(os.environ)
+    resolved = resolve_jars(NAME, report=report)
+    plugins = {each.name.partition("-")[0]: unpack(each, cache=cache).rglob("*.jar") for each in resolved if _is_archive(each)}
+    connect_worker.prepare(folder, plugins={**plugins, CONVERTER: resolve_jars(CONVERTER, report=report)})
+    connect_worker.write_login(folder, password=_password(settings))
+    jars = tuple(each for each in resolved if not _is_archive(each))
+    worker = connect_worker.Worker(folder, choose_java(os.environ).program, jars)
+    report("Connect is starting")
+    began = time.monotonic()
+
+    def start(port: int) -> process.ServiceState:
+        own = settings.kafka_bootstrap_servers is not None
+        client = java_client(servers)
+        private_port = ports.find_free_port()
+        connect_worker.write_properties(folder, servers=str(servers), port=private_port, own_kafka=own, client=client)
+        launch = process.Launch(
+            name=NAME,
+            command=worker.command,
+            folder=folder,
+            environ={**os.environ, **client.environ},
+            port=port,
+            gate=process.Gate(private_port),
+            secure=True,
+        )
+        return embedded.launch_until_ready(
+            settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
+        )
+
+    state = embedded.try_again(start, port=port, choose=choose, passing=[connect_worker.PORT_TAKEN])
+    embedded.keep_port(folder, state.port)
+    report(f"Connect is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
+    return state
+
+
+def _is_archive(path: Path) -> bool:
+    return path.name.endswith(ENDING)
+
+
+def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
+    embedded.wait_until_ready(
+        state,
+        title="Connect",
+        answers=lambda: is_fine(f"{_url(settings, state.port)}/health", timeout=2.0),
+        explain=lambda text: connect_worker.explain_failure(text, log=Path(state.log)),
+        pause=0.1,
+    )
+
+
+def _answers(settings: Settings, state: process.ServiceState) -> bool:
+    return is_fine(f"{_url(settings, state.port)}/connectors", timeout=ANSWER_TIMEOUT)
+
+
+WORKER = Embedded(NAME, "Connect", launch=_start, answers=_answers, always_secure=True)
+
+
+def _check_own(url: str, *, origin: str) -> None:
+    if not is_fine(f"{url.rstrip('/')}/connectors", timeout=ANSWER_TIMEOUT):
+        raise UnavailableError(
+            f"no Kafka Connect answers on {without_secrets(url)}",
+            where=f"connect.url, from {origin}" if origin else "connect.url",
+            next_step="Start it or fix the address. Without one (unset HEADRACE_CONNECT_URL), Headrace starts a Connect of its"
+            " own.",
+        )
+
+
+def _url(settings: Settings, port: int) -> str:
+    return f"http://{connect_worker.USER}:{_password(settings)}@{ports.HOST}:{port}"
+
+
+def _password(settings: Settings) -> str:
+    return keep_secret(settings.home / NAME / "password")

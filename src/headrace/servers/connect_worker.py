@@ -1,0 +1,173 @@
+"""How the embedded Kafka Connect is set up: its folder, its properties, its command line, and what its log says when it fails.
+
+`<home>/connect/` holds `worker.properties` (written at every start), `plugins/` (Debezium and the converter for Avro, each
+loaded apart), `secrets/` (passwords that connectors refer to, so that neither Connect's topics nor its answers have them),
+`port`, and `password`, which its REST interface asks for.
+It is a distributed worker, alone in its group, because only such a one can write exactly once.
+
+Connect expands references to config providers (`${file:…}`) in its answers, for example to `…/config/validate`. So the REST
+interface answers nobody without the password, and a provider reads `secrets/` alone; a second one reads the variables that hold
+the login of your own Kafka, where there is one. Neither reads other files or variables.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import ServiceError
+from headrace.kafka.client import KEYSTORE, JavaClient
+from headrace.secret_files import write_privately
+from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG
+from headrace.servers.kafka_server import MAX_MESSAGE_BYTES, find_telling_line
+from headrace.servers.ports import HOST
+
+PORT_TAKEN = "its port is taken"
+SECRETS = "secrets"
+CONVERTER = "converter"
+APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+TRANSACTION_TIMEOUT_MS = 10_000
+"""For how long a transaction of a killed worker can hold back those who read committed messages."""
+
+PROPERTIES = """\
+bootstrap.servers={servers}
+group.id={name}
+client.id={name}
+config.storage.topic={name}-configs
+offset.storage.topic={name}-offsets
+status.storage.topic={name}-status
+config.storage.replication.factor={replicas}
+offset.storage.replication.factor={replicas}
+status.storage.replication.factor={replicas}
+offset.storage.partitions=1
+status.storage.partitions=1
+listeners=http://{host}:{port}
+rest.advertised.host.name={host}
+rest.advertised.port={port}
+plugin.path=plugins
+plugin.discovery=service_load
+exactly.once.source.support=enabled
+key.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+rest.extension.classes=org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension
+config.providers={providers}
+config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider
+config.providers.file.param.allowed.paths={secrets}
+scheduled.rebalance.max.delay.ms=0
+session.timeout.ms=6000
+heartbeat.interval.ms=1500
+rebalance.timeout.ms=15000
+worker.sync.timeout.ms=3000
+offset.flush.interval.ms=5000
+task.shutdown.graceful.timeout.ms=5000
+producer.max.request.size={max_message_bytes}
+producer.compression.type=lz4
+producer.transaction.timeout.ms={transaction_timeout_ms}
+producer.buffer.memory=33554432
+"""
+
+_ENVIRONMENT_PROVIDER = """\
+config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
+config.providers.env.param.allowlist.pattern={variables}
+"""
+USER = "headrace"
+_LOGIN, _USERS = "login.conf", "users.properties"
+_LOGIN_CONF = f"""\
+KafkaConnect {{
+  org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule required file="{_USERS}";
+}};
+"""
+
+_CLIENTS = ("", "producer.", "consumer.", "admin.")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """The Connect of one home, before it runs: its folder, its Java, its jars, and the plugins by their names."""
+
+    folder: Path
+    java: Path
+    jars: tuple[Path, ...]
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        log = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients=warn"
+        class_path = os.pathsep.join(map(str, self.jars))
+        main = "org.apache.kafka.connect.cli.ConnectDistributed"
+        heap = ("-Xms64m", "-Xmx512m")
+        login = f"-Djava.security.auth.login.config={_LOGIN}"
+        return (str(self.java), *heap, *SERVER_OPTIONS, *SIMPLE_LOG, log, login, "-cp", class_path, main, "worker.properties")
+
+
+def prepare(folder: Path, *, plugins: dict[str, Iterable[Path]]) -> None:
+    """Makes the folder ready: empty of what a run before left for a moment, with links to the plugins' jars.
+
+    Plugins are found by their manifests, which takes Connect a sixth of the time of a search; the converter's lacks one.
+    """
+    for name in ("tmp", "plugins"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).mkdir(parents=True)
+    (folder / SECRETS).mkdir(mode=0o700, exist_ok=True)
+    for name, jars in plugins.items():
+        (folder / "plugins" / name).mkdir()
+        for jar in jars:
+            (folder / "plugins" / name / jar.name).symlink_to(jar)
+    if CONVERTER in plugins:
+        with zipfile.ZipFile(folder / "plugins" / CONVERTER / "manifest.jar", "w") as jar_file:
+            jar_file.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", f"{APICURIO_CONVERTER}\n")
+
+
+def write_properties(folder: Path, *, servers: str, port: int, own_kafka: bool, client: JavaClient) -> None:
+    """Write `worker.properties`; topics get as many copies as an own Kafka gives them by default.
+
+    `client` is how to log in to Kafka: for the worker, and for the clients that it makes for its connectors.
+    """
+    secured = [f"{prefix}{name}={value}" for prefix in _CLIENTS for name, value in client.properties.items()]
+    text = PROPERTIES.format(
+        servers=servers,
+        name="headrace-connect",
+        replicas=-1 if own_kafka else 1,
+        host=HOST,
+        port=port,
+        providers="file,env" if client.environ else "file",
+        secrets=str(folder / SECRETS).replace("\\", "\\\\"),
+        max_message_bytes=MAX_MESSAGE_BYTES,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+    )
+    if client.environ:
+        text += _ENVIRONMENT_PROVIDER.format(variables="|".join(sorted(client.environ)))
+    write_privately(folder / "worker.properties", "\n".join((text, *secured, "")))
+    if client.keystore:
+        write_privately(folder / KEYSTORE, client.keystore)
+
+
+def write_login(folder: Path, *, password: str) -> None:
+    """Write who may use the REST interface, and the JAAS file that leads Connect there."""
+    write_privately(folder / _USERS, f"{USER}={password}\n")
+    write_privately(folder / _LOGIN, _LOGIN_CONF)
+
+
+def read_servers(folder: Path) -> str | None:
+    """Gives back the bootstrap servers that the worker was started with, or None if there was none."""
+    try:
+        text = (folder / "worker.properties").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return next((line.partition("=")[2] for line in text.splitlines() if line.startswith("bootstrap.servers=")), None)
+
+
+def explain_failure(text: str, *, log: Path) -> ServiceError:
+    """Gives back the error for a worker that ended while it started: its telling line, its log, and what to do."""
+    if "Address already in use" in text or "Unable to initialize REST server" in text:
+        what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_CONNECT_PORT=<number>"
+    elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
+        what, step = "there is too little memory", "End other programs: Connect takes up to 800 MB."
+    elif "Failed to connect to and describe Kafka cluster" in text:
+        what, step = "Kafka does not answer it", "See that Kafka runs: headrace status"
+    else:
+        what, step = "it ended while it started", "Read the log: headrace logs connect"
+    return ServiceError(f"Connect did not start: {what} ({find_telling_line(text)})", where=str(log), next_step=step)

@@ -1,0 +1,242 @@
+"""A server of a home for a command: found or started, shared, and stopped with the last command that uses it.
+
+The server of a home runs once. It ends with the last command that uses it, unless `headrace up` started it: then it
+lives until `headrace down`. After a crash it comes back on the same data, and on the same port if that is free.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from headrace.errors import ServiceError, UnavailableError
+from headrace.file_locks import locked, unlock
+from headrace.servers import ports, process
+from headrace.settings import Settings
+
+START_TIMEOUT = 90.0
+ATTEMPTS = 3
+_PAUSE = 0.3
+
+Report = Callable[[str], None]
+S = TypeVar("S", bound="RunningService")
+
+
+@dataclass(frozen=True)
+class RunningService:
+    """A server that runs; `detached` is one that lives until `headrace down`, `secure` one that asks for a password."""
+
+    port: int
+    pid: int
+    log: Path
+    since: str
+    detached: bool
+    secure: bool = False
+
+    @classmethod
+    def of(cls: type[S], state: process.ServiceState) -> S:
+        return cls(state.port, state.pid, Path(state.log), state.since, state.owner is None, state.secure)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A server that Headrace can start: its name in files and to people.
+
+    `launch` starts it and gives back the state of a process that has answered; `answers` says whether one that was found does.
+    One that is `securable` asks for a password where `services.secure` is set, one that is `always_secure` without it, too.
+    """
+
+    name: str
+    title: str
+    launch: Callable[[Settings, bool, Report], process.ServiceState]
+    answers: Callable[[Settings, process.ServiceState], bool]
+    securable: bool = False
+    always_secure: bool = False
+
+
+@contextmanager
+def use(server: Embedded, settings: Settings, *, report: Report) -> Iterator[process.ServiceState]:
+    """Gives the state of a server that answers, and stops it at the end of the block if no other command uses it."""
+    lease = process.take_lease(settings.home, server.name)
+    try:
+        yield _find_or_start(server, settings, detached=False, report=report)
+    finally:
+        with _start_lock(server, settings, report=report):
+            if process.end_lease(settings.home, server.name, lease):
+                report(f"{server.title} is stopped")
+
+
+def running(server: Embedded, settings: Settings) -> process.ServiceState | None:
+    """Gives back the home's server if its process lives and it has been ready, else None."""
+    state = process.read_state(settings.home, server.name)
+    return None if state is None or not state.ready or process.find_process(state) is None else state
+
+
+def start(server: Embedded, settings: Settings, *, detached: bool, report: Report) -> process.ServiceState:
+    """Gives back the home's server, started if it does not run. Detached it lives until `stop`; otherwise it ends with this
+    process, or with the last one that uses it."""
+    lease = process.take_lease(settings.home, server.name)
+    try:
+        state = _find_or_start(server, settings, detached=detached, report=report)
+    except BaseException:
+        unlock(lease)
+        raise
+    if detached:
+        unlock(lease)
+    return state
+
+
+def stop(server: Embedded, settings: Settings, *, report: Report) -> bool:
+    """Gives back whether a server was running; it is stopped, whoever uses it."""
+    if not (settings.home / "services").is_dir():
+        return False
+    with _start_lock(server, settings, report=report):
+        return process.stop(settings.home, server.name)
+
+
+def launch_until_ready(
+    settings: Settings,
+    launch: process.Launch,
+    *,
+    detached: bool,
+    wait: Callable[[process.ServiceState], None],
+) -> process.ServiceState:
+    """Gives back the state of a process that was started and waited for; one that does not get ready is stopped."""
+    state = process.start(settings.home, launch, detached=detached)
+    try:
+        wait(state)
+    except BaseException:
+        process.stop(settings.home, launch.name, grace=2.0)
+        raise
+    return process.mark_ready(settings.home, state)
+
+
+def try_again(
+    start: Callable[[int], process.ServiceState], *, port: int, choose: Callable[[], int], passing: Sequence[str]
+) -> process.ServiceState:
+    """Gives back what `start` gives back for a port; an error that says one of `passing` passes, and a port is chosen again."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return start(port)
+        except ServiceError as error:
+            if not any(reason in error.what for reason in passing):
+                raise
+            time.sleep(_PAUSE)
+            port = choose()
+    return start(port)
+
+
+def choose_port(title: str, setting: str, settings: Settings, *, usual: int, last: int | None, report: Report) -> int:
+    """Gives back the port of the last run, else the usual one, else a free one. A port that was asked for is a must."""
+    if settings.origins.get(setting, "default") != "default":
+        if not ports.becomes_free(usual):
+            raise ServiceError(
+                f"port {usual} is taken{ports.name_holder(usual)}",
+                where=f"{setting}, from {settings.origins[setting]}",
+                next_step="Stop that program, or choose another port, or leave it out: then a free one is taken.",
+            )
+        return usual
+    if last is not None and ports.becomes_free(last):
+        return last
+    if ports.is_free(usual):
+        return usual
+    port = ports.find_free_port()
+    report(f"Port {usual} is taken{ports.name_holder(usual)}: {title} takes {port}")
+    return port
+
+
+def wait_until_ready(
+    state: process.ServiceState,
+    *,
+    title: str,
+    answers: Callable[[], bool],
+    explain: Callable[[str], ServiceError],
+    pause: float = 0.05,
+) -> None:
+    """Returns when a server answers; one that ended meanwhile is the error that `explain` makes of its log."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < deadline:
+        if process.find_process(state) is None:
+            raise explain(read_log(state))
+        if answers():
+            return
+        time.sleep(pause)
+    raise no_answer(title, state)
+
+
+def last_port(folder: Path) -> int | None:
+    """Gives back the port of the run before, as `keep_port` kept it, or None if there was none."""
+    try:
+        return int((folder / "port").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def keep_port(folder: Path, port: int) -> None:
+    """Notes the port of a server in its folder, as the one to prefer next time."""
+    (folder / "port").write_text(f"{port}\n", encoding="ascii")
+
+
+def read_log(state: process.ServiceState) -> str:
+    return Path(state.log).read_text(encoding="utf-8", errors="replace")
+
+
+def no_answer(title: str, state: process.ServiceState) -> ServiceError:
+    """Gives back the error for a server that runs and has not answered in time."""
+    return ServiceError(
+        f"{title} did not answer within {START_TIMEOUT:.0f} seconds",
+        where=state.log,
+        next_step=f"If this machine is very busy, run the command again. Otherwise read the log: headrace logs {state.name}",
+    )
+
+
+def _find_or_start(server: Embedded, settings: Settings, *, detached: bool, report: Report) -> process.ServiceState:
+    """The caller holds a lease, so a server that is found here does not go away for lack of users."""
+    with _start_lock(server, settings, report=report):
+        state = process.read_state(settings.home, server.name)
+        if state is not None and process.find_process(state) is not None:
+            if not state.ready:  # its starter was killed: nobody waits for it any more
+                process.stop(settings.home, server.name)
+            elif server.securable and settings.services_secure and not state.secure:
+                raise ServiceError(
+                    f"{server.title} runs without a password (pid {state.pid}), and services.secure asks for one",
+                    where=f"services.secure, from {settings.origins.get('services.secure', 'the profile')}",
+                    next_step="Run: headrace down   then the command again.",
+                )
+            elif server.always_secure and not state.secure:
+                raise ServiceError(
+                    f"{server.title} runs without a password (pid {state.pid}): an earlier version of Headrace started it",
+                    where=state.log,
+                    next_step="Run: headrace down   then the command again.",
+                )
+            elif server.answers(settings, state):
+                if detached and state.owner is not None:
+                    state = process.keep(settings.home, state)
+                report(f"{server.title} is already running on {ports.HOST}:{state.port}")
+                return state
+            elif process.find_process(state) is not None:  # else it was about to end when it was found
+                raise UnavailableError(
+                    f"{server.title} runs (pid {state.pid}) but does not answer on {ports.HOST}:{state.port}",
+                    where=state.log,
+                    next_step="Run: headrace down   then the command again.",
+                )
+        return server.launch(settings, detached, report)
+
+
+@contextmanager
+def _start_lock(server: Embedded, settings: Settings, *, report: Report) -> Iterator[None]:
+    path = process.start_lock(settings.home, server.name)
+    try:
+        waiting = f"Another command is starting {server.title}"
+        with locked(path, timeout=START_TIMEOUT * 2, waiting=lambda: report(waiting)):
+            yield
+    except TimeoutError:
+        raise ServiceError(
+            f"another command has been starting or stopping {server.title} for too long",
+            where=str(path),
+            next_step="Run: headrace status   and end the command that hangs.",
+        ) from None

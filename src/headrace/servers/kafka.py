@@ -1,0 +1,178 @@
+"""Kafka for a command: the user's own, or a real broker that Headrace starts, shares and stops (see embedded.py)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from headrace.errors import UnavailableError
+from headrace.kafka.client import KafkaServers, own_servers, with_login
+from headrace.secret_files import keep_secret
+from headrace.servers import embedded, kafka_server, ports, process
+from headrace.servers.embedded import START_TIMEOUT, Embedded, Report, RunningService
+from headrace.servers.jars import resolve_jars
+from headrace.servers.java import choose_java
+from headrace.settings import Settings
+
+NAME = "kafka"
+ANSWER_TIMEOUT = 15.0
+
+
+@dataclass(frozen=True)
+class KafkaService(RunningService):
+    """A running broker."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{ports.HOST}:{self.port}"
+
+
+@contextmanager
+def kafka(settings: Settings, *, report: Report) -> Iterator[KafkaServers]:
+    """Gives the servers of a Kafka that answers, and stops at its end what it alone started and used."""
+    own = own_servers(settings)
+    if own:
+        _check_own(own, origin=settings.origins.get("kafka.bootstrap_servers", ""))
+        yield own
+        return
+    with embedded.use(BROKER, settings, report=report) as state:
+        yield _servers(settings, state)
+
+
+def running_kafka(settings: Settings) -> KafkaService | None:
+    """Gives back this home's broker if its process lives and it has been ready, else None."""
+    state = embedded.running(BROKER, settings)
+    return None if state is None else KafkaService.of(state)
+
+
+def find_servers(settings: Settings) -> KafkaServers | None:
+    """Gives back the servers of the user's own Kafka or of this home's broker; None where that does not run."""
+    own = own_servers(settings)
+    state = None if own else embedded.running(BROKER, settings)
+    return _servers(settings, state) if state else own
+
+
+def start_kafka(settings: Settings, *, detached: bool, report: Report) -> KafkaService:
+    """Gives back this home's broker, started if it does not run. Detached it lives until `stop_kafka`; otherwise it
+    ends with this process, or with the last one that uses it."""
+    return KafkaService.of(embedded.start(BROKER, settings, detached=detached, report=report))
+
+
+def stop_kafka(settings: Settings, *, report: Report = lambda line: None) -> bool:
+    """Gives back whether a broker was running; it is stopped, whoever uses it."""
+    return embedded.stop(BROKER, settings, report=report)
+
+
+def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+    folder = settings.home / "kafka"
+    folder.mkdir(parents=True, exist_ok=True)
+    kafka_server.check_space(settings.home)
+
+    def choose() -> int:
+        last = kafka_server.last_port(folder)
+        return embedded.choose_port("Kafka", "kafka.port", settings, usual=settings.kafka_port, last=last, report=report)
+
+    port = choose()
+    java = choose_java(os.environ)
+    server = kafka_server.Server(folder=folder, java=java.program, jars=resolve_jars(NAME, report=report))
+    report("Kafka is starting")
+    began = time.monotonic()
+    kafka_server.format_storage(server)
+    password = _password(settings) if settings.services_secure else None
+
+    def start(port: int) -> process.ServiceState:
+        kafka_server.write_properties(server, port=port, controller_port=ports.find_free_port(), password=password)
+        command = server.command("kafka.Kafka", "server.properties")
+        launch = process.Launch(
+            name=NAME, command=command, folder=folder, environ=os.environ, port=port, secure=settings.services_secure
+        )
+        cluster = kafka_server.read_cluster_id(folder)
+        return embedded.launch_until_ready(
+            settings,
+            launch,
+            detached=detached,
+            wait=lambda state: _wait_until_ready(settings, state, cluster=cluster),
+        )
+
+    state = embedded.try_again(start, port=port, choose=choose, passing=[kafka_server.PORT_TAKEN])
+    report(f"Kafka is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
+    return state
+
+
+def _wait_until_ready(settings: Settings, state: process.ServiceState, *, cluster: str | None) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while ports.is_free(state.port):
+        _check_alive(state, home=settings.home)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    client = _client(_servers(settings, state))
+    while time.monotonic() < deadline:
+        answered = _ask(client, timeout=1.0)
+        if answered is not None and answered == cluster:
+            return
+        _check_alive(state, home=settings.home)
+        time.sleep(0.05)
+    raise embedded.no_answer("Kafka", state)
+
+
+def _check_alive(state: process.ServiceState, *, home: Path) -> None:
+    if process.find_process(state) is None:
+        raise kafka_server.explain_failure(embedded.read_log(state), log=Path(state.log), home=home)
+
+
+def _answers(settings: Settings, state: process.ServiceState) -> bool:
+    return _ask(_client(_servers(settings, state)), timeout=ANSWER_TIMEOUT) is not None
+
+
+BROKER = Embedded(NAME, "Kafka", launch=_start, answers=_answers, securable=True)
+
+
+def _servers(settings: Settings, state: process.ServiceState) -> KafkaServers:
+    """Return how to reach this home's broker, with its login if it was started with one."""
+    address = KafkaService.of(state).bootstrap_servers
+    return with_login(address, user=kafka_server.USER, password=_password(settings)) if state.secure else KafkaServers(address)
+
+
+def _password(settings: Settings) -> str:
+    return keep_secret(settings.home / NAME / "password")
+
+
+def _check_own(servers: KafkaServers, *, origin: str) -> None:
+    refusals: list[str] = []
+
+    def note(error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            refusals.append(f": it refuses who asks ({error.str()})")
+
+    client = _client(servers, note)
+    if _ask(client, timeout=ANSWER_TIMEOUT) is None:
+        client.poll(0)  # hands over what it has to say
+        raise UnavailableError(
+            f"Kafka does not answer on {servers}{refusals[0] if refusals else ''}",
+            where=f"kafka.bootstrap_servers, from {origin}" if origin else "kafka.bootstrap_servers",
+            next_step="Start it or fix the address. Without one (unset KAFKA_BOOTSTRAP_SERVERS), Headrace starts a"
+            " Kafka of its own.",
+        )
+
+
+def _client(servers: KafkaServers, note: Callable[[KafkaError], None] = lambda error: None) -> AdminClient:
+    config: dict[str, Any] = {**servers.client(reconnect_backoff_max_ms=500), "error_cb": note}
+    return AdminClient(config)
+
+
+def _ask(client: AdminClient, *, timeout: float) -> str | None:
+    """Gives back the id of the cluster that answers, or None if none with a broker does."""
+    try:
+        answer = client.list_topics(timeout=timeout)
+    except KafkaException:
+        return None
+    return str(answer.cluster_id) if answer.brokers else None

@@ -1,0 +1,201 @@
+"""How the embedded broker is set up: its folder, its properties, its command line, and what its log says when it fails.
+
+`<home>/kafka/` holds `server.properties` (written at every start; its port is the one to prefer next time), `data/`
+(the topics), `tmp/` and, where `services.secure` is set, `password`. One process is broker and controller (KRaft), and listens
+on 127.0.0.1 only.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import subprocess
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import ServiceError
+from headrace.secret_files import write_privately
+from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG
+from headrace.servers.ports import HOST
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+ENOUGH_SPACE = 500 * 1000 * 1000
+PORT_TAKEN = "its port is taken"
+
+# A producer may come before its pipeline: its first message makes the topic, with one partition. The pipeline adds the others
+# that it says (ensure_topics), which only works in this direction: Kafka takes no partition away.
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller_port}
+listeners=BROKER://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners=BROKER://{host}:{port}
+listener.security.protocol.map=BROKER:{protocol},CONTROLLER:{protocol}
+inter.broker.listener.name=BROKER
+controller.listener.names=CONTROLLER
+log.dirs={data}
+auto.create.topics.enable=true
+num.partitions=1
+auto.leader.rebalance.enable=false
+default.replication.factor=1
+min.insync.replicas=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+message.max.bytes={max_message_bytes}
+replica.fetch.max.bytes={max_message_bytes}
+log.retention.ms=-1
+log.retention.bytes=-1
+log.cleaner.dedupe.buffer.size=16777216
+broker.heartbeat.interval.ms=1000
+broker.session.timeout.ms=4000
+num.io.threads=4
+"""
+
+USER = "headrace"
+_LOGIN = """\
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+sasl.mechanism.controller.protocol=PLAIN
+listener.name.broker.plain.sasl.jaas.config={jaas}
+listener.name.controller.plain.sasl.jaas.config={jaas}
+"""
+_JAAS = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="{user}" password="{password}"'
+    ' user_{user}="{password}";'
+)
+
+_JVM = ("-Xms64m", "-Xmx512m", *SERVER_OPTIONS, *SIMPLE_LOG)
+
+
+@dataclass(frozen=True)
+class Server:
+    """The broker of one home, before it runs: its folder, its Java and its jars."""
+
+    folder: Path
+    java: Path
+    jars: tuple[Path, ...]
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def command(self, main: str, *arguments: str) -> tuple[str, ...]:
+        return (str(self.java), *_JVM, "-cp", os.pathsep.join(map(str, self.jars)), main, *arguments)
+
+
+def write_properties(server: Server, *, port: int, controller_port: int, password: str | None = None) -> None:
+    """Write `server.properties`; paths in it are relative to the folder, so that no path needs escaping.
+
+    With a password, clients and the controller have to log in as `USER`.
+    """
+    text = PROPERTIES.format(
+        host=HOST,
+        port=port,
+        controller_port=controller_port,
+        data="data",
+        max_message_bytes=MAX_MESSAGE_BYTES,
+        protocol="SASL_PLAINTEXT" if password else "PLAINTEXT",
+    )
+    if password:
+        text += _LOGIN.format(jaas=_JAAS.format(user=USER, password=password))
+    write_privately(server.folder / "server.properties", text)
+
+
+def last_port(folder: Path) -> int | None:
+    """Gives back the port of the run before, or None if there was none."""
+    try:
+        found = re.search(r"^listeners=BROKER://[^:]+:(\d+)", (folder / "server.properties").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found.group(1)) if found else None
+
+
+def format_storage(server: Server) -> None:
+    """Makes `data/` ready for Kafka unless it is; an interrupted call leaves nothing that a later one would trust."""
+    shutil.rmtree(server.folder / "tmp", ignore_errors=True)
+    (server.folder / "tmp").mkdir(parents=True)
+    if server.data.exists():
+        return
+    fresh = server.folder / "formatting"
+    shutil.rmtree(fresh, ignore_errors=True)
+    properties = PROPERTIES.format(
+        host=HOST,
+        port=9092,
+        controller_port=9093,
+        data=fresh.name,
+        max_message_bytes=MAX_MESSAGE_BYTES,
+        protocol="PLAINTEXT",
+    )
+    (server.folder / "format.properties").write_text(properties, encoding="ascii")
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+    done = subprocess.run(
+        server.command("kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", "format.properties"),
+        cwd=server.folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0 or not (fresh / "meta.properties").exists():
+        raise explain_failure(done.stdout + done.stderr, log=server.folder, home=server.folder.parent)
+    os.rename(fresh, server.data)
+    (server.folder / "format.properties").unlink()
+
+
+def read_cluster_id(folder: Path) -> str | None:
+    """Gives back the id that the broker will answer with, or None if its storage does not say."""
+    try:
+        text = (folder / "data" / "meta.properties").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"^cluster\.id=(\S+)", text, re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def check_space(home: Path) -> None:
+    """Raises a ServiceError where the disk has too little space for a broker to run on."""
+    free = shutil.disk_usage(home).free
+    if free < ENOUGH_SPACE:
+        raise ServiceError(
+            f"the disk is almost full: {free / 1e6:.0f} MB are free, and Kafka needs {ENOUGH_SPACE / 1e6:.0f} MB",
+            where=str(home),
+            next_step="Free some space, or set HEADRACE_HOME to a folder on another disk, then run the command again.",
+        )
+
+
+def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:
+    """Gives back the error for a broker that ended while it started: its telling line, its log, and what to do."""
+    line = find_telling_line(text)
+    if "No space left on device" in text:
+        what, step = "the disk is full", "Free some space, or set HEADRACE_HOME to a folder on another disk."
+    elif "Address already in use" in text or "BindException" in text:
+        what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_KAFKA_PORT=<number>"
+    elif re.search(r"insufficient memory|Could not reserve enough space|OutOfMemoryError", text):
+        what, step = "there is too little memory", "End other programs: the broker takes up to 700 MB."
+    elif re.search(r"(?i)meta\.?properties|metadata\.version|quorum-?state|bootstrap\.checkpoint|corrupt", text):
+        what = "its storage is damaged or of another version"
+        step = f"To start with empty topics: mv {home / 'kafka'} {home / 'kafka.broken'}   then run the command again."
+    else:
+        what, step = "it ended while it started", "Read the log: headrace logs kafka"
+    return ServiceError(f"Kafka did not start: {what} ({line})", where=str(log), next_step=step)
+
+
+def find_telling_line(text: str) -> str:
+    """Gives back the log's line that most likely says what went wrong: the last cause, else error, else line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(("at ", "... ", "headrace: "))]
+    for sign in (r"^Caused by:", r"Exception|Error:", r"\b(FATAL|ERROR)\b"):
+        found = [line for line in telling if re.search(sign, line)]
+        if found:
+            return found[-1][:300]
+    return telling[-1][:300] if telling else "its log is empty"

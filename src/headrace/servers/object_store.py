@@ -1,0 +1,103 @@
+"""The stack's object store: S3Proxy, which speaks S3 and keeps its objects in files (see embedded.py for its life).
+
+`<home>/s3/` holds `data/` (a folder for each bucket), `port`, `access-key`, `secret-key` and `server.properties`, which has
+both keys: their owner alone may read these three. It listens on 127.0.0.1 only and answers nobody without the keys.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import UnavailableError
+from headrace.http.client import ask
+from headrace.secret_files import keep_secret, write_privately
+from headrace.servers import embedded, ports, process
+from headrace.servers.embedded import Embedded, Report, RunningService
+from headrace.servers.jars import resolve_jars
+from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG, choose_java
+from headrace.servers.java_server import JavaServer, start_server
+from headrace.settings import Settings
+
+NAME = "s3"
+BUCKET = "lake"
+REGION = "us-east-1"
+_FORBIDDEN = 403
+_PROPERTIES = """\
+s3proxy.endpoint=http://{host}:{port}
+s3proxy.authorization=aws-v2-or-v4
+s3proxy.identity={access_key}
+s3proxy.credential={secret_key}
+s3proxy.ignore-unknown-headers=true
+jclouds.provider=filesystem-nio2
+jclouds.filesystem.basedir={data}
+"""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of this home's object store."""
+
+    access_key: str
+    secret_key: str
+
+    def __repr__(self) -> str:
+        return "Keys(…)"
+
+
+@dataclass(frozen=True)
+class ObjectStoreService(RunningService):
+    """A running object store; `endpoint` is where it speaks S3."""
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{ports.HOST}:{self.port}"
+
+
+def running_object_store(settings: Settings) -> ObjectStoreService | None:
+    """Gives back this home's object store if its process lives and it has been ready, else None."""
+    state = embedded.running(SERVER, settings)
+    return None if state is None else ObjectStoreService.of(state)
+
+
+def find_keys(settings: Settings) -> Keys:
+    """Gives back the keys of this home's object store; the first call makes them up."""
+    folder = settings.home / NAME
+    return Keys(keep_secret(folder / "access-key"), keep_secret(folder / "secret-key"))
+
+
+def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+    folder = settings.home / NAME
+    (folder / "data" / BUCKET).mkdir(parents=True, exist_ok=True)
+    (folder / "data" / BUCKET).chmod(0o700)  # a bucket whose folder others may read is public to S3Proxy
+    keys = find_keys(settings)
+    jars = resolve_jars(NAME, report=report)
+    java = choose_java(os.environ).program
+
+    def command(port: int) -> tuple[str, ...]:
+        _write_properties(folder, keys, port=port)
+        log = "-Dorg.slf4j.simpleLogger.cacheOutputStream=true"  # S3Proxy sends standard error through its logger
+        class_path = os.pathsep.join(map(str, jars))
+        options = ("-Xms32m", "-Xmx256m", *SERVER_OPTIONS, *SIMPLE_LOG, log)
+        return (str(java), *options, "-cp", class_path, "org.gaul.s3proxy.Main", "--properties", "server.properties")
+
+    return start_server(_JAVA, settings, command=command, environ={}, detached=detached, report=report)
+
+
+def _write_properties(folder: Path, keys: Keys, *, port: int) -> None:
+    data = str((folder / "data").resolve()).replace("\\", "\\\\")  # it loses parts of uploads under a path that is relative
+    text = _PROPERTIES.format(host=ports.HOST, port=port, access_key=keys.access_key, secret_key=keys.secret_key, data=data)
+    write_privately(folder / "server.properties", text)
+
+
+def _is_there(settings: Settings, port: int) -> bool:
+    """Asks without keys: it is there if it refuses."""
+    try:
+        return ask(f"http://{ports.HOST}:{port}/{BUCKET}", timeout=5.0).status == _FORBIDDEN
+    except UnavailableError:
+        return False
+
+
+_JAVA = JavaServer(NAME, "The object store", port=9000, memory_mb=400, answers=_is_there)
+SERVER = Embedded(NAME, "The object store", launch=_start, answers=lambda settings, state: _is_there(settings, state.port))

@@ -1,0 +1,179 @@
+"""Postgres for a command: the user's own, or a real server that Headrace starts, shares and stops (see embedded.py)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from headrace.errors import SettingsError, UnavailableError
+from headrace.servers import embedded, ports, postgres_server, process
+from headrace.servers.embedded import Embedded, Report, RunningService
+from headrace.settings import Settings
+
+NAME = "postgres"
+ANSWER_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True)
+class PostgresService(RunningService):
+    """A running Postgres; `dsn` is how to connect to it, and has its password."""
+
+    dsn: str = field(default="", repr=False)
+
+
+@contextmanager
+def postgres(settings: Settings, *, report: Report) -> Iterator[str]:
+    """Gives the connection string of a Postgres that answers, and stops at its end what it alone started and used.
+
+    The string has a password in it: it is for connecting, never for printing (see `without_password`).
+    """
+    if settings.postgres_url:
+        _check_own(settings.postgres_url, origin=settings.origins.get("postgres.url", ""))
+        yield settings.postgres_url
+        return
+    with embedded.use(SERVER, settings, report=report) as state:
+        yield _dsn(settings, state)
+
+
+def running_postgres(settings: Settings) -> PostgresService | None:
+    """Gives back this home's Postgres if its process lives and it has been ready, else None."""
+    state = embedded.running(SERVER, settings)
+    return None if state is None else _as_service(settings, state)
+
+
+def find_postgres(settings: Settings) -> str | None:
+    """Gives back the connection string of the user's own Postgres or of the one that runs, without starting any."""
+    service = None if settings.postgres_url else running_postgres(settings)
+    return service.dsn if service else settings.postgres_url
+
+
+def start_postgres(settings: Settings, *, detached: bool, report: Report) -> PostgresService:
+    """Gives back this home's Postgres, started if it does not run. Detached it lives until `stop_postgres`; otherwise it
+    ends with this process, or with the last one that uses it."""
+    return _as_service(settings, embedded.start(SERVER, settings, detached=detached, report=report))
+
+
+def stop_postgres(settings: Settings, *, report: Report = lambda line: None) -> bool:
+    """Gives back whether a Postgres was running; it is stopped, whoever uses it."""
+    return embedded.stop(SERVER, settings, report=report)
+
+
+def without_password(dsn: str) -> str:
+    """Gives back where a connection string leads, for people: `analytics@127.0.0.1:7777/analytics`."""
+    try:
+        parts = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        return "an address that can't be read"
+    user = f"{parts['user']}@" if parts.get("user") else ""
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"{user}{parts.get('host') or parts.get('hostaddr') or 'localhost'}{port}/{parts.get('dbname') or ''}"
+
+
+def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+    server = postgres_server.prepare(settings.home)
+
+    def choose() -> int:
+        last = embedded.last_port(server.folder)
+        return embedded.choose_port(
+            "Postgres", "postgres.port", settings, usual=settings.postgres_port, last=last, report=report
+        )
+
+    port = choose()
+    report("Postgres is starting")
+    began = time.monotonic()
+    postgres_server.initialise(server)
+    password = postgres_server.choose_password(server.folder, settings.postgres_password)
+
+    def start(port: int) -> process.ServiceState:
+        postgres_server.set_rights(server, password)
+        launch = process.Launch(
+            name=NAME,
+            command=server.command(port=port),
+            folder=server.data,
+            environ=os.environ,
+            port=port,
+            user=server.user,
+            ending=signal.SIGINT,  # a fast shutdown: SIGTERM would wait for every client to go
+        )
+        return embedded.launch_until_ready(
+            settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
+        )
+
+    state = embedded.try_again(
+        start, port=port, choose=choose, passing=[postgres_server.PORT_TAKEN, postgres_server.STILL_ENDING]
+    )
+    embedded.keep_port(server.folder, state.port)
+    report(f"Postgres is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
+    return state
+
+
+def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
+    dsn = _dsn(settings, state)
+    embedded.wait_until_ready(
+        state,
+        title="Postgres",
+        answers=lambda: _try(dsn) is None,
+        explain=lambda text: postgres_server.explain_failure(text, log=Path(state.log), home=settings.home),
+    )
+
+
+def _answers(settings: Settings, state: process.ServiceState) -> bool:
+    problem = _try(_dsn(settings, state))
+    if problem and "password authentication failed" in problem:
+        raise SettingsError(
+            "Postgres runs, and was started with another password",
+            where=f"{ports.HOST}:{state.port}",
+            next_step="Set HEADRACE_POSTGRES_PASSWORD as it was then, or run: headrace down   then the command again.",
+        )
+    return problem is None
+
+
+SERVER = Embedded(NAME, "Postgres", launch=_start, answers=_answers)
+
+
+def _check_own(url: str, *, origin: str) -> None:
+    where = f"postgres.url, from {origin}" if origin else "postgres.url"
+    try:
+        conninfo_to_dict(url)
+    except psycopg.Error:
+        raise SettingsError(
+            "postgres.url is not an address of a Postgres",
+            where=where,
+            next_step="Write it as postgresql://user@host:5432/database, with the password in it or in PGPASSWORD.",
+        ) from None
+    problem = _try(url)
+    if problem is not None:
+        raise UnavailableError(
+            f"Postgres does not let us in on {without_password(url)}: {problem}",
+            where=where,
+            next_step="Start it or fix the address. Without one (unset HEADRACE_POSTGRES_URL), Headrace starts a Postgres"
+            " of its own.",
+        )
+
+
+def _try(dsn: str) -> str | None:
+    """Gives back None if a connection can be made, else why not, in the server's or the library's last line."""
+    try:
+        psycopg.connect(dsn, connect_timeout=int(ANSWER_TIMEOUT)).close()
+    except psycopg.Error as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return lines[0] if lines else type(error).__name__
+    return None
+
+
+def _dsn(settings: Settings, state: process.ServiceState) -> str:
+    password = postgres_server.choose_password(settings.home / NAME, settings.postgres_password)
+    role = postgres_server.ROLE
+    return make_conninfo(host=ports.HOST, port=state.port, dbname=role, user=role, password=password)
+
+
+def _as_service(settings: Settings, state: process.ServiceState) -> PostgresService:
+    return replace(PostgresService.of(state), dsn=_dsn(settings, state))

@@ -1,0 +1,94 @@
+"""The stack's catalog: Iceberg's own REST catalog, on a database of the home's Postgres (see embedded.py for its life).
+
+Its server is the servlet that Iceberg tests REST clients with, in a Jetty that `rest_catalog.xml` describes: the main program
+beside it would listen on all addresses, and write its passwords to its log. It asks nobody for a token.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from headrace.errors import ServiceError
+from headrace.http.client import is_fine
+from headrace.servers import embedded, ports, process
+from headrace.servers.embedded import Embedded, Report, RunningService
+from headrace.servers.jars import resolve_jars
+from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG, choose_java
+from headrace.servers.java_server import JavaServer, start_server
+from headrace.servers.object_store import BUCKET, REGION, find_keys, running_object_store
+from headrace.servers.postgres import find_postgres
+from headrace.settings import Settings
+
+NAME = "catalog"
+DATABASE = "iceberg_catalog"
+WAREHOUSE = f"s3://{BUCKET}/warehouse"
+_DESCRIPTION = Path(__file__).with_name("rest_catalog.xml")
+_QUIET = "-Dorg.slf4j.simpleLogger.log.org.apache.iceberg.rest.RESTCatalogServlet=off"
+"""It would log a table that there is not, which it answers with 404, as an error of 60 lines."""
+
+
+@dataclass(frozen=True)
+class RestCatalogService(RunningService):
+    """A running catalog."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{ports.HOST}:{self.port}"
+
+
+def running_rest_catalog(settings: Settings) -> RestCatalogService | None:
+    """Gives back this home's catalog if its process lives and it has been ready, else None."""
+    state = embedded.running(SERVER, settings)
+    return None if state is None else RestCatalogService.of(state)
+
+
+def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+    dsn, store = find_postgres(settings), running_object_store(settings)
+    if dsn is None or store is None:
+        raise ServiceError(
+            "the catalog needs Postgres and the object store, and they don't run",
+            where=NAME,
+            next_step="Run: headrace up --profile stack",
+        )
+    _make_database(dsn)
+    parts, keys = conninfo_to_dict(dsn), find_keys(settings)
+    jars = resolve_jars(NAME, report=report)
+    java = choose_java(os.environ).program
+    environ = {
+        "HEADRACE_CATALOG_DATABASE": f"jdbc:postgresql://{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{DATABASE}",
+        "HEADRACE_CATALOG_USER": str(parts.get("user", "")),
+        "HEADRACE_CATALOG_PASSWORD": str(parts.get("password", "")),
+        "HEADRACE_WAREHOUSE": WAREHOUSE,
+        "HEADRACE_S3_ENDPOINT": store.endpoint,
+        "AWS_ACCESS_KEY_ID": keys.access_key,
+        "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+        "AWS_REGION": REGION,
+    }
+
+    def command(port: int) -> tuple[str, ...]:
+        class_path = os.pathsep.join(map(str, jars))
+        options = ("-Xms32m", "-Xmx384m", *SERVER_OPTIONS, *SIMPLE_LOG, _QUIET, f"-Dheadrace.port={port}")
+        return (str(java), *options, "-cp", class_path, "org.eclipse.jetty.xml.XmlConfiguration", str(_DESCRIPTION))
+
+    return start_server(_JAVA, settings, command=command, environ=environ, detached=detached, report=report)
+
+
+def _make_database(dsn: str) -> None:
+    """Makes the catalog's database unless there is one."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone() is None:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+
+
+def _is_there(settings: Settings, port: int) -> bool:
+    return is_fine(f"http://{ports.HOST}:{port}/v1/config", timeout=5.0)
+
+
+_JAVA = JavaServer(NAME, "The catalog", port=8181, memory_mb=600, answers=_is_there)
+SERVER = Embedded(NAME, "The catalog", launch=_start, answers=lambda settings, state: _is_there(settings, state.port))

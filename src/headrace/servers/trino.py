@@ -1,0 +1,199 @@
+"""Trino for a command: fetched only when it is asked for, then started, shared and stopped like the others (embedded.py).
+
+`<home>/trino/` holds its settings, which are written anew at every start, and `port`, the one to prefer next time. It listens
+on 127.0.0.1 only, knows one catalog, `headrace`, and can't write to it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import ServiceError, UnavailableError
+from headrace.http.client import ask
+from headrace.servers import embedded, ports, process
+from headrace.servers.archives import unpack
+from headrace.servers.embedded import Embedded, Report, RunningService
+from headrace.servers.jars import GROUPS, cache_folder, cached_jars, resolve_jars
+from headrace.servers.java import SERVER_OPTIONS, read_version
+from headrace.servers.kafka_server import find_telling_line
+from headrace.servers.newer_java import cached_java, fetch_java
+from headrace.servers.trino_catalog import CATALOG, trino_catalog
+from headrace.settings import Settings
+
+NAME = "trino"
+PORT_TAKEN = "its port is taken"
+ANSWER_TIMEOUT = 10.0
+_JAVA = 25
+_JAVA_LOCK = GROUPS / NAME / "java.txt"
+_HEAP = "1g"
+_OPTIONS = (
+    "-Djdk.attach.allowAttachSelf=true",
+    "--enable-native-access=ALL-UNNAMED",
+    "--sun-misc-unsafe-memory-access=allow",
+)
+
+
+@dataclass(frozen=True)
+class TrinoService(RunningService):
+    """A running Trino."""
+
+    @property
+    def url(self) -> str:
+        return _url(self.port)
+
+
+@contextmanager
+def trino(settings: Settings, *, report: Report) -> Iterator[str]:
+    """Gives the address of a Trino that answers, and stops at its end what it alone started and used.
+
+    It downloads nothing: a Trino that was never fetched is a ServiceError that says how to get it.
+    """
+    running = running_trino(settings)
+    if running is None and not is_fetched():
+        raise ServiceError(
+            "Trino is not here yet",
+            where="--engine trino",
+            next_step="Run: headrace up trino   It is fetched once (580 MB), and runs until headrace down.",
+        )
+    with embedded.use(SERVER, settings, report=report if running is None else lambda line: None) as state:
+        yield _url(state.port)
+
+
+def is_fetched() -> bool:
+    """Says whether all that Trino needs is in the cache."""
+    return bool(cached_jars(NAME)) and (_own_java() or cached_java(_JAVA_LOCK, cache=cache_folder(os.environ)) is not None)
+
+
+def running_trino(settings: Settings) -> TrinoService | None:
+    """Gives back this home's Trino if its process lives and it has been ready, else None."""
+    state = embedded.running(SERVER, settings)
+    return None if state is None else TrinoService.of(state)
+
+
+def start_trino(settings: Settings, *, detached: bool, report: Report) -> TrinoService:
+    """Gives back this home's Trino, started if it does not run. Detached it lives until `stop_trino`; otherwise it ends with
+    this process, or with the last one that uses it."""
+    return TrinoService.of(embedded.start(SERVER, settings, detached=detached, report=report))
+
+
+def stop_trino(settings: Settings, *, report: Report = lambda line: None) -> bool:
+    """Gives back whether Trino was running; it is stopped, whoever uses it."""
+    return embedded.stop(SERVER, settings, report=report)
+
+
+def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+    folder = settings.home / NAME
+    catalog = trino_catalog(settings)
+
+    def choose() -> int:
+        last = embedded.last_port(folder)
+        return embedded.choose_port("Trino", "trino.port", settings, usual=settings.trino_port, last=last, report=report)
+
+    port = choose()
+    cache = cache_folder(os.environ)
+    driver, core, connector = resolve_jars(NAME, report=report)
+    java = fetch_java(os.environ, version=_JAVA, lock=_JAVA_LOCK, cache=cache, report=report)
+    server = unpack(core, cache=cache)
+    for outdated in ("etc", "plugin", "tmp"):
+        shutil.rmtree(folder / outdated, ignore_errors=True)
+    (folder / "tmp").mkdir(parents=True)
+    _link_plugin(folder / "plugin" / "iceberg", [*unpack(connector, cache=cache).glob("*/*.jar"), driver])
+    _write(folder / "etc" / "catalog" / f"{CATALOG}.properties", catalog.properties)
+    report("Trino is starting")
+    began = time.monotonic()
+
+    def start(port: int) -> process.ServiceState:
+        _write(folder / "etc" / "config.properties", _server_settings(port))
+        classes = ":".join(str(path) for path in sorted(server.glob("*/lib/*.jar")))
+        options = ("-Xms128m", f"-Xmx{_HEAP}", *SERVER_OPTIONS, *_OPTIONS, "-Dconfig=etc/config.properties")
+        command = (str(java.program), *options, "-cp", classes, "io.trino.server.TrinoServer")
+        environ = {**os.environ, **catalog.environ}
+        launch = process.Launch(name=NAME, command=command, folder=folder, environ=environ, port=port)
+        return embedded.launch_until_ready(settings, launch, detached=detached, wait=_wait_until_ready)
+
+    state = embedded.try_again(start, port=port, choose=choose, passing=[PORT_TAKEN])
+    embedded.keep_port(folder, state.port)
+    report(f"Trino is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
+    return state
+
+
+def _server_settings(port: int) -> dict[str, str]:
+    return {
+        "node.environment": "headrace",
+        "node.id": "headrace",
+        "node.internal-address": ports.HOST,
+        "node.bind-ip": ports.HOST,
+        "coordinator": "true",
+        "node-scheduler.include-coordinator": "true",
+        "http-server.http.port": str(port),
+        "discovery.uri": _url(port),
+        "plugin.dir": "plugin",
+        "catalog.config-dir": "etc/catalog",
+        "query.max-memory-per-node": "512MB",
+        "memory.heap-headroom-per-node": "256MB",
+    }
+
+
+def _link_plugin(folder: Path, jars: list[Path]) -> None:
+    """Makes the folder of the one plugin that Trino loads: the connector as it came, and the driver of the catalog."""
+    folder.mkdir(parents=True)
+    for jar in jars:
+        (folder / jar.name).symlink_to(jar)
+
+
+def _write(path: Path, values: Mapping[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()), encoding="utf-8")
+
+
+def _wait_until_ready(state: process.ServiceState) -> None:
+    embedded.wait_until_ready(
+        state,
+        title="Trino",
+        answers=lambda: _is_started(state.port, timeout=2.0),
+        explain=lambda text: _explain_failure(text, log=Path(state.log)),
+        pause=0.2,
+    )
+
+
+def _is_started(port: int, *, timeout: float) -> bool:
+    """Says whether Trino takes queries: it answers before that, too."""
+    try:
+        answer = ask(f"{_url(port)}/v1/info", timeout=timeout)
+    except UnavailableError:
+        return False
+    return answer.is_fine and answer.body.get("starting") is False
+
+
+def _explain_failure(text: str, *, log: Path) -> ServiceError:
+    """Gives back the error for a Trino that ended while it started: its telling line, its log, and what to do."""
+    if "Address already in use" in text:
+        what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_TRINO_PORT=<number>"
+    elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
+        what, step = "there is too little memory", "End other programs: Trino takes more than 1 GB."
+    else:
+        what, step = "it ended while it started", "Read the log: headrace logs trino"
+    return ServiceError(f"Trino did not start: {what} ({find_telling_line(text)})", where=str(log), next_step=step)
+
+
+def _answers(settings: Settings, state: process.ServiceState) -> bool:
+    return _is_started(state.port, timeout=ANSWER_TIMEOUT)
+
+
+SERVER = Embedded(NAME, "Trino", launch=_start, answers=_answers)
+
+
+def _own_java() -> bool:
+    """Says whether JAVA_HOME is one that Trino runs on."""
+    home = os.environ.get("JAVA_HOME")
+    return home is not None and read_version(Path(home)) == _JAVA
+
+
+def _url(port: int) -> str:
+    return f"http://{ports.HOST}:{port}"

@@ -1,0 +1,129 @@
+"""How far each table of Postgres is, kept in Postgres and committed with the rows that it describes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+from pyiceberg.table import Table
+
+from headrace.iceberg.ledgers.build import BuildLedger
+from headrace.iceberg.ledgers.landing import is_rolled_back
+from headrace.spec.loading.serving import PROGRESS
+from headrace.spec.model.pipeline import PostgresTable
+
+_NAME = sql.Identifier(PROGRESS)
+_DDL = sql.SQL(
+    "CREATE TABLE IF NOT EXISTS {} (table_name TEXT PRIMARY KEY, source TEXT NOT NULL, generation BIGINT NOT NULL,"
+    " build_id BIGINT NOT NULL, row_count BIGINT NOT NULL, published_at TIMESTAMPTZ NOT NULL DEFAULT now())"
+).format(_NAME)
+_ADDED = {"table_uuid": "TEXT", "snapshot_id": "BIGINT", "sequence_number": "BIGINT", "layout": "TEXT", "shape": "TEXT"}
+"""Columns that came after the first version; a row that was written before it has them null, and is published again once."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of the lake's table that Postgres has.
+
+    `snapshot_id` and `sequence_number` say which snapshot of the table `table_uuid` it was. `layout` describes the published
+    columns: another one means that all rows have to be published again. `shape` describes the table and the DDL that were last
+    found to fit.
+    """
+
+    generation: int = -1
+    build_id: int = 0
+    rows: int = 0
+    table_uuid: str = ""
+    snapshot_id: int = 0
+    sequence_number: int = 0
+    layout: str = ""
+    shape: str = ""
+
+    @staticmethod
+    def of(source: Table, built: BuildLedger, *, rows: int, layout: str, shape: str) -> Progress:
+        """Return the progress of a table that has been published as it is in `source`."""
+        return Progress(
+            built.generation,
+            built.changed_in,
+            rows,
+            str(source.metadata.table_uuid),
+            built.snapshot_id,
+            built.sequence_number,
+            layout,
+            shape,
+        )
+
+    def is_at(self, source: Table, built: BuildLedger) -> bool:
+        """Say whether Postgres has the newest build of the lake's table."""
+        here = (self.generation, self.build_id, self.table_uuid, self.snapshot_id)
+        return here == (built.generation, built.changed_in, str(source.metadata.table_uuid), built.snapshot_id)
+
+    def precedes(self, source: Table, built: BuildLedger) -> bool:
+        """Say whether the builds after this one are all that Postgres lacks.
+
+        That is not so after the lake's table was restored, rolled back or made again, or all its rows were written again.
+        """
+        if (self.generation, self.table_uuid) != (built.generation, str(source.metadata.table_uuid)):
+            return False
+        if self.build_id >= built.changed_in:
+            return False
+        return not is_rolled_back(source, snapshot_id=self.snapshot_id, sequence_number=self.sequence_number)
+
+
+def ensure_progress(cursor: psycopg.Cursor) -> None:
+    """Create the table of progress, or add the columns that it lacks."""
+    if _columns(cursor) >= set(_ADDED):
+        return
+    cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (PROGRESS,))
+    cursor.execute(_DDL)
+    there = _columns(cursor)
+    for name, kind in _ADDED.items():
+        if name not in there:
+            statement = sql.SQL("ALTER TABLE {} ADD COLUMN {} {}")
+            cursor.execute(statement.format(_NAME, sql.Identifier(name), sql.SQL(kind)))
+
+
+def read_progress(cursor: psycopg.Cursor, table: PostgresTable) -> Progress | None:
+    """Return the progress of a table, or None where it was not published from this source."""
+    if not _columns(cursor) >= set(_ADDED):
+        return None
+    question = sql.SQL(
+        "SELECT generation, build_id, row_count, coalesce(table_uuid, ''), coalesce(snapshot_id, 0),"
+        " coalesce(sequence_number, 0), coalesce(layout, ''), coalesce(shape, '') FROM {} WHERE table_name = %s AND source = %s"
+    )
+    row = cursor.execute(question.format(_NAME), (table.name, str(table.source))).fetchone()
+    return Progress(*row) if row else None
+
+
+def is_known(cursor: psycopg.Cursor, table: PostgresTable) -> bool:
+    """Say whether Headrace has published the table before, from whatever source."""
+    cursor.execute(sql.SQL("SELECT 1 FROM {} WHERE table_name = %s").format(_NAME), (table.name,))
+    return cursor.fetchone() is not None
+
+
+def write_progress(cursor: psycopg.Cursor, table: PostgresTable, progress: Progress) -> None:
+    statement = sql.SQL(
+        "INSERT INTO {} (table_name, source, generation, build_id, row_count, table_uuid, snapshot_id, sequence_number,"
+        " layout, shape) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        " ON CONFLICT (table_name) DO UPDATE SET source = excluded.source, generation = excluded.generation,"
+        " build_id = excluded.build_id, row_count = excluded.row_count, table_uuid = excluded.table_uuid,"
+        " snapshot_id = excluded.snapshot_id, sequence_number = excluded.sequence_number, layout = excluded.layout,"
+        " shape = excluded.shape, published_at = now()"
+    ).format(_NAME)
+    values = (progress.generation, progress.build_id, progress.rows, progress.table_uuid)
+    more = (progress.snapshot_id, progress.sequence_number, progress.layout, progress.shape)
+    cursor.execute(statement, (table.name, str(table.source), *values, *more))
+
+
+def forget_progress(cursor: psycopg.Cursor, table: PostgresTable) -> None:
+    """Delete a table's progress: all its rows are published again."""
+    cursor.execute(sql.SQL("DELETE FROM {} WHERE table_name = %s").format(_NAME), (table.name,))
+
+
+def _columns(cursor: psycopg.Cursor) -> set[str]:
+    cursor.execute(
+        "SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+        (PROGRESS,),
+    )
+    return {str(row[0]) for row in cursor.fetchall()}

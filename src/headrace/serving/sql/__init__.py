@@ -1,0 +1,1 @@
+"""SQL on the lake, by several engines."""

@@ -1,0 +1,146 @@
+"""ClickHouse in this process (chdb) reads the metadata files that the catalog names.
+
+Its arrays and maps can't be null: where a table has null, ClickHouse has an empty one. Text and bytes are both its String.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from headrace.errors import QueryError
+from headrace.iceberg.files.storage import Storage, local_path
+from headrace.iceberg.schema.added_columns import hidden_columns, shown_columns
+from headrace.serving.sql.engines.clickhouse_tables import store_settings, table_engine
+from headrace.serving.sql.engines.failures import failed, unread
+from headrace.serving.sql.question import Question
+
+if TYPE_CHECKING:
+    from chdb.state.sqlitelike import Connection
+
+_SETTINGS: Mapping[str, str] = {
+    "session_timezone": "'UTC'",
+    "output_format_arrow_string_as_string": "0",  # a String may hold any bytes
+}
+_STORED = "tables with hidden columns"
+"""The database of tables that queries read through a view. No namespace has blanks in its name."""
+_AWAY = "(S3_ERROR)"
+_CODE = re.compile(r"^Code: \d+\. DB::\w+: ")
+_KIND = re.compile(r"\.? \([A-Z_]+\)\s*$")
+_SCOPE = re.compile(r"\.? In scope .*$", re.DOTALL)
+
+
+def ask(catalog: Catalog, question: Question) -> pa.Table:
+    """Gives back the result of one SELECT in ClickHouse's SQL."""
+    tables = {name: catalog.load_table(name) for name in question.tables}
+    storage = Storage.of(catalog.properties)
+    folder = _common_folder(tables.values())
+    with TemporaryDirectory() as empty, _inside(folder or Path(empty)), _connect(storage) as connection:
+        try:
+            for name, table in tables.items():
+                _make_table(connection, name, table, table_engine(table.metadata_location, storage))
+            answer = connection.query(question.rename(lambda each: _quote(each.table)), "ArrowStream").bytes()
+        except RuntimeError as error:  # what chdb's own errors are
+            said = storage.without_secrets(str(error))
+            raise (unread if _AWAY in said else failed)("ClickHouse", _in_words(said)) from error
+    with pa.ipc.open_stream(answer) as reader:
+        return _with_text(reader.read_all())
+
+
+@contextmanager
+def _connect(storage: Storage) -> Iterator[Connection]:
+    """Gives a ClickHouse with nothing in it, which is gone with the block."""
+    try:
+        from chdb.state.sqlitelike import Connection
+    except ImportError as error:
+        raise QueryError(
+            "ClickHouse is not installed",
+            where="--engine clickhouse",
+            next_step="Run: pip install 'headrace[clickhouse]'   (180 MB, 530 MB on disk). Other engines need nothing more.",
+        ) from error
+    connection = Connection(":memory:")
+    try:
+        for name, value in {**_SETTINGS, **store_settings(storage)}.items():
+            connection.query(f"SET {name} = {value}")
+        yield connection
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    """Makes a folder the one that this process works in. ClickHouse reads files in there alone, and can't be told another."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _common_folder(tables: Iterable[Table]) -> Path | None:
+    """Gives back the folder that all files of these tables are in, so that a query reads nothing else of the machine; None if
+    none of them is on its disk."""
+    locations = (place for table in tables for place in (table.location(), table.properties.get("write.data.path", "")))
+    folders = [path for path in (local_path(place) for place in locations if place) if path]
+    return Path(os.path.commonpath(folders)) if folders else None
+
+
+def _make_table(connection: Connection, name: str, table: Table, engine: str) -> None:
+    """Create a table of the lake; one with hidden columns is a view of its other columns."""
+    is_view = bool(hidden_columns(table))
+    stored = f"{_STORED}.{name.replace('.', '/')}" if is_view else name
+    for each in dict.fromkeys((name, stored)):
+        database, _, _ = _quote(each).rpartition(".`")
+        connection.query(f"CREATE DATABASE IF NOT EXISTS {database}")
+    connection.query(f"CREATE TABLE {_quote(stored)} ENGINE = {engine}")
+    if is_view:
+        shown = ", ".join(map(_quote_column, shown_columns(table)))
+        connection.query(f"CREATE VIEW {_quote(name)} AS SELECT {shown} FROM {_quote(stored)}")
+
+
+def _quote_column(name: str) -> str:
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def _quote(name: str) -> str:
+    """Gives back a table's name as ClickHouse has it: two words, however many namespaces there are."""
+    namespace, _, table = name.rpartition(".")
+    return f"`{namespace}`.`{table}`"
+
+
+def _with_text(found: pa.Table) -> pa.Table:
+    """Gives back the result with Strings as text; those of a column that are not all text stay bytes."""
+    columns = []
+    for column in found.columns:
+        try:
+            columns.append(column.cast(_as_text(column.type)))
+        except pa.ArrowInvalid:
+            columns.append(column)
+    return pa.table(columns, names=found.column_names)
+
+
+def _as_text(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_binary(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_as_text(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_as_text(kind.key_type), _as_text(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_text(field.type)) for field in kind])
+    return kind
+
+
+def _in_words(said: str) -> str:
+    """Gives back what ClickHouse says without its codes and without the query in it."""
+    return _SCOPE.sub("", _KIND.sub("", _CODE.sub("", said)))

@@ -1,0 +1,28 @@
+"""PyIceberg reads the tables, whole and into memory, and DuckDB answers SQL on the Arrow that it gave."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from headrace.iceberg.rows.duck import quote_name
+from headrace.iceberg.schema.added_columns import shown_columns
+from headrace.serving.sql.engines.failures import unread
+from headrace.serving.sql.query import run_query
+
+
+def ask(catalog: Catalog, sql: str) -> pa.Table:
+    """Gives back the result of one SELECT in DuckDB's SQL."""
+    return run_query(catalog, sql, read=_scan)
+
+
+def _scan(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
+    """Gives back the name by which DuckDB finds the rows that PyIceberg's scan gives, deletes respected."""
+    name = ".".join(table.name())
+    try:
+        connection.register(name, table.scan(selected_fields=shown_columns(table)).to_arrow())
+    except OSError as error:
+        raise unread("PyIceberg", str(error)) from error
+    return quote_name(name)

@@ -1,0 +1,43 @@
+"""SQL on the lake: DuckDB reads the Iceberg tables as the catalog has them now, deletes respected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from headrace.iceberg.catalog.tables import list_tables
+from headrace.iceberg.files.storage import Storage
+from headrace.iceberg.rows.duck import open_duckdb, quote_name, quote_text
+from headrace.iceberg.schema.added_columns import hidden_columns
+from headrace.serving.sql.duck_query import SourceTable, execute, plan_query
+
+ReadTable = Callable[[duckdb.DuckDBPyConnection, Table], str]
+"""Returns what DuckDB reads a table from, as it stands after FROM."""
+
+
+def run_query(catalog: Catalog, sql: str, *, read: ReadTable | None = None) -> pa.Table:
+    """Return the result of one SELECT. A table is named with its namespaces; nothing in the lake can be changed.
+
+    DuckDB is given the text only after the policy has accepted it and the connection is fenced. By default DuckDB reads the
+    metadata file that the catalog names.
+    """
+    planned = plan_query(sql, list_tables(catalog))
+    with open_duckdb(reads_iceberg=read is None, storage=Storage.of(catalog.properties)) as connection:
+        sources = {}
+        for name in planned.tables:
+            table = catalog.load_table(name)
+            source = scan_source(table)
+            sources[name] = source if read is None else SourceTable(read(connection, table), source.folders)
+        return execute(connection, planned, sources)
+
+
+def scan_source(table: Table) -> SourceTable:
+    """Return how DuckDB itself reads a table: from the metadata file that the catalog names."""
+    folders = (table.location(), table.properties.get("write.data.path", table.location()))
+    scan = f"iceberg_scan({quote_text(table.metadata_location)})"
+    hidden = ", ".join(map(quote_name, sorted(hidden_columns(table))))
+    return SourceTable(f"(SELECT * EXCLUDE ({hidden}) FROM {scan})" if hidden else scan, folders)

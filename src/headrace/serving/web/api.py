@@ -1,0 +1,151 @@
+"""What the pages ask for, as JSON: the picture, the figures, a table, and the answer to a query."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from headrace.errors import NotFoundError
+from headrace.iceberg.catalog.tables import load_table
+from headrace.serving.figures import PipelineStatus, StreamStatus, TableStatus
+from headrace.serving.sql.asking import Desk
+from headrace.serving.web.flow import NODE_HEIGHT, NODE_WIDTH
+from headrace.serving.web.problems import REFUSALS
+from headrace.serving.web.room import Room, ShownTable
+from headrace.serving.web.table_facts import describe_table, list_files, read_refused, read_sample
+
+TablePath = Annotated[str, Path(description="a table as namespace.table", max_length=300)]
+
+
+class Question(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    sql: str = Field(max_length=20_000, description="one SELECT")
+
+
+def make_api(room: Room, desk: Desk, *, started: str) -> APIRouter:
+    """Gives back the routes below /api; `started` tells a page that the server is another one than before."""
+    router = APIRouter(prefix="/api", responses=REFUSALS)
+
+    @router.get("/flow", summary="Each pipeline as a picture")
+    def flow() -> dict[str, object]:
+        return {
+            "started": started,
+            "node": {"width": NODE_WIDTH, "height": NODE_HEIGHT},
+            "pipelines": [
+                {
+                    "name": pipeline.name,
+                    "about": pipeline.about,
+                    "queries": [dataclasses.asdict(each) for each in pipeline.queries],
+                    **dataclasses.asdict(room.flows[pipeline.name]),
+                }
+                for pipeline in room.pipelines
+            ],
+            "broken": [
+                {"name": name, "what": error.what, "where": error.where, "next_step": error.next_step}
+                for name, error in room.broken.items()
+            ],
+        }
+
+    @router.get("/figures", summary="The figures of every stream and table, now")
+    def figures() -> dict[str, object]:
+        return {
+            "started": started,
+            "services": [{"name": each.name, "state": each.state, "address": each.address} for each in room.services()],
+            "pipelines": [_pipeline(each) for each in room.figures()],
+        }
+
+    @router.get("/tables/{name}", summary="What a table is, and what its metadata tells")
+    def table(name: TablePath) -> dict[str, object]:
+        shown = _find(room, name)
+        return describe_table(shown, load_table(room.catalog(), shown.name))
+
+    @router.get("/tables/{name}/files", summary="The data files of a table")
+    def files(name: TablePath) -> dict[str, object]:
+        return list_files(load_table(room.catalog(), _find(room, name).name))
+
+    @router.get("/tables/{name}/sample", summary="A few rows of a table")
+    def sample(name: TablePath) -> dict[str, object]:
+        found = read_sample(load_table(room.catalog(), _find(room, name).name))
+        return {"answer": found.to_json() if found else None}
+
+    @router.get("/tables/{name}/refused", summary="Rows of a table that are in the quarantine, with their reasons")
+    def refused(name: TablePath) -> dict[str, object]:
+        found = read_refused(room.catalog(), _find(room, name))
+        return {"answer": found.to_json() if found else None}
+
+    @router.post("/query", summary="The answer to one SELECT, bounded in rows and time")
+    def query(question: Question) -> dict[str, object]:
+        return desk.ask(room.catalog(), question.sql).to_json()
+
+    return router
+
+
+def _find(room: Room, name: str) -> ShownTable:
+    try:
+        return room.tables[name]
+    except KeyError:
+        raise NotFoundError(f'there is no table "{name}"', next_step="The control room shows those that there are.") from None
+
+
+def _pipeline(status: PipelineStatus) -> dict[str, object]:
+    """Gives back the figures of a pipeline by the names that its picture has."""
+    nodes: dict[str, dict[str, object]] = {}
+    for stream in status.streams:
+        nodes[f"topic {stream.topic}"] = {
+            "rows": stream.messages,
+            "lag": stream.lag,
+            "state": "never" if stream.messages is None else stream.state,
+        }
+        nodes[stream.table] = _stream(stream)
+    for table in status.tables:
+        nodes[table.table] = _table(table)
+    for each in status.published:
+        nodes[f"postgres {each.table}"] = {
+            "rows": each.rows,
+            "freshness_seconds": each.freshness_seconds,
+            "commit": each.build_id,
+            "state": each.state,
+        }
+    return {"name": status.name, "running": status.running, "at": status.at.isoformat(), "nodes": nodes}
+
+
+def _stream(stream: StreamStatus) -> dict[str, object]:
+    return {
+        "rows": stream.rows,
+        "rate": stream.rate,
+        "lag": stream.lag,
+        "freshness_seconds": stream.freshness_seconds,
+        "batch_seconds": stream.batch_seconds,
+        "bad_rows": stream.quarantined,
+        "quarantined": stream.quarantined,
+        "commit": stream.checkpoint_id,
+        "state": stream.state,
+        "extras": dict(stream.extras),
+        "gaps": len(stream.gaps),
+    }
+
+
+def _table(table: TableStatus) -> dict[str, object]:
+    return {
+        "rows": table.rows,
+        "rate": table.rate,
+        "behind_seconds": table.behind_seconds,
+        "freshness_seconds": table.freshness_seconds,
+        "batch_seconds": table.batch_seconds,
+        "bad_rows": table.bad_rows,
+        "quarantined": table.quarantined,
+        "warnings": table.warnings,
+        "expectations": table.expectations,
+        "failing": len(table.failing),
+        "phases": dataclasses.asdict(table.phases) if table.phases else None,
+        "rows_in": table.rows_in,
+        "rows_out": table.rows_out,
+        "index_bytes": table.index_bytes,
+        "cached_row_bytes": table.cached_row_bytes,
+        "commit": table.build_id,
+        "state": table.state,
+    }

@@ -1,0 +1,228 @@
+"""How a message's key and value read: decoded where it can be told what they are, else their bytes, with the reason."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Literal
+
+import fastavro
+import msgspec
+
+from headrace.errors import HeadraceError
+from headrace.printable import printable
+from headrace.serving.values import as_text
+from headrace.spec.model.pipeline import Framing
+
+Form = Literal["null", "empty", "json", "avro", "text", "bytes"]
+
+_HIDDEN = "(hidden)"
+_SECRET = re.compile(
+    r"(^|[._-])(password|passwd|secret|credentials?|(api|private|secret)[._-]?key|(access|auth|refresh)[._-]?token|jaas\.config)$",
+    re.IGNORECASE,
+)
+_REGISTRY_MARK = 0
+_REGISTRY_PREFIX = 5
+BYTES_SHOWN = 2_000
+_NAMED_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_FREE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+_OPERATIONS = {"c": "insert", "u": "update", "d": "delete", "r": "read of the snapshot", "t": "truncate", "m": "message"}
+
+_read_json = msgspec.json.Decoder(float_hook=Decimal).decode
+_write_json = msgspec.json.Encoder(decimal_format="number").encode
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A key, a value or a header as people read it.
+
+    `text` is JSON where `form` is json or avro, and otherwise the text, or the first bytes with those escaped that are no text.
+    `size` is its length in bytes. `schema` says what it was decoded with, `about` what an envelope of Debezium tells, `reason`
+    why it was not decoded; then `raw` has it whole.
+    """
+
+    form: Form
+    text: str
+    size: int
+    schema: str = ""
+    about: str = ""
+    reason: str = ""
+    raw: bytes = b""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How a topic's messages are written: `avro` is the schema of those without a registry's prefix; `find_schema` gives the
+    schema of a registry's id, and is None where no registry is known. `framing` is that of the stream that has `avro`."""
+
+    avro: str | None = None
+    find_schema: Callable[[int], str] | None = None
+    framing: Framing = "auto"
+
+
+def read_part(raw: bytes | None, writing: Writing) -> Shown:
+    """Gives back a key or value as it reads. Nothing in it can be an error, and fields that hold secrets are hidden."""
+    if raw is None:
+        return Shown("null", "", 0)
+    if not raw:
+        return Shown("empty", "", 0)
+    reasons = []
+    plain = framed = None
+    if writing.avro is not None and writing.framing != "confluent":
+        plain = _read_avro(raw, raw, writing.avro, schema="the stream's schema")
+    if raw[0] == _REGISTRY_MARK and len(raw) >= _REGISTRY_PREFIX and not (writing.avro and writing.framing == "none"):
+        framed = _read_registered(raw, writing)
+    decoded = [found for found in (plain, framed) if found and found.form != "bytes"]
+    if len(decoded) == 1:
+        return decoded[0]
+    if decoded:
+        return _as_bytes(raw, "it reads both as plain Avro and as Confluent-framed: set the stream's framing")
+    reasons += [found.reason for found in (plain, framed) if found]
+    if not reasons or raw[:1] in b"{[":
+        found = _read_plain(raw)
+        if found.form != "bytes":
+            return found
+        reasons.append(found.reason)
+    return _as_bytes(raw, "; ".join(each for each in reasons if each))
+
+
+def read_header(name: str, raw: bytes | None) -> Shown:
+    """Gives back a header's value as it reads; one whose name says that it is a secret is hidden."""
+    if raw and _SECRET.search(name):
+        return Shown("text", _HIDDEN, len(raw))
+    return read_part(raw, Writing())
+
+
+def _read_registered(raw: bytes, writing: Writing) -> Shown:
+    schema_id = int.from_bytes(raw[1:_REGISTRY_PREFIX], "big")
+    if writing.find_schema is None:
+        return _as_bytes(raw, f"it has schema {schema_id} of a registry, and no registry is known")
+    try:
+        text = writing.find_schema(schema_id)
+    except HeadraceError as error:
+        return _as_bytes(raw, f"its schema {schema_id} can't be had: {error.what}")
+    return _read_avro(raw, raw[_REGISTRY_PREFIX:], text, schema=f"schema {schema_id} of the registry")
+
+
+def _read_avro(raw: bytes, body: bytes, schema_text: str, *, schema: str) -> Shown:
+    stream = io.BytesIO(body)
+    try:
+        value = fastavro.schemaless_reader(stream, _parse(schema_text), None)
+        left = len(body) - stream.tell()
+        if not left:
+            return _as_json("avro", value, size=len(raw), schema=schema)
+        reason = f"{left} bytes are left after the last field"
+    except (EOFError, IndexError):
+        reason = "it ends before its last field, or holds a branch that there is not"
+    except Exception as error:  # whatever a schema or a message can do to the reader is a message that can't be decoded
+        reason = f"{type(error).__name__}: {error}"[:300]
+    return _as_bytes(raw, f"not Avro of {schema}: {reason}")
+
+
+@lru_cache(maxsize=256)
+def _parse(schema_text: str) -> Any:
+    return fastavro.parse_schema(json.loads(schema_text))
+
+
+def _read_plain(raw: bytes) -> Shown:
+    """Gives back JSON or text."""
+    reason = ""
+    try:
+        value, schema = _read_json(raw), ""
+        if isinstance(value, dict) and value.keys() == {"schema", "payload"} and isinstance(value["schema"], dict):
+            value, schema = _with_decimals(value["payload"], value["schema"]), "the schema in the message"
+        return _as_json("json", value, size=len(raw), schema=schema)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = f"not JSON: {error}" if raw[:1] in b"{[" else ""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return _as_bytes(raw, reason or "neither JSON nor text, and no schema is known")
+    if all(each.isprintable() or each in "\r\n\t" for each in text):
+        return Shown("text", printable(text), len(raw), reason=reason)
+    return _as_bytes(raw, reason or "neither JSON nor text, and no schema is known")
+
+
+def _as_json(form: Form, value: object, *, size: int, schema: str) -> Shown:
+    plain = _plain(value)
+    text = msgspec.json.format(_write_json(plain), indent=2).decode("utf-8")
+    return Shown(form, printable(text), size, schema=schema, about=_describe_change(plain))
+
+
+def _as_bytes(raw: bytes, reason: str) -> Shown:
+    text = raw[:BYTES_SHOWN].decode("utf-8", errors="backslashreplace")
+    return Shown("bytes", printable(text), len(raw), reason=reason, raw=raw)
+
+
+def _plain(value: object) -> object:
+    """Gives back a value in what JSON has, exact where JSON can be, without secrets."""
+    if isinstance(value, dict):
+        if value.keys() == {"scale", "value"} and isinstance(value["value"], bytes) and isinstance(value["scale"], int):
+            return _decimal(value["value"], value["scale"])
+        return {
+            str(name): _HIDDEN if _SECRET.search(str(name)) and each is not None else _plain(each)
+            for name, each in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return as_text(value, null="") if isinstance(value, datetime) else value
+
+
+def _with_decimals(value: object, schema: object) -> object:
+    """Gives back a payload of Connect's JSON with its decimals as numbers; it writes them as bytes."""
+    if value is None or not isinstance(schema, dict):
+        return value
+    name, kind = schema.get("name"), schema.get("type")
+    if isinstance(value, dict) and kind == "struct":
+        if name == _FREE_DECIMAL and isinstance(value.get("value"), str) and isinstance(value.get("scale"), int):
+            return _decode_decimal(value["value"], value["scale"], otherwise=value)
+        fields = {each.get("field"): each for each in schema.get("fields") or () if isinstance(each, dict)}
+        return {field: _with_decimals(each, fields.get(field)) for field, each in value.items()}
+    if isinstance(value, list) and kind == "array":
+        return [_with_decimals(each, schema.get("items")) for each in value]
+    if name == _NAMED_DECIMAL and isinstance(value, str):
+        return _decode_decimal(value, (schema.get("parameters") or {}).get("scale"), otherwise=value)
+    return value
+
+
+def _decode_decimal(text: str, scale: object, *, otherwise: object) -> object:
+    try:
+        return _decimal(base64.b64decode(text, validate=True), int(str(scale)))
+    except (binascii.Error, ValueError):
+        return otherwise
+
+
+def _decimal(unscaled: bytes, scale: int) -> Decimal:
+    number = int.from_bytes(unscaled, "big", signed=True)
+    return Decimal((number < 0, tuple(int(digit) for digit in str(abs(number))), -scale))
+
+
+def _describe_change(value: object) -> str:
+    """Gives back what an envelope of Debezium tells, in a line; nothing where it is none."""
+    if not isinstance(value, dict) or not isinstance(value.get("source"), dict) or value.get("op") not in _OPERATIONS:
+        return ""
+    source: Mapping[str, object] = value["source"]
+    said = [f"{_OPERATIONS[value['op']]} of {source.get('schema')}.{source.get('table')}"]
+    before, after = value.get("before"), value.get("after")
+    if value["op"] == "u" and isinstance(before, dict) and isinstance(after, dict):
+        changed = [name for name in after if before.get(name) != after[name]]
+        said.append(f"changed: {', '.join(changed) or 'nothing'}")
+    if source.get("lsn") is not None:
+        said.append(f"LSN {source['lsn']}")
+    if source.get("txId") is not None:
+        said.append(f"transaction {source['txId']}")
+    at = source.get("ts_ms")
+    if isinstance(at, int) and 0 < at < 253_402_300_800_000:
+        said.append(as_text(datetime.fromtimestamp(at / 1000, timezone.utc), null=""))
+    return printable(" · ".join(said))

@@ -1,0 +1,1 @@
+"""What commands share: locks, retries, and sessions that land or build."""

@@ -1,0 +1,362 @@
+"""Building as a command runs it: tables in the order in which they read one another, side by side where they don't."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JNetworkError
+
+from headrace.build.analysis import analyse
+from headrace.build.build import Built, build_table
+from headrace.build.growth import columns_landed, has_grown
+from headrace.build.lake import Lake
+from headrace.build.plan import TablePlan, foresee, plan_table
+from headrace.build.strategies.registry import strategy_of
+from headrace.build.watermarks import mirror_watermarks
+from headrace.errors import (
+    BuildError,
+    CompactedError,
+    HeadraceError,
+    QualityError,
+    RetryableError,
+    SpecError,
+    TakenOverError,
+    UnavailableError,
+)
+from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.spark import open_spark_catalog
+from headrace.iceberg.catalog.tables import find_catalog, load_table, open_catalog
+from headrace.iceberg.files.live_files import LiveFiles
+from headrace.iceberg.ledgers.build import CheckedExpectation, read_build
+from headrace.iceberg.rows.row_store import RowStore
+from headrace.iceberg.schema.rescaling import keep_scales
+from headrace.iceberg.schema.widening import can_widen
+from headrace.quality.results import CheckedBuild, record_results
+from headrace.servers.embedded import Report
+from headrace.sessions.landing import spark_session
+from headrace.sessions.lock import build_lock
+from headrace.sessions.patience import Patience, for_a_command, patiently
+from headrace.settings import Settings
+from headrace.spark.session import explain_end
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import Pipeline, TableName
+from headrace.spec.problems import suggest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_AT_ONCE = 2
+_TRIES = 3
+_TRIES_BESIDE_MAINTENANCE = 20
+_FIRST_WAIT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a table: built, failed, left out because of another one, or nothing to do.
+
+    `grown` says that an input had got columns which the lake did not know when the build began. `newest_change` is when, by the
+    clock of a live run, the newest change landed that the table has.
+    """
+
+    table: LayerTable
+    plan: TablePlan | None = None
+    built: Built | None = None
+    error: HeadraceError | None = None
+    because_of: TableName | None = None
+    grown: bool = False
+    newest_change: float | None = None
+
+    @property
+    def rest_since(self) -> float | None:
+        """When the oldest change was committed that the build left to the next one, in seconds since 1970."""
+        return self.built.plan.rest_since if self.built else None
+
+
+@contextmanager
+def building_session(
+    settings: Settings, pipeline: Pipeline, *, report: Report, tables: tuple[LayerTable, ...] | None = None
+) -> Iterator[Lake]:
+    """Gives a pipeline's lake with a Spark of its own, while no one else builds it."""
+    with build_lock(settings, pipeline.name), spark_session(settings, report=report) as spark:
+        patience = for_a_command("build", report=report)
+        yield patiently(lambda: open_lake(settings, pipeline, spark, tables=tables), patience)
+
+
+def open_lake(
+    settings: Settings, pipeline: Pipeline, spark: SparkSession, *, tables: tuple[LayerTable, ...] | None = None
+) -> Lake:
+    """Gives back the pipeline's lake; a mistake in any of its tables is a SpecError before anything is written.
+
+    With `tables`, which are some and all that they read, only these are looked at and can be built.
+    """
+    looked_at = pipeline.tables if tables is None else tables
+    store = RowStore(settings.row_cache, most_bytes=settings.build_cache_mb * 1024 * 1024)
+    unread = Lake(
+        spark=open_spark_catalog(spark, settings),
+        small=open_spark_catalog(spark, settings, rows="few"),
+        catalog=open_catalog(settings),
+        settings=settings,
+        pipeline=pipeline,
+        columns={},
+        files=LiveFiles(),
+        store=store,
+    )
+    for table in pipeline.tables:  # also those that are not built here: they read what is
+        unread.read_snapshots.note(table.table, read_build(load_table(unread.catalog, table.table)).reads)
+    return follow_inputs(unread, tables=looked_at)
+
+
+def follow_inputs(lake: Lake, *, tables: tuple[LayerTable, ...] | None = None) -> Lake:
+    """Gives back the lake with the columns that its raw tables have now, and those that the queries make of them.
+
+    With `tables`, which are some and all that they read, only these are looked at and can be built.
+    """
+    looked_at = tuple(each for each in lake.pipeline.tables if each.table in lake.columns) if tables is None else tables
+    landed = columns_landed(lake.catalog, lake.pipeline)
+    columns = analyse(lake.small, replace(lake.pipeline, tables=looked_at), landed)
+    for table in looked_at:
+        found = load_table(lake.catalog, table.table)
+        wanted = columns[table.table]
+        if found is not None and strategy_of(table).can_rescale:
+            wanted = keep_scales(found, wanted)
+        if found is not None and not can_widen(found, wanted):
+            raise table.error(
+                f"{table.table} can't become what the query says: a column's type would have to be narrowed",
+                at="",
+                fix="Give the new form a column of its own, or the table another name",
+            )
+    return replace(lake, columns=columns)
+
+
+def plan(settings: Settings, pipeline: Pipeline, *, table: str | None, full_refresh: bool) -> tuple[TablePlan, ...]:
+    """Gives back what a build would do, table by table; it needs no Spark."""
+    catalog = find_catalog(settings)
+    chosen = choose_tables(pipeline, table)
+    return foresee(
+        [plan_table(catalog, pipeline, each, full_refresh=full_refresh and is_meant(each, table)) for each in chosen]
+    )
+
+
+def choose_tables(pipeline: Pipeline, name: str | None) -> tuple[LayerTable, ...]:
+    """Gives back all tables of a pipeline, or one and those that it reads, in order."""
+    if name is None:
+        return pipeline.tables
+    by_name = {each.table: each for each in pipeline.tables}
+    found = [each for each in pipeline.tables if is_meant(each, name)]
+    if not found:
+        hint = suggest(name, [str(each) for each in by_name], plural="Tables")
+        raise SpecError(f'there is no table "{name}"', where=f"pipeline {pipeline.name}", next_step=hint)
+    found = [each for each in found if str(each.table) == name] or found
+    if len(found) > 1:
+        raise SpecError(
+            f'several tables are called "{name}": {", ".join(str(each.table) for each in found)}',
+            where=f"pipeline {pipeline.name}",
+            next_step=f"Write the namespace too: {found[0].table}",
+        )
+    wanted = {found[0].table}
+    for each in reversed(pipeline.tables):
+        if each.table in wanted:
+            wanted |= {name for name in each.inputs if name in by_name}
+    return tuple(each for each in pipeline.tables if each.table in wanted)
+
+
+def build(
+    lake: Lake,
+    *,
+    table: str | None = None,
+    full_refresh: bool = False,
+    only: Collection[TableName] | None = None,
+    refresh: Collection[TableName] = (),
+    done: Callable[[Outcome], None] = lambda outcome: None,
+    stop: Event | None = None,
+    patience: Patience | None = None,
+) -> tuple[Outcome, ...]:
+    """Builds what has to be built, each table when those that it reads are done; gives back what became of each.
+
+    With `only`, tables that are not among them are taken as they are. Those in `refresh` are written anew.
+    A table that fails stops only those that read it. What was built is then mirrored into `metadata`; what an application that
+    died had not mirrored, is mirrored first. A table whose input has grown is built after all queries were analysed again, so
+    that no row is read without its new columns. Where the catalog or the object store is away, all wait with `patience` and
+    what is not built yet is tried again; without it, the table failed.
+    """
+    ended = stop or Event()
+    found: dict[TableName, Outcome] = {}
+    parts: list[Outcome] = []
+
+    def tell(outcome: Outcome) -> None:
+        if outcome.rest_since is not None:
+            parts.append(outcome)
+        done(outcome)
+
+    while True:
+        anew = frozenset(
+            each.table
+            for each in lake.pipeline.tables
+            if ((full_refresh and is_meant(each, table)) or each.table in refresh)
+            and not (each.table in found and found[each.table].built)
+        )
+        tables = tuple(each for each in choose_tables(lake.pipeline, table) if only is None or each.table in only)
+        outcomes = _round(lake, tables, refresh=anew, done=tell, stop=stop, patience=patience)
+        grown = {each.table.table for each in outcomes if each.grown}
+        for each in outcomes:
+            before = found.get(each.table.table)
+            if before is None or each.built or each.error or not before.built:
+                found[each.table.table] = replace(each, grown=each.grown or (before is not None and before.grown))
+        away = next((each.error for each in outcomes if isinstance(each.error, UnavailableError)), None)
+        if patience is not None and away is not None:
+            if ended.wait(patience.next_pause(away)):
+                return tuple(found.values())
+            continue
+        if patience is not None:
+            patience.goes_on()
+        if not grown:
+            break
+        known = lake
+        lake = patiently(lambda: follow_inputs(known), patience, stop=ended)  # noqa: B023
+    patiently(lambda: mirror(lake, (*parts, *found.values())), patience, stop=ended)
+    return tuple(found.values())
+
+
+def _round(
+    lake: Lake,
+    tables: tuple[LayerTable, ...],
+    *,
+    refresh: Collection[TableName],
+    done: Callable[[Outcome], None],
+    stop: Event | None,
+    patience: Patience | None,
+) -> tuple[Outcome, ...]:
+    """Builds each table, side by side where they don't read one another; gives back what became of each at last.
+
+    With `patience`, no more are begun when the first finds a server away, and what becomes of those is not told as theirs.
+    """
+    away = False
+    outcomes: dict[TableName, Outcome] = {}
+    waiting = {each.table: each for each in tables}
+    running: dict[Future[Outcome], TableName] = {}
+    with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="build") as pool:
+        while waiting or running:
+            for each in _ready(waiting, outcomes, running.values()):
+                del waiting[each.table]
+                blocked = _blocked_by(each, outcomes)
+                if blocked or away or (stop is not None and stop.is_set()):
+                    outcomes[each.table] = Outcome(each, because_of=blocked)
+                    if blocked and not away and not outcomes[blocked].grown:
+                        done(outcomes[each.table])
+                    continue
+                running[pool.submit(build_one, lake, each, full_refresh=each.table in refresh)] = each.table
+            if running:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    outcome = future.result()
+                    name = running.pop(future)
+                    if outcome.rest_since is not None and not (stop is not None and stop.is_set()):
+                        done(outcome)
+                        running[pool.submit(build_one, lake, outcome.table, full_refresh=False)] = name
+                        continue
+                    outcomes[name] = outcome
+                    is_away = patience is not None and isinstance(outcome.error, UnavailableError)
+                    if patience is not None and outcome.built and not away:
+                        patience.goes_on()
+                    away = away or is_away
+                    if not outcome.grown and not is_away:
+                        done(outcome)
+    return tuple(outcomes[each.table] for each in tables)
+
+
+def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
+    """Bring `metadata.quality_results` and `metadata.incremental_watermarks` up to what the tables themselves say.
+
+    A table may have several `outcomes`: the results of each are recorded. Idempotent by table and build.
+    """
+    changed = any(each.built or each.error for each in outcomes)
+    if outcomes and not changed:
+        return
+    entries = {each.table: read_build(load_table(lake.catalog, each.table)) for each in lake.pipeline.tables}
+    builds = [
+        CheckedBuild(name, entry.build_id, True, entry.expectations, entry.built_at_us) for name, entry in entries.items()
+    ]
+    for outcome in outcomes:
+        name, plan = outcome.table.table, outcome.plan
+        if outcome.built:
+            entry = outcome.built.entry
+            builds.append(CheckedBuild(name, entry.build_id, True, entry.expectations, entry.built_at_us))
+        elif isinstance(outcome.error, QualityError):
+            results = tuple(each for each in outcome.error.results if isinstance(each, CheckedExpectation))
+            number = (plan.entry if plan else entries[name]).build_id + 1
+            builds.append(CheckedBuild(name, number, False, results, time.time_ns() // 1_000))
+    each_once = {(build.table, build.build_id, build.published): build for build in builds}
+    in_order = sorted(each_once.values(), key=lambda build: build.build_id)
+    record_results(lake.catalog, lake.settings, lake.pipeline.name, in_order)
+    mirror_watermarks(lake.catalog, lake.settings, lake.pipeline, entries)
+
+
+def build_one(
+    lake: Lake, table: LayerTable, *, full_refresh: bool, begin: Callable[[TablePlan], None] = lambda plan: None
+) -> Outcome:
+    """Gives back what became of one table, after as many tries as are worth it; whatever goes wrong is in it.
+
+    `begin` is called with each plan before it is carried out. A table that is compacted while it is built is planned again at
+    once. For a server that is away it does not wait.
+    """
+    lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "builds")
+    last: HeadraceError | None = None
+    planned: TablePlan | None = None
+    attempt = compacted = 0
+    while attempt < _TRIES and compacted < _TRIES_BESIDE_MAINTENANCE:
+        try:
+            with away_if_broken():
+                planned = plan_table(lake.catalog, lake.pipeline, table, full_refresh=full_refresh)
+                if planned.action == "nothing":
+                    return Outcome(table, planned)
+                if has_grown(lake.catalog, lake.pipeline, planned, known=lake.columns):
+                    return Outcome(table, planned, grown=True)
+                begin(planned)
+                return Outcome(table, planned, build_table(lake, planned))
+        except (SpecError, QualityError, UnavailableError) as error:
+            return Outcome(table, planned, error=error)
+        except CompactedError as error:
+            last, compacted = error, compacted + 1
+            continue
+        except HeadraceError as error:
+            last = error
+            # One that was overtaken, as by a replay, is planned again from what the table is now.
+            if not isinstance(error, RetryableError | BuildError | TakenOverError):
+                break
+        except (Py4JNetworkError, ConnectionError):
+            return Outcome(table, planned, error=explain_end(lake.settings.logs))
+        except Exception as error:  # whatever a table does to Spark, the others go on
+            last = BuildError(
+                f"the build ended with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                where=str(table.table),
+                next_step="Nothing was published. The whole error is in logs/spark.log.",
+            )
+        time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
+        attempt += 1
+    return Outcome(table, planned, error=last)
+
+
+def _ready(
+    waiting: Mapping[TableName, LayerTable], outcomes: Mapping[TableName, Outcome], running: Collection[TableName]
+) -> list[LayerTable]:
+    return [each for each in waiting.values() if not any(name in waiting or name in running for name in each.inputs)]
+
+
+def _blocked_by(table: LayerTable, outcomes: Mapping[TableName, Outcome]) -> TableName | None:
+    """Gives back the table whose failure stops this one."""
+    for name in table.inputs:
+        outcome = outcomes.get(name)
+        if outcome and (outcome.error or outcome.because_of or outcome.grown):
+            return outcome.because_of or name
+    return None
+
+
+def is_meant(table: LayerTable, name: str | None) -> bool:
+    """Return whether a table is the one of this name, with or without its namespace; no name means every table."""
+    return name is None or name in (table.table.name, str(table.table))

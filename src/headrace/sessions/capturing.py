@@ -1,0 +1,292 @@
+"""Capture as a command runs it: servers, a database that is ready, connectors, and all of them kept alive."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from threading import Event, Thread
+
+from headrace.errors import HeadraceError, RetryableError, ServiceError, SpecError, UnavailableError
+from headrace.http.client import split_login
+from headrace.kafka.client import KafkaServers
+from headrace.secret_files import write_privately
+from headrace.servers.connect import connect, find_connect, knows_kafka, secret_path, start_connect, stop_connect
+from headrace.servers.embedded import Report
+from headrace.servers.kafka import find_servers, kafka, start_kafka
+from headrace.servers.postgres import find_postgres, postgres, start_postgres
+from headrace.servers.registry import find_registry, registry, start_registry
+from headrace.servers.source_database import (
+    Slot,
+    SourceDatabase,
+    drop_publication,
+    drop_slot,
+    find_database,
+    publish_tables,
+    read_slot,
+    ready_database,
+)
+from headrace.sessions.own_topics import make_topics
+from headrace.settings import Settings
+from headrace.sources import connectors
+from headrace.sources.connector_templates import Connector, Surroundings, fill_templates
+from headrace.sources.connectors import ConnectorStatus
+from headrace.spec.model.pipeline import Capture, Pipeline
+
+_LOOK_SECONDS = 2.0
+_FIRST_WAIT_SECONDS = 2.0
+_LONGEST_WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A connector of a pipeline: how it is, and the slot that it reads, where its database can be asked."""
+
+    pipeline: str
+    status: ConnectorStatus
+    slot: Slot | None
+
+
+@dataclass
+class Capturing:
+    """The capture of one pipeline by a command that uses its servers."""
+
+    settings: Settings
+    pipeline: Pipeline
+    capture: Capture
+    report: Report
+    _waits: dict[str, float] = field(default_factory=dict)
+    _again_at: dict[str, float] = field(default_factory=dict)
+    _missing: set[str] = field(default_factory=set)
+
+    def register(self) -> tuple[Connector, ...]:
+        """Gives back the connectors, registered; Kafka has their topics, and Postgres their publication, before they start."""
+        database, found = self._fill()
+        make_topics(self.settings, self._servers(), self.pipeline.streams)
+        for connector in found:
+            if connector.publication is not None:
+                tables = (connector.included, connector.other_tables)
+                publish_tables(database, connector.publication, patterns=tables[0], tables=tables[1])
+            if connectors.register(self._connect(), connector):
+                self.report(f"Connector {connector.name} is registered")
+        return found
+
+    def delete(self) -> None:
+        """Deletes the connectors, what Connect knew of how far they had come, their slots, and publications that are ours."""
+        database, found = self._fill()
+        for connector in found:
+            there = connectors.delete(self._connect(), connector.name)
+            slot = drop_slot(database, connector.slot)
+            if connector.publication is not None:
+                drop_publication(database, connector.publication)
+            self.report(
+                f"Connector {connector.name} {'is deleted' if there else 'was not registered'};"
+                f" slot {connector.slot} {'is dropped' if slot else 'was not there'}"
+            )
+
+    def restart(self) -> None:
+        """Restarts the connectors and their tasks."""
+        for connector in self._fill()[1]:
+            connectors.restart(self._connect(), connector.name, only_failed=False)
+            self.report(f"Connector {connector.name} is restarted")
+
+    def wait_until_running(self) -> None:
+        """Waits until every connector runs; one that fails is a ServiceError with its reason."""
+        for connector in self._fill()[1]:
+            status = connectors.wait_until_running(self._connect(), connector.name)
+            if status.problems:
+                raise ServiceError(
+                    f"connector {connector.name} failed: {status.problems[0]}",
+                    where=self.pipeline.name,
+                    next_step="Read its log: headrace logs connect   then run: headrace connectors restart"
+                    f" {self.pipeline.name}",
+                )
+            self.report(f"Connector {connector.name} runs")
+
+    def look_after(self) -> None:
+        """Starts servers that died, tells connectors where they are now, and restarts those that failed.
+
+        One that was deleted meanwhile stays deleted: registering it again would take a snapshot that nobody asked for.
+        """
+        revive(self.settings, self.capture, report=self.report)
+        for connector in self._fill()[1]:
+            status = connectors.read_status(self._connect(), connector.name)
+            if status.state == "MISSING":
+                if connector.name not in self._missing:
+                    step = f"headrace connectors register {self.pipeline.name}"
+                    self.report(f"Connector {connector.name} was deleted, and nothing is captured. To go on: {step}")
+                self._missing.add(connector.name)
+                continue
+            self._missing.discard(connector.name)
+            if connectors.register(self._connect(), connector):
+                self.report(f"Connector {connector.name} knows where its servers are now")
+            self._restart_failed(connector.name, status.problems)
+
+    def _restart_failed(self, name: str, problems: Sequence[str]) -> None:
+        if not problems:
+            if time.monotonic() > self._again_at.get(name, 0.0) + _LONGEST_WAIT_SECONDS:
+                self._waits.pop(name, None)
+            return
+        if time.monotonic() < self._again_at.get(name, 0.0):
+            return
+        wait = min(_LONGEST_WAIT_SECONDS, self._waits.get(name, _FIRST_WAIT_SECONDS / 2) * 2)
+        self._waits[name], self._again_at[name] = wait, time.monotonic() + wait
+        self.report(f"Connector {name} failed: {problems[0]}; it is restarted, and again in {wait:.0f} s if that does not help")
+        connectors.restart(self._connect(), name, only_failed=True)
+
+    def _fill(self) -> tuple[SourceDatabase, tuple[Connector, ...]]:
+        database = find_database(self.settings, self.capture)
+        if database is None:
+            raise UnavailableError("Postgres does not run", where=self.pipeline.name, next_step="Run: headrace up postgres")
+        url = find_registry(self.settings) if self.capture.format == "avro" else None
+        if url is None and self.capture.format == "avro":  # else its messages would become JSON
+            raise UnavailableError("no registry runs", where=self.pipeline.name, next_step="Run: headrace up registry")
+        login = {"password": database.password, "registry": split_login(url or "")[2]}
+        said = self._say_secrets({name: secret for name, secret in login.items() if secret})
+        around = Surroundings(database, said.get("password", ""), url, os.environ, said.get("registry", ""))
+        return database, fill_templates(self.pipeline, self.capture, around)
+
+    def _say_secrets(self, secrets: Mapping[str, str]) -> dict[str, str]:
+        """Return how a connector states each secret: to a Connect of ours as a reference to a file that it alone reads."""
+        if self.settings.connect_url is not None:
+            return dict(secrets)
+        path = secret_path(self.settings, self.pipeline.name)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_privately(path, "".join(f"{name}={_as_property(secret)}\n" for name, secret in secrets.items()))
+        return {name: f"${{file:{path}:{name}}}" for name in secrets}
+
+    def _connect(self) -> str:
+        url = find_connect(self.settings)
+        if url is None:
+            raise UnavailableError("Connect does not run", where=self.pipeline.name, next_step="Run: headrace up connect")
+        return url
+
+    def _servers(self) -> KafkaServers:
+        servers = find_servers(self.settings)
+        if servers is None:
+            raise UnavailableError("Kafka does not run", where=self.pipeline.name, next_step="Run: headrace up kafka")
+        return servers
+
+
+def _as_property(text: str) -> str:
+    """Return a text as the value of a Java properties file: each UTF-16 unit escaped."""
+    units = text.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def revive(settings: Settings, capture: Capture, *, report: Report) -> None:
+    """Starts those servers of ours that a capture needs and that don't run, each on its data; Connect also where Kafka has
+    moved to another port."""
+    if find_servers(settings) is None:
+        start_kafka(settings, detached=False, report=report)
+    if capture.url is None and find_postgres(settings) is None:
+        start_postgres(settings, detached=False, report=report)
+    if capture.format == "avro" and find_registry(settings) is None:
+        start_registry(settings, detached=False, report=report)
+    if settings.connect_url is None and find_connect(settings) is not None and not knows_kafka(settings):
+        stop_connect(settings, report=report)
+    if find_connect(settings) is None:
+        start_connect(settings, detached=False, report=report)
+
+
+def keep_services(session: Capturing) -> None:
+    """Makes the servers of ours that a capture uses live until `headrace down`."""
+    settings, capture = session.settings, session.capture
+    ours: list[tuple[bool, Callable[..., object]]] = [
+        (settings.connect_url is None, start_connect),
+        (settings.kafka_bootstrap_servers is None, start_kafka),
+        (settings.postgres_url is None and capture.url is None, start_postgres),
+        (settings.registry_url is None and capture.format == "avro", start_registry),
+    ]
+    for is_ours, start in ours:
+        if is_ours:
+            start(settings, detached=True, report=lambda line: None)
+
+
+@contextmanager
+def capture_session(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Capturing]:
+    """Gives the capture of a pipeline with all its servers found or started and its database ready; stops at its end what it
+    alone started and used."""
+    capture = capture_of(pipeline)
+    with ExitStack() as stack:
+        if settings.connect_url is not None:  # else Connect brings it along
+            stack.enter_context(kafka(settings, report=report))
+        if capture.url is None:
+            stack.enter_context(postgres(settings, report=report))
+        if capture.format == "avro":
+            stack.enter_context(registry(settings, report=report))
+        stack.enter_context(connect(settings, report=report))
+        ready_database(settings, capture, report=report)
+        yield Capturing(settings, pipeline, capture, report)
+
+
+@contextmanager
+def capturing(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Capturing | None]:
+    """Keeps a pipeline's connectors running while the block does; gives None for a pipeline that captures nothing."""
+    if pipeline.capture is None:
+        yield None
+        return
+    with capture_session(settings, pipeline, report=report) as session:
+        session.register()
+        stop = Event()
+        thread = Thread(target=_keep, args=(session, stop), name="capture", daemon=True)
+        thread.start()
+        try:
+            yield session
+        finally:
+            stop.set()
+            thread.join()
+
+
+def capture_of(pipeline: Pipeline) -> Capture:
+    """Gives back what a pipeline captures; one that captures nothing is a SpecError."""
+    if pipeline.capture is None:
+        raise SpecError(
+            f"{pipeline.name} captures no Postgres",
+            where="sources.postgres",
+            next_step="Add sources: {postgres: …} to its pipeline.yml, or name another pipeline.",
+        )
+    return pipeline.capture
+
+
+def read_captured(settings: Settings, pipeline: Pipeline) -> tuple[Captured, ...]:
+    """Gives back how the connectors of a pipeline are, without starting anything."""
+    if pipeline.capture is None:
+        return ()
+    database = find_database(settings, pipeline.capture)
+    url = find_connect(settings)
+    found: list[Captured] = []
+    for connector in _name_connectors(pipeline, pipeline.capture, database):
+        slot = None
+        try:
+            slot = read_slot(database, connector.slot) if database else None
+        except RetryableError:
+            pass
+        try:
+            status = connectors.read_status(url, connector.name) if url else ConnectorStatus(connector.name, "Connect is off")
+        except RetryableError:
+            status = ConnectorStatus(connector.name, "Connect does not answer")
+        found.append(Captured(pipeline.name, status, slot))
+    return tuple(found)
+
+
+def _name_connectors(pipeline: Pipeline, capture: Capture, database: SourceDatabase | None) -> tuple[Connector, ...]:
+    known = database or SourceDatabase("", "", "", is_ours=False)
+    return fill_templates(pipeline, capture, Surroundings(known, "", None, os.environ))
+
+
+def _keep(session: Capturing, stop: Event) -> None:
+    wait = _LOOK_SECONDS
+    told = ""
+    while not stop.wait(wait):
+        try:
+            session.look_after()
+            wait, told = _LOOK_SECONDS, ""
+        except (HeadraceError, OSError) as error:
+            wait = min(_LONGEST_WAIT_SECONDS, wait * 2)
+            says = error.what if isinstance(error, RetryableError) else str(error)
+            if says != told:
+                session.report(f"{says}; trying again")
+            told = says

@@ -1,0 +1,61 @@
+"""The tables that a replay is about to write anew: a live run leaves them alone until it has.
+
+The claim is a file beside the replay's lock, and holds only as long as the process lives that took the lock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+from headrace.sessions.lock import is_replaying
+from headrace.settings import Settings
+from headrace.spec.model.pipeline import TableName
+
+
+@dataclass
+class Claims:
+    """The claim of a replay while it runs: `release` gives a table back."""
+
+    path: Path
+    tables: set[TableName]
+    _lock: Lock = field(default_factory=Lock)
+
+    def release(self, table: TableName) -> None:
+        with self._lock:
+            self.tables.discard(table)
+            self.write()
+
+    def write(self) -> None:
+        hidden = self.path.with_suffix(".inprogress")
+        hidden.write_text(json.dumps(sorted(str(each) for each in self.tables)), encoding="utf-8")
+        hidden.rename(self.path)
+
+
+@contextmanager
+def claim_tables(settings: Settings, pipeline: str, tables: Collection[TableName]) -> Iterator[Claims]:
+    """Claims tables while the block runs, in a process that holds the pipeline's replay lock."""
+    claims = Claims(_path(settings, pipeline), set(tables))
+    claims.path.parent.mkdir(parents=True, exist_ok=True)
+    claims.write()
+    try:
+        yield claims
+    finally:
+        claims.path.unlink(missing_ok=True)
+
+
+def read_claims(settings: Settings, pipeline: str) -> frozenset[TableName]:
+    """Gives back the tables that a replay is about to write anew; none where none runs."""
+    try:
+        found = json.loads(_path(settings, pipeline).read_text(encoding="utf-8"))
+    except OSError:
+        return frozenset()
+    return frozenset(TableName.parse(each) for each in found) if is_replaying(settings, pipeline) else frozenset()
+
+
+def _path(settings: Settings, pipeline: str) -> Path:
+    return settings.home / "locks" / f"{pipeline}.replay.json"

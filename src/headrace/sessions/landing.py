@@ -1,0 +1,224 @@
+"""Landing as a command runs it: its servers, its Spark, its loop, until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING
+
+from headrace.errors import LandingError, RetryableError
+from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.properties import secret_names
+from headrace.iceberg.catalog.tables import open_catalog
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client
+from headrace.landing.landed import Batch
+from headrace.landing.lander import Lander
+from headrace.servers.embedded import Report
+from headrace.servers.java import find_java_home
+from headrace.servers.kafka import kafka
+from headrace.servers.registry import ExpectedRegistry
+from headrace.sessions.capturing import capturing
+from headrace.sessions.lock import pipeline_lock
+from headrace.sessions.own_topics import make_topics
+from headrace.sessions.patience import Patience, for_a_command
+from headrace.settings import Settings
+from headrace.spark.session import spark_jars, start_spark, stop_spark
+from headrace.spec.model.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_IDLE_SECONDS = 0.05
+_BUSY_SECONDS = 1.0
+"""How long a batch takes at least while tables are built. Each one costs a job, and a commit for each stream, and its rows wait
+for the builds that run."""
+_LOOK_SECONDS = 0.02
+"""How often landing looks whether tables are still built."""
+_RETRIES_ONCE = 2
+"""How often `--once` tries a stream again that failed, after one second and after two."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What an application that lands a pipeline holds while it runs."""
+
+    settings: Settings
+    pipeline: Pipeline
+    bootstrap_servers: KafkaServers
+    lander: Lander
+    spark: SparkSession
+
+
+@contextmanager
+def _kafka_with_topics(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[KafkaServers]:
+    """Yield the servers of a Kafka that has the pipeline's topics, before anything slower starts."""
+    with kafka(settings, report=report) as servers:
+        patience = for_a_command("landing", report=report)
+        patience.keep_trying(lambda: make_topics(settings, servers, pipeline.streams), stop=Event())
+        yield servers
+
+
+@contextmanager
+def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, take_over: bool = False) -> Iterator[Session]:
+    """Gives a session with everything started, and stops what it started at its end."""
+    with (
+        landing_services(settings, pipeline, report=report, take_over=take_over) as servers,
+        spark_session(settings, report=report) as spark,
+    ):
+        yield open_session(settings, pipeline, servers, spark, report=report)
+
+
+@contextmanager
+def landing_services(settings: Settings, pipeline: Pipeline, *, report: Report, take_over: bool) -> Iterator[KafkaServers]:
+    """Hold a pipeline's lock and run what its landing needs besides Spark; yield the servers of its Kafka."""
+    with (
+        pipeline_lock(settings, pipeline.name, take_over=take_over),
+        _kafka_with_topics(settings, pipeline, report=report) as servers,
+        capturing(settings, pipeline, report=report),
+    ):
+        yield servers
+
+
+def open_session(
+    settings: Settings, pipeline: Pipeline, servers: KafkaServers, spark: SparkSession, *, report: Report
+) -> Session:
+    """Return a session that lands a pipeline, whose lock the caller holds."""
+
+    def open_lander() -> Lander:
+        with away_if_broken():
+            return Lander(
+                settings,
+                pipeline,
+                catalog=open_catalog(settings),
+                admin=admin_client(servers),
+                consumer=servers.task_config(),
+                find_registry=ExpectedRegistry(settings).find,
+            )
+
+    lander = for_a_command("landing", report=report).keep_trying(open_lander, stop=Event())
+    for label in lander.rolled_back:
+        report(f"{label}: its table was rolled back; what it no longer holds is landed again")
+    return Session(settings, pipeline, servers, lander, spark)
+
+
+@contextmanager
+def spark_session(settings: Settings, *, report: Report) -> Iterator[SparkSession]:
+    started = time.monotonic()
+    report("Spark is starting")
+    java = find_java_home(os.environ, cache=settings.home / "java")
+    spark = start_spark(settings, java_home=java, jars=spark_jars(settings, report=report), conf=secret_names(settings))
+    report(f"Spark is ready ({time.monotonic() - started:.1f} s)")
+    try:
+        yield spark
+    finally:
+        stop_spark(spark)
+
+
+def land(
+    session: Session,
+    *,
+    once: bool,
+    stop: Event,
+    landed: Callable[[Batch], None],
+    report: Report,
+    idle: Callable[[], None] = lambda: None,
+    nothing: Report = lambda sentence: None,
+    is_busy: Callable[[], bool] = lambda: False,
+) -> None:
+    """Lands batch after batch until `stop` is set, or with `once` until all is landed that was there at its start.
+
+    With `once`, `nothing` is called with a sentence when nothing was there. A stream that can't go on stops alone; its error is
+    raised when the others are done. One that fails is tried again after longer and longer waits; with `once` it is given up
+    after a few. When Kafka, the catalog or the object store is away, landing waits and says so; with `once` it gives up after
+    five minutes. While `is_busy`, batches start at most once in a second.
+    """
+    patience = for_a_command("landing", report=report) if once else Patience("landing", report=report)
+    until: Mapping[tuple[str, int], int] | None = None
+    told: set[str] = set()
+    failing: dict[str, str] = {}
+    has_landed = False
+    while not stop.is_set():
+        started = time.monotonic()
+        try:
+            if once and until is None:
+                until = session.lander.ends()
+            batch = session.lander.land_batch(session.spark.sparkContext, until=until)
+        except RetryableError as error:
+            stop.wait(patience.next_pause(error))
+            continue
+        patience.goes_on()
+        failing = _report_changes(failing, session.lander, report)
+        if batch is not None:
+            for note in batch.notes:
+                if note not in told:
+                    report(note)
+                    told.add(note)
+            landed(batch)
+            has_landed = True
+        elif once:
+            pause = session.lander.seconds_to_retry(most=_RETRIES_ONCE)
+            if pause is None:
+                break
+            stop.wait(pause)
+        else:
+            idle()
+        if batch is None or not batch.behind:
+            pause = _IDLE_SECONDS if batch is None else 0.0
+            stop.wait(max(pause, 0.0 if once else session.pipeline.trigger_seconds - (time.monotonic() - started)))
+            while batch is not None and is_busy() and time.monotonic() - started < _BUSY_SECONDS:
+                if stop.wait(_LOOK_SECONDS):
+                    break
+    stopped = session.lander.stopped
+    if len(stopped) > 1:
+        raise LandingError(
+            f"{len(stopped)} streams did not land: {'; '.join(error.what for error in stopped.values())}",
+            where=", ".join(stopped),
+            next_step="All others have landed. Tracebacks are in: headrace logs landing",
+        )
+    for only in stopped.values():
+        raise only
+    if until is not None and not has_landed and not stop.is_set():
+        nothing(_describe_nothing(until))
+
+
+def _report_changes(before: Mapping[str, str], lander: Lander, report: Report) -> dict[str, str]:
+    """Report streams that stopped or stop for another reason, and those that go on; return the reasons of now."""
+    stopped = lander.stopped
+    for label, error in stopped.items():
+        if before.get(label) != error.what:
+            report(f"{label} {'failed and is retried' if label in lander.retried else 'is stopped'}. {error}")
+    for label in before.keys() - stopped.keys():
+        report(f"{label} is landing again")
+    return {label: error.what for label, error in stopped.items()}
+
+
+def _describe_nothing(ends: Mapping[tuple[str, int], int]) -> str:
+    """Return why there was nothing to land, by the ends of the topics' partitions."""
+    topics = ", ".join(sorted({topic for topic, _ in ends}))
+    if any(ends.values()):
+        return f"nothing new was there: all messages of {topics} have landed"
+    return f"nothing was there: {topics} {'has' if ',' not in topics else 'have'} no messages yet"
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Event]:
+    """Gives a flag that Ctrl-C or SIGTERM sets, so that a batch can end; a second Ctrl-C interrupts at once."""
+    stop = Event()
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

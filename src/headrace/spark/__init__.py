@@ -1,0 +1,1 @@
+"""The Spark session, and the only code that calls private or Java API of Spark."""

@@ -1,0 +1,138 @@
+"""Queries that Spark analyses and plans once, and runs on other rows each time.
+
+A build of few rows spends more on analysing and planning its query than on the rows, and the query is the same in every build
+of a table. So it is written on placeholders, which have a schema and no rows, and `run_here` or `bind` puts rows in their
+place. This module, `PreparedQuery.java` and `LocalExecution.java` alone use the private parts of Spark behind it. Janino
+compiles the Java files once for each application; Spark has it for the code that it generates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from py4j.java_gateway import JavaObject
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """A relation without rows: a query that reads `frame` can only be run by `bind`."""
+
+    id: int
+    frame: DataFrame
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A planned query, and the ids of the placeholders that it reads, in the order in which Java takes their rows."""
+
+    java: JavaObject
+    placeholders: tuple[int, ...]
+    is_local: bool
+
+
+@dataclass
+class _Derived:
+    """What was made of a frame on placeholders: other frames by what they are, and its own query, once it was planned."""
+
+    frames: dict[Hashable, DataFrame] = field(default_factory=dict)
+    prepared: _Prepared | None = None
+
+
+_DERIVED: WeakKeyDictionary[DataFrame, _Derived] = WeakKeyDictionary()
+"""Every frame on placeholders alone. It lives as long as the placeholder does that it was first derived from."""
+
+_JAVA_CLASSES = ("LocalExecution", "PreparedQuery")
+"""Each is compiled after the classes that it uses."""
+
+_COMPILING = Lock()
+
+
+def make_placeholder(spark: SparkSession, schema: StructType) -> Placeholder:
+    """Return a relation of a schema, in one partition as rows of small builds are."""
+    java = _java(spark.sparkContext)
+    relation = java.placeholder(spark._jsparkSession, schema.json())
+    frame = _data_frame(spark, relation).coalesce(1)
+    _DERIVED[frame] = _Derived()
+    return Placeholder(java.idOf(relation), frame)
+
+
+def derive(frame: DataFrame, what: Hashable, transform: Callable[..., DataFrame], *others: DataFrame) -> DataFrame:
+    """Return `transform(frame, *others)`: the same one for the same `what` where all these frames are on placeholders."""
+    known = _DERIVED.get(frame)
+    if known is None or any(other not in _DERIVED for other in others):
+        return transform(frame, *others)
+    key = (what, others)
+    derived = known.frames.get(key)
+    if derived is None:
+        derived = known.frames[key] = transform(frame, *others)
+        _DERIVED.setdefault(derived, _Derived())
+    return derived
+
+
+def bind(frame: DataFrame, rows_of: Callable[[int], DataFrame]) -> DataFrame:
+    """Return a frame with rows in the place of its placeholders, whose ids are passed to `rows_of`. Nothing is computed yet."""
+    prepared = _prepare(frame)
+    if not prepared.placeholders:
+        return frame
+    bound = _data_frame(frame.sparkSession, prepared.java.bind([rows_of(number)._jdf for number in prepared.placeholders]))
+    bound._schema = frame.schema
+    return bound
+
+
+def run_here(frame: DataFrame, rows_of: Callable[[int], DataFrame], path: str) -> bool:
+    """Compute a frame in the calling thread of Spark's process, and write Arrow streams to a file, one for each batch.
+
+    Return False, with nothing done, where the query can only run as a Spark job: see `bind`.
+    """
+    prepared = _prepare(frame)
+    if not prepared.is_local:
+        return False
+    prepared.java.run([rows_of(number)._jdf for number in prepared.placeholders], path)
+    return True
+
+
+def _prepare(frame: DataFrame) -> _Prepared:
+    known = _DERIVED.get(frame, _Derived())
+    if known.prepared is None:
+        java = _java(frame.sparkSession.sparkContext).prepare(frame._jdf)
+        placeholders = tuple(java.placeholders())
+        known.prepared = _Prepared(java, placeholders, is_local=bool(placeholders) and java.isLocal())
+    return known.prepared
+
+
+def _data_frame(spark: SparkSession, java: JavaObject) -> DataFrame:
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    return ClassicDataFrame(java, spark)
+
+
+def _java(context: SparkContext) -> Any:
+    """Return an instance of the Java class of this application."""
+    with _COMPILING:  # a second copy of the class would not know the placeholders of the first
+        return _compiled(context)
+
+
+@lru_cache(maxsize=1)
+def _compiled(context: SparkContext) -> Any:
+    gateway = context._gateway
+    assert gateway is not None
+    loader = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for name in _JAVA_CLASSES:
+        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook((files("headrace.spark") / f"{name}.java").read_text(encoding="utf-8"))
+        loader = compiler.getClassLoader()
+    java_class = loader.loadClass("headrace.PreparedQuery")
+    no_types, nothing = gateway.new_array(gateway.jvm.java.lang.Class, 0), gateway.new_array(gateway.jvm.java.lang.Object, 0)
+    return java_class.getDeclaredConstructor(no_types).newInstance(nothing)

@@ -1,0 +1,1 @@
+"""How a pipeline folder is read and checked."""

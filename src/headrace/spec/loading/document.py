@@ -1,0 +1,224 @@
+"""A YAML document whose every value knows the file and line where it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from headrace.errors import SpecError
+from headrace.spec.loading.variables import PATTERN, VariableError, fill_variables
+from headrace.spec.problems import Place, Problems, suggest
+
+Choice = TypeVar("Choice", bound=str)
+WHOLE_NUMBER = re.compile(r"[+-]?[0-9][0-9_]*")
+STRING, INTEGER, FLOAT, NULL, TRUTH = (f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "null", "bool"))
+_YES = ("true", "yes", "on")
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of a document: the key that it stands under and its line, its YAML node, and what its text may refer to."""
+
+    key: str
+    key_line: int
+    node: yaml.Node
+    place: Place
+    environ: Mapping[str, str]
+
+    def error(self, what: str, *, fix: str) -> SpecError:
+        """Gives back the SpecError for this value's line."""
+        return self.place.error(what, line=_line(self.node), fix=fix)
+
+    def key_error(self, what: str, *, fix: str) -> SpecError:
+        """Gives back the SpecError for the line of this value's key."""
+        return self.place.error(what, line=self.key_line, fix=fix)
+
+    def text(self, *, example: str = '"…"') -> str:
+        """Gives back the text with its variables filled in."""
+        node = self.node
+        if not isinstance(node, yaml.ScalarNode) or node.tag != STRING:
+            raise self._wrong_type("text", fix=f"Write it as text ({self.key}: {example})")
+        return self._fill(node)
+
+    def is_text(self) -> bool:
+        """Gives back whether one value stands here, rather than a list or keys with values."""
+        return isinstance(self.node, yaml.ScalarNode)
+
+    def is_section(self) -> bool:
+        """Return whether keys with values stand here."""
+        return isinstance(self.node, yaml.MappingNode)
+
+    def is_list(self) -> bool:
+        """Gives back whether a list stands here."""
+        return isinstance(self.node, yaml.SequenceNode)
+
+    def whole_number(self, *, at_least: int, at_most: int) -> int:
+        """Gives back the number; a text that is one after its variables are filled in counts."""
+        node = self.node
+        if not isinstance(node, yaml.ScalarNode) or (node.tag != INTEGER and not PATTERN.search(node.value)):
+            raise self._wrong_type("a whole number", fix=f"Write a number from {at_least} to {at_most}")
+        written = self._fill(node)
+        if not WHOLE_NUMBER.fullmatch(written):
+            raise self._wrong_type("a whole number", fix=f"Write a number from {at_least} to {at_most}", found=written)
+        number = int(written.replace("_", ""))
+        if not at_least <= number <= at_most:
+            raise self.error(f'"{self.key}" must be from {at_least} to {at_most}, not {number}', fix="Change the number")
+        return number
+
+    def number(self, *, at_least: int, at_most: int) -> float:
+        """Gives back the number, with decimal places or without."""
+        node = self.node
+        if not isinstance(node, yaml.ScalarNode) or node.tag not in (INTEGER, FLOAT):
+            raise self._wrong_type("a number", fix=f"Write a number from {at_least} to {at_most}")
+        try:
+            number = float(node.value)
+        except ValueError:
+            raise self._wrong_type("a number", fix=f"Write a number from {at_least} to {at_most}") from None
+        if not at_least <= number <= at_most:
+            raise self.error(f'"{self.key}" must be from {at_least} to {at_most}, not {node.value}', fix="Change the number")
+        return number
+
+    def truth(self) -> bool:
+        """Gives back whether the value is true."""
+        node = self.node
+        if not isinstance(node, yaml.ScalarNode) or node.tag != TRUTH:
+            raise self._wrong_type("true or false", fix=f"Write {self.key}: true, or {self.key}: false")
+        return str(node.value).lower() in _YES
+
+    def choice(self, options: Sequence[Choice]) -> Choice:
+        """Gives back the option that the text names."""
+        written = self.text()
+        for option in options:
+            if option == written:
+                return option
+        raise self.error(
+            f'"{self.key}" can\'t be "{written}"', fix=f"{suggest(written, options, plural='Choices')} Fix the value"
+        )
+
+    def items(self) -> tuple[Value, ...]:
+        """Gives back the values of a list."""
+        if not isinstance(self.node, yaml.SequenceNode):
+            raise self._wrong_type("a list", fix=f"Write it as a list ({self.key}: […])")
+        return tuple(Value(self.key, _line(item), item, self.place, self.environ) for item in self.node.value)
+
+    def at(self, *keys: str) -> Value:
+        """Gives back the value under these keys, one inside the other; a KeyError where there is none."""
+        if not keys:
+            return self
+        pairs = self.node.value if isinstance(self.node, yaml.MappingNode) else []
+        for key_node, node in pairs:
+            if key_node.value == keys[0]:
+                return Value(keys[0], _line(key_node), node, self.place, self.environ).at(*keys[1:])
+        raise KeyError(keys[0])
+
+    def section(self, known: Sequence[str] | None, *, problems: Problems) -> Section:
+        """Gives back the values by their keys; unknown keys (None knows any) and keys that stand twice are kept as problems."""
+        if not isinstance(self.node, yaml.MappingNode):
+            raise self._wrong_type("keys with values", fix="Write it as lines of key: value")
+        values: dict[str, Value] = {}
+        for key_node, node in self.node.value:
+            problems.attempt(self._take_pair, key_node, node, known=known, into=values)
+        return Section(self, {key: value for key, value in values.items() if value.node.tag != NULL})
+
+    def _take_pair(self, key_node: yaml.Node, node: yaml.Node, *, known: Sequence[str] | None, into: dict[str, Value]) -> None:
+        key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
+        line = _line(key_node)
+        if known is not None and key not in known:
+            fix = f"{suggest(key, known, plural='Keys')} Fix the key"
+            raise self.place.error(f'unknown key "{key}"', line=line, fix=fix)
+        if key in into:
+            raise self.place.error(
+                f'key "{key}" stands here twice, first in line {into[key].key_line}', line=line, fix="Remove one of the two"
+            )
+        into[key] = Value(key, line, node, self.place, self.environ)
+
+    def _fill(self, node: yaml.ScalarNode) -> str:
+        try:
+            return fill_variables(str(node.value), self.environ)
+        except VariableError as error:
+            raise self.error(error.what, fix=error.fix) from None
+
+    def _wrong_type(self, wanted: str, *, fix: str, found: str | None = None) -> SpecError:
+        name = f'"{self.key}"' if self.key else "the document"
+        shown = _describe(self.node) if found is None else f'the text "{found}"'
+        return self.error(f"{name} must be {wanted}, not {shown}", fix=fix)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Values by their keys. A key whose value is left empty is as good as absent."""
+
+    value: Value
+    values: Mapping[str, Value]
+
+    def find(self, key: str) -> Value | None:
+        """Gives back the key's value, or None."""
+        return self.values.get(key)
+
+    def need(self, key: str, *, example: str) -> Value:
+        """Gives back the key's value; without it, the error shows an example."""
+        if key not in self.values:
+            name = f'"{self.value.key}"' if self.value.key else "the document"
+            raise self.value.key_error(f'{name} has no "{key}"', fix=f"Add a line such as {key}: {example}")
+        return self.values[key]
+
+
+def read_document(path: Path, *, place: Place, environ: Mapping[str, str]) -> Value:
+    """Gives back the one YAML document of a file; what is not YAML is a SpecError with its line."""
+    return parse_document(read_text(path, place=place), place=place, environ=environ)
+
+
+def parse_document(text: str, *, place: Place, environ: Mapping[str, str]) -> Value:
+    """Gives back the one YAML document of a text."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise place.error(f"not valid YAML: {error.problem or error.context}", line=line, fix="Fix the line") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise place.error(f"not valid YAML: {error.reason}", line=line, fix="Remove the character") from None
+    except RecursionError:
+        raise place.error("the file is nested too deeply", line=1, fix="Write it with fewer levels") from None
+    if node is None:
+        raise place.error("the file is empty", line=1, fix="Write the pipeline's name, about and streams")
+    return Value("", 1, node, place, environ)
+
+
+def read_text(path: Path, *, place: Place) -> str:
+    """Gives back a file's text; a file that is not there or not UTF-8 is a SpecError."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise place.error("the file is not UTF-8 text", line=line, fix="Save it as UTF-8") from None
+    except OSError as error:
+        reason = error.strerror or "not readable"
+        raise place.error(f"the file can't be read: {reason}", line=1, fix="Make it readable") from None
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _describe(node: yaml.Node) -> str:
+    """Gives back what a value is, in words: `the number 5`, `a list`."""
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    if isinstance(node, yaml.MappingNode):
+        return "keys with values"
+    kind = node.tag.rpartition(":")[2]
+    return {
+        "str": f'the text "{node.value}"',
+        "int": f"the number {node.value}",
+        "float": f"the number {node.value}",
+        "bool": f"the truth value {node.value}",
+        "timestamp": f"the date {node.value}",
+        "null": "empty",
+    }.get(kind, f"{kind} {node.value}")

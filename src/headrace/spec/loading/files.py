@@ -1,0 +1,99 @@
+"""The files that a pipeline.yml names: schemas and generators, all inside of the pipeline's folder."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.spec.loading.avro import parse_avro
+from headrace.spec.loading.ddl import parse_ddl
+from headrace.spec.loading.document import Value, read_text
+from headrace.spec.model.types import Column
+from headrace.spec.problems import Place, Problems, show_path, suggest
+
+GENERATOR = "def events(random: Random, now: Callable[[], datetime]) -> Iterator[dict[str, object]]"
+GENERATOR_PARAMETERS = ["random", "now"]
+GENERATOR_MAY_TAKE = ("problems", "start")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A stream's columns, and the text of the .avsc where it is one."""
+
+    columns: tuple[Column, ...]
+    avro: str | None
+
+
+@dataclass(frozen=True)
+class Files:
+    """The folder of a pipeline, and the working folder that paths are shown in."""
+
+    pipeline_folder: Path
+    folder: Path
+
+    def place(self, path: Path, *, argument: str) -> Place:
+        """Gives back how a file of the pipeline is shown in errors."""
+        return Place(show_path(path, folder=self.folder), argument)
+
+    def find(self, value: Value) -> Path:
+        """Gives back the file that the value names."""
+        path = self._inside(value, "file")
+        if not path.is_file():
+            raise value.error(f'there is no file "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
+        return path
+
+    def find_folder(self, value: Value) -> Path:
+        """Gives back the folder that the value names."""
+        path = self._inside(value, "folder")
+        if not path.is_dir():
+            raise value.error(f'there is no folder "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
+        return path
+
+    def _inside(self, value: Value, what: str) -> Path:
+        written = value.text()
+        if Path(written).is_absolute() or ".." in Path(written).parts:
+            raise value.error(f'"{written}" lies outside of the pipeline\'s folder', fix=f"Copy the {what} into the folder")
+        return self.pipeline_folder / written
+
+    def read_schema(self, value: Value, *, problems: Problems) -> Schema | None:
+        """Gives back the schema, or None where it has problems, all of which are kept."""
+        path = self.find(value)
+        place = self.place(path, argument=value.place.argument)
+        if path.suffix not in (".sql", ".avsc"):
+            raise value.error(f'"{value.text()}" is neither .sql nor .avsc', fix="Write the schema as DDL or as Avro")
+        text = read_text(path, place=place)
+        before = len(problems.errors)
+        if path.suffix == ".avsc":
+            schema = Schema(parse_avro(text, place=place, problems=problems), avro=text)
+        else:
+            schema = Schema(parse_ddl(text, place=place, problems=problems), avro=None)
+        return schema if len(problems.errors) == before else None
+
+    def find_generator(self, value: Value) -> Path:
+        """Gives back the generator's file, which defines `events` as it has to be; the file is read, not run."""
+        path = self.find(value)
+        place = self.place(path, argument=value.place.argument)
+        try:
+            module = ast.parse(read_text(path, place=place))
+        except SyntaxError as error:
+            raise place.error(f"not valid Python: {error.msg}", line=error.lineno or 1, fix="Fix the line") from None
+        except ValueError as error:
+            raise place.error(f"not valid Python: {error}", line=1, fix="Fix the file") from None
+        for statement in module.body:
+            if isinstance(statement, ast.FunctionDef) and statement.name == "events":
+                _check_parameters(statement, place=place)
+                return path
+        raise place.error('a generator needs a function "events"', line=1, fix=f"Write {GENERATOR}")
+
+
+def _check_parameters(function: ast.FunctionDef, *, place: Place) -> None:
+    """Checks that `events` can be called: the first two by position, what it may take beside them by name."""
+    positional = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    if positional[:2] != GENERATOR_PARAMETERS or len(function.args.posonlyargs) > 2:
+        shown = ", ".join(positional)
+        raise place.error(f"events takes ({shown}), not (random, now)", line=function.lineno, fix=f"Write {GENERATOR}")
+    for name in (*positional[2:], *(each.arg for each in function.args.kwonlyargs)):
+        if name not in GENERATOR_MAY_TAKE:
+            hint = suggest(name, GENERATOR_MAY_TAKE, plural="Further parameters")
+            raise place.error(f'events takes "{name}", which is never given', line=function.lineno, fix=f"{hint} Fix the name")

@@ -1,0 +1,177 @@
+"""Whose the rows of a pipeline are, as pipeline.yml has it: `people: {streams: …, entities: …, requests: …}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from headrace.spec.loading.document import Section, Value
+from headrace.spec.loading.names import IDENTIFIER_RULE, is_identifier, parse_table_name
+from headrace.spec.model.columns import landed_columns
+from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.pipeline import ErasureRequests, People, Stream, TableName, Whose
+from headrace.spec.problems import Problems, suggest
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+KEY = "people"
+DIALECT = "spark"
+ENTITY_COLUMNS = ("entity_id", "source", "source_id")
+"""What a table must have to say which records are one person's. `email`, `email_normalized`, `phone` and `phone_normalized` may
+be missing."""
+
+_WHOSE = ("email", "phone", "ids", "text")
+
+
+def read_people(
+    section: Section, *, streams: Sequence[Stream], tables: Sequence[LayerTable], problems: Problems
+) -> People | None:
+    """Gives back whose the pipeline's rows are, or None where it does not say; mistakes are kept as problems."""
+    value = section.find(KEY)
+    found = value and problems.attempt(value.section, ("streams", "entities", "requests"), problems=problems)
+    if not found:
+        return None
+    by_name = {stream.name: stream for stream in streams}
+    declared = problems.attempt(_read_streams, found, by_name, problems)
+    entities = found.find("entities")
+    table = None if entities is None else problems.attempt(_find_entities, entities, tables)
+    requests = found.find("requests")
+    items = () if requests is None else problems.attempt(requests.items) or ()
+    asked = [problems.attempt(_read_requests, each, by_name, problems) for each in items]
+    return People(declared or {}, table, tuple(each for each in asked if each is not None))
+
+
+def _read_streams(section: Section, by_name: Mapping[str, Stream], problems: Problems) -> Mapping[str, Whose]:
+    value = section.need("streams", example="{customers: {email: email, ids: {shop: id}}}")
+    found: dict[str, Whose] = {}
+    for name, each in value.section(None, problems=problems).values.items():
+        stream = problems.attempt(_find_stream, name, each, by_name)
+        inner = stream and problems.attempt(each.section, _WHOSE, problems=problems)
+        whose = stream and inner and problems.attempt(_read_whose, inner, stream, problems)
+        if whose:
+            found[name] = whose
+    return MappingProxyType(found)
+
+
+def _find_stream(name: str, value: Value, by_name: Mapping[str, Stream], *, at_key: bool = True) -> Stream:
+    if name not in by_name:
+        error = value.key_error if at_key else value.error
+        hint = suggest(name, by_name, plural="Streams")
+        raise error(f'"{name}" is no stream of this pipeline', fix=f"{hint} Fix the name")
+    return by_name[name]
+
+
+def _read_whose(section: Section, stream: Stream, problems: Problems) -> Whose:
+    """Gives back the expressions under `email`, `phone`, `ids` and `text`: at least one of them must be there."""
+    if not any(section.find(key) for key in _WHOSE):
+        raise section.value.key_error(
+            f'"{section.value.key}" does not say whose a row is', fix=f"Add one of: {', '.join(_WHOSE)}"
+        )
+    ids = section.find("ids")
+    kinds: dict[str, tuple[str, ...]] = {}
+    for kind, value in ids.section(None, problems=problems).values.items() if ids else ():
+        if not is_identifier(kind):
+            problems.errors.append(value.key_error(f'"{kind}" can\'t be a name of ids', fix=f"Use {IDENTIFIER_RULE}"))
+        kinds[kind] = _expressions(value, stream, problems)
+    email, phone, text = (section.find(key) for key in ("email", "phone", "text"))
+    return Whose(
+        _expressions(email, stream, problems) if email else (),
+        _expressions(phone, stream, problems) if phone else (),
+        MappingProxyType(kinds),
+        _found(problems.attempt(_column, each, stream) for each in _each(text)) if text else (),
+    )
+
+
+def _each(value: Value) -> tuple[Value, ...]:
+    return value.items() if value.is_list() else (value,)
+
+
+def _expressions(value: Value, stream: Stream, problems: Problems) -> tuple[str, ...]:
+    return _found(problems.attempt(_expression, each, stream) for each in _each(value))
+
+
+def _found(read: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(each for each in read if each is not None)
+
+
+def _expression(value: Value, stream: Stream) -> str:
+    """Gives back an expression of Spark SQL that names columns of the stream's table alone."""
+    from sqlglot import exp
+
+    written = value.text(example="lower(email)").strip()
+    tree = _parse(value, written)
+    if tree.find(exp.Query, exp.AggFunc, exp.Window):
+        raise value.error(f"an expression over one row is needed, not: {written}", fix="Write columns and functions of them")
+    names = [column.name for column in landed_columns(stream)]
+    lowered = {name.lower(): name for name in names}
+    used = list(tree.find_all(exp.Column))
+    for column in used:
+        parts = [part.name for part in column.parts]
+        if parts[0].lower() not in lowered:
+            hint = suggest(parts[0], names, plural="Columns")
+            raise value.error(f'"{parts[0]}" is not a column of {stream.table}', fix=f"{hint} Fix the name")
+        _check_partitioning(value, stream, lowered[parts[0].lower()])
+    if not used:
+        raise value.error(f"{written} names no column of {stream.table}", fix="Name one")
+    return written
+
+
+def _check_partitioning(value: Value, stream: Stream, column: str) -> None:
+    """A partition's value stands in the names of files, and those outlive the files: in the commit log."""
+    for transform in stream.partition_by:
+        if transform.column == column and transform.name in ("identity", "truncate") and value.key != "where":
+            raise value.error(
+                f'{stream.table} is partitioned by {transform}, so the names of its files tell people\'s "{column}"',
+                fix=f"Partition it by bucket(16, {column}) or by a time",
+            )
+
+
+def _column(value: Value, stream: Stream) -> str:
+    written = value.text(example="payload")
+    names = [column.name for column in landed_columns(stream)]
+    if written not in names:
+        hint = suggest(written, names, plural="Columns")
+        raise value.error(f'"{written}" is not a column of {stream.table}', fix=f"{hint} Fix the name")
+    return written
+
+
+def _parse(value: Value, written: str) -> exp.Expr:
+    import sqlglot
+    from sqlglot.errors import ParseError, SqlglotError
+
+    try:
+        return sqlglot.parse_one(written, dialect=DIALECT)
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        what = f'not valid SQL: {first.get("description", error)}, at "{first.get("highlight", "")}"'
+        raise value.error(what, fix="Fix the expression") from None
+    except SqlglotError as error:
+        raise value.error(f"not valid SQL: {error}", fix="Fix the expression") from None
+    except RecursionError:
+        raise value.error("the expression is nested too deeply", fix="Write it with fewer levels") from None
+
+
+def _find_entities(value: Value, tables: Sequence[LayerTable]) -> TableName:
+    name = parse_table_name(value.text(example="semantic.entity_index"), value)
+    table = next((each for each in tables if each.table == name), None)
+    if table is None:
+        hint = suggest(str(name), [str(each.table) for each in tables], plural="Layer tables")
+        raise value.error(f'"{name}" is no layer table of this pipeline', fix=f"{hint} Fix the name")
+    if table.kind == "entities" and set(table.keys) != set(ENTITY_COLUMNS[1:]):
+        wanted = ", ".join(ENTITY_COLUMNS[1:])
+        raise value.error(f"{name} has the keys [{', '.join(table.keys)}]", fix=f"Give it the keys [{wanted}]")
+    return name
+
+
+def _read_requests(value: Value, by_name: Mapping[str, Stream], problems: Problems) -> ErasureRequests | None:
+    section = value.section(("from", "where", "id", "email", "phone", "ids"), problems=problems)
+    source = section.need("from", example="webhooks")
+    stream = _find_stream(source.text(), source, by_name, at_key=False)
+    where = problems.attempt(lambda: _expression(section.need("where", example="type = 'customers/redact'"), stream))
+    identity = problems.attempt(lambda: _expression(section.need("id", example="event_id"), stream))
+    whose = problems.attempt(_read_whose, section, stream, problems)
+    if where is None or identity is None or whose is None:
+        return None
+    return ErasureRequests(stream.name, where, identity, whose)

@@ -1,0 +1,239 @@
+"""A stream as its section of pipeline.yml describes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from headrace.spec.loading.document import Section, Value
+from headrace.spec.loading.durations import read_seconds
+from headrace.spec.loading.files import Files, Schema
+from headrace.spec.loading.names import IDENTIFIER_RULE, is_identifier, read_table_name, read_topic
+from headrace.spec.loading.partitioning import read_partitioning
+from headrace.spec.model.columns import COORDINATES, name_problem
+from headrace.spec.model.envelopes import PARTS, all_optional, envelope_problem
+from headrace.spec.model.pipeline import EpochUnit, EventTime, Format, Framing, Stream, TableName, Transform
+from headrace.spec.model.types import Column, ColumnType, Primitive
+from headrace.spec.problems import Problems
+
+KEYS = (
+    "topic",
+    "partitions",
+    "format",
+    "framing",
+    "schema",
+    "table",
+    "event_time",
+    "partition_by",
+    "output",
+    "commit_log",
+    "epoch_unit",
+    "max_record_bytes",
+    "generator",
+)
+FORMATS: tuple[Format, ...] = get_args(Format)
+FRAMINGS: tuple[Framing, ...] = get_args(Framing)
+EPOCH_UNITS: tuple[EpochUnit, ...] = get_args(EpochUnit)
+WHOLE_NUMBERS = (Primitive("int"), Primitive("long"))
+MAX_PARTITIONS = 10_000
+MAX_RECORD_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class GeneratorSettings:
+    """A stream's generator: its file, the seconds between two of its events, and the receiver that it sends them to."""
+
+    path: Path | None = None
+    every_seconds: float = Stream.every_seconds
+    through: str | None = None
+
+
+@dataclass(frozen=True)
+class StreamReader:
+    """Reads the keys of one stream; each method gives back one of its values or raises a SpecError."""
+
+    section: Section
+    files: Files
+    problems: Problems
+
+    def topic(self) -> str:
+        return read_topic(self.section.need("topic", example=f"{self.section.value.key}-input"))
+
+    def table(self) -> TableName:
+        return read_table_name(self.section.need("table", example=f"raw.{self.section.value.key}"))
+
+    def format(self) -> Format:
+        return self.section.need("format", example="json").choice(FORMATS)
+
+    def schema(self) -> Schema | None:
+        value = self.section.need("schema", example=f"schemas/{self.section.value.key}.sql")
+        return self.files.read_schema(value, problems=self.problems)
+
+    def avro_schema(self, message_format: Format | None, schema: Schema) -> str | None:
+        """Gives back the text of the schema that Avro messages are decoded with."""
+        if message_format in ("avro", "debezium") and schema.avro is None:
+            value = self.section.need("schema", example="schemas/event.avsc")
+            what = f'format {message_format} needs an .avsc, and "{value.text()}" is none'
+            raise value.error(what, fix="Write the schema as Avro")
+        return schema.avro if message_format in ("avro", "debezium") else None
+
+    def framing(self, message_format: Format | None) -> Framing:
+        """Return whether Avro messages start with the id of their schema; other formats say it themselves or have none."""
+        value = self.section.find("framing")
+        if value is None:
+            return Stream.framing
+        if message_format is not None and message_format != "avro":
+            raise value.error(f"framing is for format avro, and this stream's is {message_format}", fix="Leave framing out")
+        return value.choice(FRAMINGS)
+
+    def columns(self, message_format: Format | None, schema: Schema) -> tuple[Column, ...]:
+        """Gives back the columns of messages; of Debezium's, which bring schemas of their own, the least that they are."""
+        if message_format != "debezium" or schema.avro is None:
+            return schema.columns
+        problem = envelope_problem(schema.columns)
+        if problem:
+            value = self.section.need("schema", example="schemas/event.avsc")
+            raise value.error(
+                f"format debezium needs the schema of a whole envelope, and {problem}",
+                fix=f"Write a record with {', '.join(PARTS)}, as Debezium registers it for the topic",
+            )
+        return all_optional(schema.columns)
+
+    def event_time(self, columns: tuple[Column, ...] | None) -> EventTime | None:
+        """Return the column that is added; where the schema has mistakes (None), only its unit is checked."""
+        value = self.section.find("event_time")
+        if value is None:
+            return None
+        inner = value.section(("column", "from", "unit"), problems=self.problems)
+        attempt = self.problems.attempt
+        unit = attempt(self.epoch_unit, inner.find("unit"))
+        if columns is None:
+            return None
+        column = attempt(lambda: self._new_column(inner.need("column", example="event_time"), columns))
+        source = attempt(lambda: self._whole_number(inner.need("from", example="timestamp"), columns))
+        return None if unit is None or column is None or source is None else EventTime(column, source, unit)
+
+    def _new_column(self, value: Value, columns: tuple[Column, ...]) -> str:
+        """Return the name of a column that is added to these."""
+        problem = name_problem(value.text(), taken=[each.name for each in columns])
+        if problem:
+            raise value.error(f"event_time: {problem[0]}", fix="Choose another name")
+        return value.text()
+
+    def _whole_number(self, source: Value, columns: tuple[Column, ...]) -> str:
+        """Return the name of the column with whole numbers that the value names."""
+        found = {each.name: each.type for each in columns}.get(source.text())
+        if found not in WHOLE_NUMBERS:
+            numbers = ", ".join(each.name for each in columns if each.type in WHOLE_NUMBERS) or "none"
+            what = "is not a column of the schema" if found is None else f"is {found}, not a whole number"
+            raise source.error(
+                f'event_time is made from "{source.text()}", which {what}',
+                fix=f"Columns with whole numbers are: {numbers}. Choose one of them",
+            )
+        return source.text()
+
+    def partition_by(self, columns: tuple[Column, ...], event_time: EventTime | None) -> tuple[Transform, ...]:
+        value = self.section.find("partition_by")
+        if value is None:
+            return ()
+        types: dict[str, ColumnType] = {each.name: each.type for each in (*columns, *COORDINATES)}
+        if event_time:
+            types[event_time.column] = Primitive("timestamp")
+        return read_partitioning(value, types=types, problems=self.problems)
+
+    def generator(self, message_format: Format | None, framing: Framing | None) -> GeneratorSettings:
+        """Gives back the generator as `file.py` or `{file: …, every: …, through: …}` has it."""
+        value = self.section.find("generator")
+        if value is None:
+            return GeneratorSettings()
+        if message_format == "debezium":
+            raise value.error("changes come from a database, not from a generator", fix="Leave the generator out")
+        if framing == "confluent":
+            what = "generators write plain Avro, and framing: confluent refuses it"
+            raise value.error(what, fix="Write framing: auto, or leave the generator out")
+        if value.is_text():
+            return GeneratorSettings(self.files.find_generator(value))
+        inner = value.section(("file", "every", "through"), problems=self.problems)
+        path = self.files.find_generator(inner.need("file", example=f"generators/{self.section.value.key}.py"))
+        every, through = inner.find("every"), inner.find("through")
+        return GeneratorSettings(
+            path,
+            Stream.every_seconds if every is None else self.interval(every),
+            None if through is None else through.text(example="/log"),
+        )
+
+    def interval(self, value: Value) -> float:
+        seconds = read_seconds(value, example="500ms")
+        if seconds == 0:
+            raise value.error(f'"{value.key}" must be longer than 0', fix="Write 500ms, 10s or 1m")
+        return seconds
+
+    def number(self, key: str, *, default: int, at_most: int) -> int:
+        value = self.section.find(key)
+        return default if value is None else value.whole_number(at_least=1, at_most=at_most)
+
+    def epoch_unit(self, value: Value | None) -> EpochUnit:
+        return "ms" if value is None else value.choice(EPOCH_UNITS)
+
+    def location(self, key: str) -> str | None:
+        value = self.section.find(key)
+        return (value.text().strip() or None) if value else None
+
+
+def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | None:
+    """Gives back the stream, or None where it has problems, all of which are kept."""
+    before = len(problems.errors)
+    problems.attempt(_check_name, value)
+    section = problems.attempt(value.section, KEYS, problems=problems)
+    if section is None:
+        return None
+    reader, attempt = StreamReader(section, files, problems), problems.attempt
+    topic = attempt(reader.topic)
+    partitions = attempt(reader.number, "partitions", default=1, at_most=MAX_PARTITIONS)
+    max_record_bytes = attempt(reader.number, "max_record_bytes", default=Stream.max_record_bytes, at_most=MAX_RECORD_BYTES)
+    message_format = attempt(reader.format)
+    framing = attempt(reader.framing, message_format)
+    schema = attempt(reader.schema)
+    table = attempt(reader.table)
+    epoch_unit = attempt(reader.epoch_unit, section.find("epoch_unit"))
+    output = attempt(reader.location, "output")
+    commit_log = attempt(reader.location, "commit_log")
+    generator = attempt(reader.generator, message_format, framing)
+    if schema is None:
+        attempt(reader.event_time, None)
+        return None
+    avro_schema = attempt(reader.avro_schema, message_format, schema)
+    columns = attempt(reader.columns, message_format, schema)
+    event_time = attempt(reader.event_time, schema.columns)
+    if columns is None or (event_time is None and section.find("event_time")):
+        return None
+    partition_by = attempt(reader.partition_by, columns, event_time)
+    if len(problems.errors) > before or not (
+        topic and partitions and max_record_bytes and message_format and framing and table and epoch_unit and generator
+    ):
+        return None
+    return Stream(
+        name=value.key,
+        topic=topic,
+        partitions=partitions,
+        format=message_format,
+        columns=columns,
+        table=table,
+        partition_by=partition_by or (),
+        event_time=event_time,
+        epoch_unit=epoch_unit,
+        max_record_bytes=max_record_bytes,
+        avro_schema=avro_schema,
+        framing=framing,
+        output=output,
+        commit_log=commit_log,
+        generator=generator.path,
+        every_seconds=generator.every_seconds,
+        through=generator.through,
+    )
+
+
+def _check_name(value: Value) -> None:
+    if not is_identifier(value.key):
+        raise value.key_error(f"\"{value.key}\" can't be a stream's name", fix=f"Use {IDENTIFIER_RULE}")

@@ -1,0 +1,1 @@
+"""What the SQL of a pipeline says, without an engine."""

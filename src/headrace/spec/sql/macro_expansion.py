@@ -1,0 +1,258 @@
+"""Macro calls, replaced by the bodies of their macros with the arguments in the place of the parameters."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING
+
+from headrace.errors import SpecError
+from headrace.spec.sql.macro_tokens import (
+    Call,
+    fills_its_place,
+    find_calls,
+    flatten,
+    is_operand,
+    kind,
+    tokenize_sql,
+    with_depth,
+)
+from headrace.spec.sql.source_map import Piece, SourceMap
+from headrace.spec.sql.spark_words import spark_words
+
+if TYPE_CHECKING:
+    from sqlglot.tokenizer_core import Token
+
+LARGEST, LARGEST_BODY = 500_000, 20_000
+"""How many characters an expanded query and an expanded macro may have: arguments that repeat grow with every level."""
+_NO_EXPRESSION = {"ARROW": "a lambda", "FARROW": "a named argument", "ALIAS": "an alias"}
+_NO_START = {"SELECT": "a query without brackets", "WITH": "a query without brackets", "DISTINCT": "DISTINCT", "ALL": "ALL"}
+Refuse = Callable[[str, int, str], SpecError]
+"""Makes the error for a text: what is wrong, at which offset, and what to do."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A place in a macro's body where a parameter stands: characters `start` up to, not including, `end`."""
+
+    parameter: str
+    start: int
+    end: int
+    is_whole: bool
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A macro whose body calls no other macro any more. `variables` are those of the body's lambdas, with their places."""
+
+    name: str
+    parameters: tuple[str, ...]
+    where: str
+    body: str
+    uses: tuple[Use, ...] = ()
+    variables: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}({', '.join(self.parameters)})"
+
+    @property
+    def origin(self) -> str:
+        """How errors name the macro and its place."""
+        return f'macro "{self.name}", {self.where}'
+
+    def apply(self, arguments: Mapping[str, Sequence[Piece]], *, words: Collection[str], start: int, bare: bool) -> list[Piece]:
+        """Return the body with the arguments in it. `words` are the names in the arguments: lambda variables avoid them.
+
+        `bare` says that the call needs no brackets where it stands.
+        """
+        edits: list[tuple[int, int, list[Piece]]] = []
+        for use in self.uses:
+            argument = list(arguments[use.parameter])
+            if not use.is_whole and not _is_operand(argument):
+                argument = [Piece("(", start, self.origin), *argument, Piece(")", start, self.origin)]
+            edits.append((use.start, use.end, argument))
+        for old, new in _rename(self.variables, words).items():
+            edits += [(begin, end, [Piece(new, start, self.origin)]) for begin, end in self.variables[old]]
+        pieces, at = [], 0
+        for begin, end, replacement in sorted(edits, key=lambda edit: edit[0]):
+            pieces += [Piece(self.body[at:begin], start, self.origin), *replacement]
+            at = end
+        pieces.append(Piece(self.body[at:], start, self.origin))
+        if not bare and not _is_operand(pieces):
+            pieces = [Piece("(", start, self.origin), *pieces, Piece(")", start, self.origin)]
+        return [piece for piece in pieces if piece.text]
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """SQL without macro calls, and the map to the text that it was written as; no map where there was no call."""
+
+    text: str
+    origin: SourceMap | None = None
+
+
+@dataclass(frozen=True)
+class Macros:
+    """The macros of a pipeline by name. `broken` ones have mistakes of their own, so nothing is said of their calls.
+
+    `registered` are names that Python files of the pipeline have as texts: functions that they may register with Spark.
+    """
+
+    by_name: Mapping[str, Macro] = field(default_factory=dict)
+    broken: frozenset[str] = frozenset()
+    is_whole: bool = True
+    registered: frozenset[str] = frozenset()
+
+    def expand(self, text: str, *, refuse: Refuse, errors: list[SpecError]) -> Expanded | None:
+        """Return the text with every macro call replaced; None where one can't be, with its mistakes among `errors`.
+
+        Lines stay where they are: an expansion ends with as many line breaks as the call had.
+        """
+        tokens = tokenize_sql(text)
+        if not tokens:
+            return Expanded(text)  # what can't be read is told by the parser
+        expansion = _Expansion(text, self, refuse, errors)
+        before = len(errors)
+        errors += expansion.unknown(tokens)
+        pieces = expansion.expand(tokens, 0, len(text), keep_lines=True)
+        if pieces is None or len(errors) > before:
+            return None
+        expanded = "".join(piece.text for piece in pieces)
+        return Expanded(text) if expanded == text else Expanded(expanded, SourceMap(text, tuple(pieces)))
+
+    def expand_tokens(
+        self, text: str, tokens: Sequence[Token], *, refuse: Refuse, errors: list[SpecError]
+    ) -> list[Piece] | None:
+        """Return the expression that these tokens of a text are, on one line, with every macro call replaced."""
+        expansion = _Expansion(text, self, refuse, errors, LARGEST_BODY)
+        errors += expansion.unknown(tokens)
+        return expansion.expand(tokens, int(tokens[0].start), int(tokens[-1].end) + 1, keep_lines=False)
+
+
+@dataclass(frozen=True)
+class _Expansion:
+    text: str
+    macros: Macros
+    refuse: Refuse
+    errors: list[SpecError]
+    largest: int = LARGEST
+
+    def expand(self, tokens: Sequence[Token], start: int, end: int, *, keep_lines: bool) -> list[Piece] | None:
+        """Return the pieces of the text from `start` to `end`, which has these tokens; None where a call can't be replaced."""
+        pieces: list[Piece] = []
+        flat = "" if keep_lines or not tokens else flatten(self.text, tokens)
+        is_right, at = True, start
+        for call in find_calls(tokens, {*self.macros.by_name, *self.macros.broken}):
+            replacement = self._replace(call)
+            if replacement is None or call.end is None:
+                is_right = False
+                continue
+            pieces += [
+                Piece(self.text[at : call.start] if keep_lines else flat[at - start : call.start - start], at),
+                *replacement,
+            ]
+            lines = self.text.count("\n", call.start, call.end) if keep_lines else 0
+            if lines:
+                pieces.append(Piece("\n" * lines, call.start, self.macros.by_name[call.name.text.lower()].origin))
+            at = call.end
+        pieces.append(Piece(self.text[at:end] if keep_lines else flat[at - start :], at))
+        pieces = [piece for piece in pieces if piece.text]
+        if is_right and sum(len(piece.text) for piece in pieces) > self.largest:
+            self._keep(
+                f"macros make this longer than {self.largest:,} characters", start, "Let macros repeat their arguments less"
+            )
+            return None
+        return pieces if is_right else None
+
+    def unknown(self, tokens: Sequence[Token]) -> Iterator[SpecError]:
+        """Yield an error for each call of what is no function of Spark, no macro, and not registered by a Python file.
+
+        Functions of a catalog have dots in their names, and are left to Spark as are names in quotes.
+        """
+        macros = [*self.macros.by_name, *self.macros.broken]
+        known = {*macros, *self.macros.registered, *spark_words()}
+        aliases = {int(third.start) for first, third in zip(tokens, tokens[2:], strict=False) if kind(first) == "DOT"}
+        for call in find_calls(tokens) if self.macros.is_whole else ():
+            name, before = call.name.text.lower(), call.before.text.upper() if call.before else ""
+            is_table = call.start in aliases or before in ("WITH", "RECURSIVE")  # `FROM a.b name (x)`, `WITH name (x)`
+            if name in known or kind(call.name) != "VAR" or is_table:
+                continue
+            close = difflib.get_close_matches(name, macros, n=1) or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+            hint = f'Did you mean "{close[0]}"? Fix the name' if close else "Fix the name, or define a macro in macros.sql"
+            yield self.refuse(f'there is no function or macro "{call.name.text}"', call.start, hint)
+
+    def _replace(self, call: Call) -> list[Piece] | None:
+        macro = self.macros.by_name.get(call.name.text.lower())
+        before = len(self.errors)
+        if call.end is None:
+            self._keep(f'the call of "{call.name.text}" has no closing bracket', call.start, "Close it")
+            return None
+        arguments = [self._argument(call, tokens) for tokens in call.arguments]
+        if macro is None:
+            return None
+        if len(arguments) != len(macro.parameters):
+            takes = f"{len(macro.parameters)} argument{'' if len(macro.parameters) == 1 else 's'}"
+            what = f'macro "{macro.name}" takes {takes}, not {len(arguments)}'
+            self._keep(what, call.start, f"Write {macro.signature}, as {macro.where} defines it")
+        if call.has_window:
+            what = f"{call.after.text.upper() if call.after else ''} can't follow a macro call"
+            self._keep(what, call.start, f"Write it in the body of the macro, {macro.where}")
+        if len(self.errors) > before or any(argument is None for argument in arguments):
+            return None
+        values = dict(zip(macro.parameters, (argument or [] for argument in arguments), strict=True))
+        size = sum(len(piece.text) for use in macro.uses for piece in values[use.parameter])
+        if size > self.largest:
+            self._keep(
+                f"macros make this longer than {self.largest:,} characters",
+                call.start,
+                "Let macros repeat their arguments less",
+            )
+            return None
+        words = {token.text.lower() for tokens in call.arguments for token in tokens}
+        words |= {
+            token.text.lower() for value in values.values() for token in tokenize_sql("".join(p.text for p in value)) or ()
+        }
+        return macro.apply(values, words=words, start=call.start, bare=fills_its_place(call.before, call.after))
+
+    def _argument(self, call: Call, tokens: Sequence[Token]) -> list[Piece] | None:
+        """Return the pieces of an argument; what is no expression is refused."""
+        if not tokens:
+            self._keep(f'an argument of "{call.name.text}" is empty', call.start, "Write an expression, or NULL")
+            return None
+        wrong = _find_no_expression(tokens)
+        if any("\n" in self.text[token.start : token.end + 1] for token in tokens):
+            wrong = "a text of several lines"
+        if wrong:
+            what = f'an argument of macro "{call.name.text.lower()}" can\'t be {wrong}'
+            self._keep(what, int(tokens[0].start), "Write an expression of columns, literals and functions")
+            return None
+        return self.expand(tokens, int(tokens[0].start), int(tokens[-1].end) + 1, keep_lines=False)
+
+    def _keep(self, what: str, offset: int, fix: str) -> None:
+        self.errors.append(self.refuse(what, offset, fix))
+
+
+def _is_operand(pieces: Sequence[Piece]) -> bool:
+    return is_operand(tokenize_sql("".join(piece.text for piece in pieces)) or ())
+
+
+def _find_no_expression(tokens: Sequence[Token]) -> str | None:
+    """Return what in these tokens no expression can have, None where there is nothing."""
+    if kind(tokens[0]) in _NO_START or kind(tokens[-1]) == "STAR":
+        return _NO_START.get(kind(tokens[0]), "*")
+    kinds = (kind(token) for token, depth in with_depth(tokens) if depth == 0)
+    return next((_NO_EXPRESSION[each] for each in kinds if each in _NO_EXPRESSION), None)
+
+
+def _rename(variables: Collection[str], words: Collection[str]) -> dict[str, str]:
+    """Return new names for the lambda variables whose names are also in the arguments, so that they don't capture those."""
+    taken = {*words, *variables}
+    renamed: dict[str, str] = {}
+    for name in variables:
+        if name in words:
+            renamed[name] = next(new for new in (f"{name}_{number}" for number in count(1)) if new not in taken)
+            taken.add(renamed[name])
+    return renamed

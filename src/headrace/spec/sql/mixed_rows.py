@@ -1,0 +1,247 @@
+"""Queries that make a row from several rows of a driver, and whether a table of a kind can be kept up to date with one.
+
+A build computes new rows of a driver alone, or all rows of the keys that a change touches. A query that mixes rows in any other
+way would give other rows in increments than in a full refresh, so `check` reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.spec.model.kinds import Kind
+from headrace.spec.model.layers import LayerTable, Query
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.sql.access_paths import key_paths
+from headrace.spec.sql.aggregates.row_wise import named_queries, own_nodes
+from headrace.spec.sql.queries import ParsedQuery, parse_query
+from headrace.spec.sql.restriction_reasons import where_found
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from headrace.errors import SpecError
+
+BY_KEY = ("upsert", "history", "aggregate")
+"""The kinds that can compute all rows of a key again from all rows of their drivers that have it."""
+
+_MIXES = {
+    "distinct": "DISTINCT",
+    "group": "GROUP BY",
+    "having": "HAVING",
+    "qualify": "QUALIFY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "pivots": "PIVOT",
+}
+"""The clauses that make a row of several rows, or that keep a row because of others."""
+
+_ONE_OF_REPEATED = ("upsert", "history", "entities")
+"""The kinds whose rows are events: one that comes twice counts once, so DISTINCT and UNION change nothing."""
+
+_RANKS = ("RowNumber", "Rank", "DenseRank")
+
+Queries = Mapping[str, "exp.Query"]
+
+
+def mixes_rows(tree: exp.Query, kind: Kind) -> bool:
+    """Say whether a row of a table of this kind can depend on several rows of a driver."""
+    return next(_mixtures(tree, kind), None) is not None
+
+
+def has_plain_keys(table: LayerTable, known: Mapping[TableName, Sequence[str]]) -> bool:
+    """Say whether each key of a table is a column of every driver, wherever that is read, and no rows of two keys are mixed.
+
+    A row of a driver matters to its own key alone then.
+    """
+    if not isinstance(table.source, Query):
+        return False
+    parsed = parse_query(table.source.text, place=table.place)
+    inputs = {name: known[name] for name in table.inputs if name in known}
+    columns = key_paths(parsed, table.keys, known=inputs) or {}
+    return all({key for _, key in columns.get(driver, ())} == {*table.keys} for driver in table.drivers)
+
+
+def check_mixed_rows(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> SpecError | None:
+    """Return the error for a query that mixes rows in a way that the table's kind can't follow.
+
+    `known` are the columns of inputs as far as they can be told without an engine.
+    """
+    if not isinstance(table.source, Query) or table.kind in ("full", "features"):
+        return None
+    parsed = parse_query(table.source.text, place=table.place, origin=table.source.origin)
+    mixture = next(_mixtures(parsed.tree, table.kind), None)
+    if mixture is None:
+        return None
+    if table.kind not in BY_KEY:
+        what = f"{mixture} makes rows of several rows, and a table of kind {table.kind} computes each new row alone"
+        return table.error(what, at="", fix="Declare the keys that rows are grouped by, or write kind: full")
+    if has_plain_keys(table, known):
+        return None
+    if table.kind != "aggregate":
+        what = f"{mixture} makes rows of several rows, and not all keys are plain columns of the table's drivers"
+        fix = "Select the keys as they stand, group in a table of its own without sequence_by, or write kind: full"
+        return table.error(what, at="keys", fix=fix)
+    why = _why_keys_hide(table, parsed)
+    fix = "Compute it in a table of its own that this one reads, or write kind: full"
+    return table.error(f"changes can't be followed to the keys: {why}", at="keys", fix=fix) if why else None
+
+
+def _mixtures(query: exp.Expr, kind: Kind) -> Iterator[str]:
+    """Yield what mixes rows of drivers, from the outermost query to the tables after FROM."""
+    from sqlglot import exp
+
+    ignored = {"distinct"} if kind in _ONE_OF_REPEATED else set()
+    for select, _ in _driving(query, {}):
+        if isinstance(select, exp.SetOperation):
+            if not (ignored and isinstance(select, exp.Union) and not _cuts(select)):
+                yield f"{where_found(select)}{type(select).__name__.upper()}"
+            continue
+        clauses = [words for name, words in _MIXES.items() if select.args.get(name) and name not in ignored]
+        yield from (f"{where_found(select)}{words}" for words in clauses)
+        for node in own_nodes(select):
+            if isinstance(node, exp.Window):
+                yield f"{where_found(node)}a window function"
+            elif isinstance(node, exp.AggFunc):
+                yield f"{where_found(node)}an aggregate"
+        for join in select.args.get("joins") or ():
+            if join.side.upper() in ("RIGHT", "FULL"):
+                yield f"{where_found(join)}a {join.side.upper()} JOIN"
+
+
+def _driving(query: exp.Expr, visible: Queries) -> Iterator[tuple[exp.Query, Queries]]:
+    """Yield the queries that a result's rows come through, and a set operation that mixes them, each with the CTEs it sees."""
+    from sqlglot import exp
+
+    names = named_queries(query, visible)
+    if isinstance(query, exp.Subquery):
+        yield from _driving(query.this, names)
+    elif isinstance(query, exp.SetOperation):
+        if not isinstance(query, exp.Union) or query.args.get("distinct") or _cuts(query):
+            yield query, names
+        yield from _driving(query.this, names)
+        yield from _driving(query.expression, names)
+    elif isinstance(query, exp.Select):
+        yield query, names
+        below = _source(query, names)
+        if below is not None:
+            yield from _driving(*below)
+
+
+def _cuts(query: exp.SetOperation) -> bool:
+    return any(query.args.get(name) for name in ("limit", "offset"))
+
+
+def _source(select: exp.Select, names: Queries) -> tuple[exp.Query, Queries] | None:
+    """Return the query after FROM with the CTEs it sees, or None where that is a table."""
+    from sqlglot import exp
+
+    from_ = select.args.get("from_")
+    node = from_.this if from_ else None
+    if isinstance(node, exp.Table) and not node.db and node.name in names:
+        return names[node.name], {name: query for name, query in names.items() if name != node.name}
+    return (node.this, names) if isinstance(node, exp.Subquery) else None
+
+
+def _why_keys_hide(table: LayerTable, parsed: ParsedQuery) -> str | None:
+    """Return why the keys that changed rows make alone may not be all keys that they touch.
+
+    Keys that are expressions are found by running the query on the changed rows. That misses a key which is computed from
+    several rows, and one that is shown only because of other rows.
+    """
+    from sqlglot import exp
+
+    for select, names in _driving(parsed.tree, {}):
+        if not isinstance(select, exp.Select):
+            continue
+        if select.args.get("limit") or select.args.get("offset"):
+            return f"{where_found(select)}LIMIT keeps a row because of others"
+        for name in ("where", "qualify"):
+            clause = select.args.get(name)
+            for condition in clause.this.flatten() if clause and isinstance(clause.this, exp.And) else [clause and clause.this]:
+                if condition is not None and _of_many(condition, select, names) and not _is_first(condition, select, names):
+                    return f"{where_found(condition)}a filter by a value that is computed from several rows hides keys"
+        for window in (node for node in own_nodes(select) if isinstance(node, exp.Window)):
+            if not _partitions_by_keys(window, select, table.keys):
+                return f"{where_found(window)}a window function mixes rows of different keys"
+    for select, names in _outermost(parsed.tree, {}):
+        for key in table.keys:
+            expression = _output(select, key)
+            if expression is not None and _of_many(expression, select, names):
+                return f'{where_found(expression)}key "{key}" is computed from several rows'
+    return None
+
+
+def _outermost(query: exp.Expr, visible: Queries) -> Iterator[tuple[exp.Select, Queries]]:
+    """Yield the SELECTs whose outputs are the result's columns."""
+    from sqlglot import exp
+
+    names = named_queries(query, visible)
+    if isinstance(query, exp.Select):
+        yield query, names
+    elif isinstance(query, exp.Subquery):
+        yield from _outermost(query.this, names)
+    elif isinstance(query, exp.SetOperation):
+        yield from _outermost(query.this, names)
+        yield from _outermost(query.expression, names)
+
+
+def _output(select: exp.Select, name: str) -> exp.Expr | None:
+    return next((each.unalias() for each in select.selects if each.alias_or_name.lower() == name.lower()), None)
+
+
+def _of_many(expression: exp.Expr, select: exp.Select, names: Queries) -> bool:
+    """Say whether an expression of a SELECT is computed from several rows, there or in the query after FROM."""
+    return next(_many(expression, select, names), None) is not None
+
+
+def _many(expression: exp.Expr, select: exp.Select, names: Queries) -> Iterator[exp.Expr]:
+    """Yield the aggregates and window functions that an expression is computed from."""
+    from sqlglot import exp
+
+    for node in (expression, *own_nodes(expression)):
+        if isinstance(node, (exp.AggFunc, exp.Window)):
+            yield node
+        if isinstance(node, exp.Column):
+            yield from _many_below(node, select, names)
+
+
+def _many_below(column: exp.Column, select: exp.Select, names: Queries) -> Iterator[exp.Expr]:
+    below = _source(select, names)
+    if below is None or column.table not in ("", select.args["from_"].this.alias_or_name):
+        return
+    for inner, inner_names in _outermost(*below):
+        found = _output(inner, column.name)
+        if found is not None:
+            yield from _many(found, inner, inner_names)
+        elif any(each.is_star for each in inner.selects):
+            yield from _many_below(column, inner, inner_names)
+
+
+def _is_first(condition: exp.Expr, select: exp.Select, names: Queries) -> bool:
+    """Say whether a condition keeps the first rows of each group, as `row_number() OVER (…) = 1` does: some are always kept."""
+    from sqlglot import exp
+
+    is_one = isinstance(condition, exp.EQ) and condition.expression.sql() == "1"
+    is_bound = isinstance(condition, (exp.LTE, exp.LT)) and isinstance(condition.expression, exp.Literal)
+    if not (is_one or is_bound) or not isinstance(condition.this, (exp.Column, exp.Window)):
+        return False
+    windows = list(_many(condition.this, select, names))
+    return all(isinstance(node, exp.Window) and type(node.this).__name__ in _RANKS for node in windows if not _inside(node))
+
+
+def _inside(node: exp.Expr) -> bool:
+    """Say whether an aggregate stands in a window function."""
+    from sqlglot import exp
+
+    return not isinstance(node, exp.Window) and node.find_ancestor(exp.Window) is not None
+
+
+def _partitions_by_keys(window: exp.Window, select: exp.Select, keys: Sequence[str]) -> bool:
+    parts = {part.sql().lower() for part in window.args.get("partition_by") or ()}
+    parts |= {part.name.lower() for part in window.args.get("partition_by") or () if part.name}
+    outputs = [_output(select, key) for key in keys]
+    return all(
+        key.lower() in parts or (output is not None and output.sql().lower() in parts)
+        for key, output in zip(keys, outputs, strict=True)
+    )

@@ -1,0 +1,327 @@
+"""What a SQL file says without an engine: the tables that it names, which of them drive, and its columns."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from headrace.spec.model.layers import Query, Reference
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.problems import Place, Problems, suggest
+from headrace.spec.sql.source_map import Location, SourceMap
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from headrace.errors import SpecError
+
+DIALECT = "spark"
+_CLASS = re.compile(r" for <class [^>]*>")
+_UNRESOLVED = re.compile(r"Column '\"?(?:[^'\"]*\.)?\"?(?P<name>[^'\"]+)\"?' could not be resolved")
+_UNKNOWN = re.compile(r"Unknown column: (?P<name>.+)")
+
+
+@dataclass(frozen=True)
+class ParsedQuery:
+    """A query and what stands in it. `columns` are the names it gives back, None where only an engine can tell.
+
+    `reread` are the drivers that the query also reads in another place than after FROM.
+    """
+
+    query: Query
+    tree: exp.Query
+    drivers: tuple[TableName, ...]
+    lookups: tuple[TableName, ...]
+    reread: tuple[TableName, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        return columns_of(self.tree)
+
+
+def parse_query(text: str, *, place: Place, problems: Problems | None = None, origin: SourceMap | None = None) -> ParsedQuery:
+    """Return the query of a file; what is not one SELECT over named tables is a SpecError with line and column.
+
+    With `problems`, inputs that aren't named as they have to be are kept there, all of them. `origin` says where a text with
+    expanded macros comes from.
+    """
+    from sqlglot import exp
+
+    tree = parse_sql(text, place=place, origin=origin)
+    if not isinstance(tree, exp.Query):
+        raise place.error("the file holds no SELECT", line=1, fix="Write one query that gives back the table's rows")
+    kept = Problems()
+    references = tuple(_references(tree, place=place, problems=kept, origin=origin))
+    if kept.errors and problems is None:
+        raise kept.errors[0]
+    if problems is not None:
+        problems.errors += kept.errors
+    driving = Counter(_drivers(tree))
+    lookups = tuple(dict.fromkeys(each.table for each in references if each.table not in driving))
+    reads = _count_reads(tree)
+    reread = tuple(name for name, times in driving.items() if reads[name] > times)
+    return ParsedQuery(Query(text, references, origin), tree, tuple(driving), lookups, reread)
+
+
+def parse_sql(text: str, *, place: Place, origin: SourceMap | None = None, fix: str = "Fix the query") -> exp.Expr:
+    """Return the one statement of a text; `origin` says where a text with expanded macros comes from."""
+    import sqlglot
+
+    try:
+        statements = _parse(text)
+    except sqlglot.ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        description = _CLASS.sub("", str(first.get("description", error)))
+        what = f'not valid SQL: {description}, at "{first.get("highlight", "")}"'
+        line, column = first.get("line") or 1, first.get("col")
+        if origin and column:
+            location = origin.locate(_offset(text, line, column))
+            line, column, what = location.line, location.column, f"{what}{location.note}"
+        raise place.error(what, line=line, column=column, fix=fix) from None
+    except sqlglot.TokenError as error:
+        raise place.error(f"not valid SQL: {error}", line=1, fix=fix) from None
+    except RecursionError:
+        raise place.error("the query is nested too deeply", line=1, fix="Split it into CTEs") from None
+    if len(statements) != 1:
+        count = f"{len(statements)} statements" if statements else "no statement"
+        raise place.error(f"the file holds {count}", line=1, fix="Write one query in a file")
+    return statements[0].copy()
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> tuple[exp.Expr, ...]:
+    """Return the statements of a text. A pipeline's queries are parsed for several checks, and a copy takes a fraction."""
+    import sqlglot
+
+    return tuple(statement for statement in sqlglot.parse(text, dialect=DIALECT) if statement is not None)
+
+
+def named_in(condition: str, *, place: Place) -> tuple[str, ...]:
+    """Gives back the columns that a condition names, each once; of a field of a struct, the struct."""
+    from sqlglot import exp
+
+    tree = parse_sql(f"SELECT {condition}", place=place)
+    if sum(1 for _ in tree.find_all(exp.Select)) > 1:
+        return ()  # its names may be those of another table
+    return tuple(dict.fromkeys(each.parts[0].name for each in tree.find_all(exp.Column)))
+
+
+def check_columns(
+    parsed: ParsedQuery, *, place: Place, known: Mapping[TableName, Sequence[str]], problems: Problems
+) -> tuple[str, ...] | None:
+    """Return the query's columns as far as they can be told; columns that no input has are kept as problems, all of them.
+
+    `known` are the columns of inputs; where one is missing nothing is checked, since only an engine knows.
+    """
+    from sqlglot.errors import OptimizeError
+
+    if not all(each.table in known for each in parsed.query.references):
+        return parsed.columns
+    pretended: dict[TableName, tuple[str, ...]] = {table: tuple(columns) for table, columns in known.items()}
+    missing: set[str] = set()
+    while True:
+        try:
+            qualified = qualify_query(parsed, known=pretended)
+            break
+        except OptimizeError as error:
+            found = _UNRESOLVED.search(str(error)) or _UNKNOWN.search(str(error))
+            name = found["name"] if found else ""
+            if not name or name in missing or _is_known(name, parsed, known):
+                return None if missing else parsed.columns
+        missing.add(name)
+        problems.errors.append(_missing_column(name, parsed, place=place, known=known))
+        # With the column in its place, the next one is found.
+        pretended |= {table: (*pretended[table], name) for table in _owners_of(name, parsed)}
+    return None if missing else parsed.columns or columns_of(qualified)
+
+
+def _missing_column(name: str, parsed: ParsedQuery, *, place: Place, known: Mapping[TableName, Sequence[str]]) -> SpecError:
+    line, column = _position(name, parsed)
+    names = sorted({each for reference in parsed.query.references for each in known[reference.table]})
+    hint = suggest(name, names, plural="Columns")
+    return place.error(f'column "{name}" is in none of the inputs', line=line, column=column, fix=f"{hint} Fix the name")
+
+
+def _owners_of(name: str, parsed: ParsedQuery) -> tuple[TableName, ...]:
+    """Return the inputs that could have a column: all where a table stands before it, else the first, so that it's clear."""
+    from sqlglot import exp
+
+    tables = tuple(dict.fromkeys(each.table for each in parsed.query.references))
+    used = [each for each in parsed.tree.find_all(exp.Column) if each.name.lower() == name.lower()]
+    return tables if used and all(each.table for each in used) else tables[:1]
+
+
+def qualify_query(
+    parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], strict: bool = True, aliases: bool = True
+) -> exp.Query:
+    """Gives back the query with stars written out and every column after its table, in the spelling of query and inputs.
+
+    What no input has is an OptimizeError where `strict`; else it is left as it stands. With `aliases`, names of the SELECT list
+    are replaced by what they stand for, even where Spark takes a column of an input that has the same name.
+    """
+    from sqlglot import exp
+    from sqlglot.optimizer.qualify import qualify
+
+    tables: dict[str, dict[str, dict[str, str]]] = {}
+    for table, columns in known.items():
+        tables.setdefault(table.namespace, {})[table.name] = dict.fromkeys(columns, "string")  # see _join_namespaces
+    schema: dict[str, object] = dict(tables)
+    spelled = {name.lower(): name for columns in known.values() for name in columns}
+    spelled |= {each.name.lower(): each.name for each in parsed.tree.find_all(exp.Identifier)}
+    qualified = qualify(
+        _join_namespaces(parsed.tree.copy()),
+        schema=schema,
+        dialect=DIALECT,
+        identify=False,
+        quote_identifiers=False,
+        validate_qualify_columns=strict,
+        expand_alias_refs=aliases,
+    )
+    for each in qualified.find_all(exp.Identifier):
+        each.set("this", spelled.get(each.name, each.name))
+    if not isinstance(qualified, exp.Query):
+        raise TypeError("a query stays a query")
+    return qualified
+
+
+def table_of(node: exp.Table) -> TableName:
+    """Gives back the table that a query names with its namespace; also one whose namespaces were joined to one word."""
+    return TableName(".".join(each for each in (node.catalog, node.db) if each), node.name)
+
+
+def _join_namespaces(tree: exp.Query) -> exp.Query:
+    """Gives back the query with nested namespaces as one word in quotes: sqlglot wants all tables equally deep."""
+    from sqlglot import exp
+
+    nested = {(node.catalog, node.db, node.name) for node in tree.find_all(exp.Table) if node.catalog}
+    for node in tree.find_all(exp.Table, exp.Column):
+        outer, inner = node.text("catalog"), node.text("db")
+        named = node.name if isinstance(node, exp.Table) else node.text("table")
+        if (outer, inner, named) in nested:  # else it is a field of a struct in a struct
+            node.set("db", exp.to_identifier(f"{outer}.{inner}", quoted=True))
+            node.set("catalog", None)
+    return tree
+
+
+def split_namespaces(tree: exp.Expr) -> exp.Expr:
+    """Gives back SQL as people write it, after namespaces were joined to one word."""
+    from sqlglot import exp
+
+    for node in tree.find_all(exp.Table, exp.Column):
+        outer, dot, inner = node.text("db").partition(".")
+        if dot:
+            node.set("catalog", exp.to_identifier(outer))
+            node.set("db", exp.to_identifier(inner))
+    return tree
+
+
+def columns_of(query: exp.Query) -> tuple[str, ...] | None:
+    """Gives back the names of a query's columns, None where only an engine can tell."""
+    names = tuple(query.named_selects)
+    return None if "*" in names or not all(names) else names
+
+
+def _position(name: str, parsed: ParsedQuery) -> tuple[int, int | None]:
+    """Gives back the line and column where a query first names a column."""
+    from sqlglot import exp
+
+    for each in parsed.tree.find_all(exp.Column, bfs=False):
+        if each.name.lower() == name.lower() and "line" in each.this.meta:
+            found = _locate(each.this.meta, parsed.query.origin)
+            return found.line, found.column
+    return 1, None
+
+
+def _locate(meta: Mapping[str, int], origin: SourceMap | None) -> Location:
+    """Return the place in the file of a name that sqlglot has found in the query's text."""
+    return origin.locate(meta["end"]) if origin else Location(meta["line"], meta["col"])
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    return sum(len(each) + 1 for each in text.split("\n")[: line - 1]) + column - 1
+
+
+def _is_known(name: str, parsed: ParsedQuery, known: Mapping[TableName, Sequence[str]]) -> bool:
+    """Says whether a name stands for something after all, which the parser can't resolve: an alias or a column."""
+    from sqlglot import exp
+
+    aliases = {each.alias.lower() for each in parsed.tree.find_all(exp.Alias)}
+    columns = {column.lower() for each in parsed.query.references for column in known[each.table]}
+    return name.lower() in aliases | columns
+
+
+def _references(tree: exp.Query, *, place: Place, problems: Problems, origin: SourceMap | None) -> Iterator[Reference]:
+    from sqlglot import exp
+
+    local = {each.alias for each in tree.find_all(exp.CTE)}
+    for node in tree.find_all(exp.Table):
+        if (not node.db and node.name in local) or node.find_ancestor(exp.Hint):
+            continue
+        deep = node.this.find(exp.Identifier) if isinstance(node.this, exp.Dot) else None  # more than three words
+        meta = (deep or node.this).meta
+        if "start" not in meta:
+            continue  # a function that gives back a table
+        found = _locate(meta, origin)
+        if not node.db or deep:
+            error = place.error(
+                f'"{node.sql(dialect=DIALECT, comments=False)}" is not namespace.table',
+                line=found.line,
+                column=found.column,
+                fix="Name an input by its namespace, which is one word or two, and its table",
+            )
+            problems.errors.append(error)
+            continue
+        start = (node.args.get("catalog") or node.args["db"]).meta["start"]
+        yield Reference(table_of(node), start, meta["end"] + 1, found.line)
+
+
+def _drivers(query: exp.Expr, visible: Mapping[str, exp.Expr] | None = None) -> Iterator[TableName]:
+    """Gives back the tables after FROM, in every branch of a union and through subqueries and CTEs."""
+    from sqlglot import exp
+
+    with_ = query.args.get("with_") or query.args.get("with")
+    names = {**(visible or {}), **{each.alias: each.this for each in (with_.expressions if with_ else ())}}
+    if isinstance(query, exp.Subquery):
+        yield from _drivers(query.this, names)
+    elif isinstance(query, exp.SetOperation):
+        yield from _drivers(query.this, names)
+        yield from _drivers(query.expression, names)
+    elif isinstance(query, exp.Select):
+        from_ = query.args.get("from_") or query.args.get("from")
+        source = from_.this if from_ else None
+        if isinstance(source, exp.Table) and not source.db and source.name in names:
+            inner = names[source.name]
+            yield from _drivers(inner, {name: tree for name, tree in names.items() if name != source.name})
+        elif isinstance(source, exp.Table):
+            yield table_of(source)
+        elif source is not None:
+            yield from _drivers(source, names)
+
+
+def _count_reads(tree: exp.Query) -> Counter[TableName]:
+    """Return how often a query reads each table; a table in a CTE is read as often as the CTE is."""
+    from sqlglot import exp
+
+    inside: dict[str, list[exp.Table]] = {}
+    for node in tree.find_all(exp.Table):
+        around = node.find_ancestor(exp.CTE)
+        inside.setdefault(around.alias if around else "", []).append(node)
+    known = {"": 1}
+
+    def times(alias: str) -> int:
+        if alias not in known:
+            known[alias] = 0  # a recursive CTE that reads itself adds nothing
+            known[alias] = sum(
+                times(outer) for outer, nodes in inside.items() for node in nodes if not node.db and node.name == alias
+            )
+        return known[alias]
+
+    counts: Counter[TableName] = Counter()
+    for alias, nodes in inside.items():
+        for node in nodes:
+            counts[table_of(node)] += times(alias)
+    return counts

@@ -1,0 +1,183 @@
+"""The query of a stage table: the columns of a captured table out of Debezium's envelopes, one row for each change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from headrace.spec.model.envelopes import ROWS
+from headrace.spec.model.layers import LayerTable, Staged, StagedColumn
+from headrace.spec.model.meanings import Converted, convert, is_unavailable, lost
+from headrace.spec.model.pipeline import TableName
+from headrace.spec.model.types import Column, ColumnType, Primitive, Struct
+from headrace.spec.sql.queries import parse_query
+
+if TYPE_CHECKING:
+    from headrace.spec.model.layers import Query
+    from headrace.spec.problems import Place
+
+UNCHANGED, UNREADABLE = "_unchanged", "_unreadable"
+OWN = (
+    *("_op", "_sequence", "_lsn", "_tx_id", "_tx_order", "_committed_at", "_snapshot", UNCHANGED, UNREADABLE),
+    *("event_date", "event_date_source", "kafka_partition", "kafka_offset"),
+)
+"""The columns that a stage table has besides those of its source; `_unreadable` is only there to be expected empty."""
+
+READABLE = f"size({UNREADABLE}) = 0"
+_ROW, _READ = "_row", "_read"
+_EVENT_TIME = "ts_ms"
+
+
+def follow_columns(table: LayerTable, columns: Mapping[TableName, Sequence[Column]]) -> LayerTable:
+    """Gives back a stage table whose query has all columns that its source has by now; any other table as it is."""
+    if table.staged is None:
+        return table
+    return replace(table, source=stage_query(table.staged, tuple(columns[table.staged.source]), place=table.place))
+
+
+@lru_cache(maxsize=1024)
+def stage_query(staged: Staged, columns: tuple[Column, ...], *, place: Place) -> Query:
+    """Gives back the query over a raw table of these columns. Every column stands in the line of the file that names it.
+
+    It is kept, because every build asks for it.
+    """
+    return parse_query(_Text(staged, columns).sql(), place=place).query
+
+
+def source_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Gives back the columns of the captured table, out of those of the raw one."""
+    after = next((each.type for each in columns if each.name == ROWS[1]), None)
+    return after.columns if isinstance(after, Struct) else ()
+
+
+def staged_name(name: str) -> str:
+    """Gives back what the stage table calls a column of the captured one: what it has itself gets another name."""
+    return f"{name}_" if name.lower() in OWN else name
+
+
+def staged_type(staged: Staged, column: Column) -> ColumnType:
+    """Gives back the type that a column of the captured table has in the stage table."""
+    return _converted("x", column, staged.find(column.name)).type
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A column of the stage table: its SQL, what was read for it before, and when its value was left as it was, or lost."""
+
+    name: str
+    line: int
+    sql: str
+    read: str | None
+    unavailable: str | None
+    lost: str | None
+
+
+class _Text:
+    def __init__(self, staged: Staged, columns: Sequence[Column]) -> None:
+        self._staged = staged
+        self._types = {each.name: each.type for each in columns}
+        self._source = source_columns(columns)
+
+    def sql(self) -> str:
+        """Gives back the query: the changes with the row that each tells of, the values that may be lost, all columns.
+
+        A tombstone tells of no row.
+        """
+        found = list(self._columns())
+        text = "\n" * (self._staged.line - 1)
+        rows = f"SELECT *, IF(op = 'd', before, after) AS {_ROW} FROM {self._staged.source} WHERE op IS NOT NULL"
+        text += f"WITH _changes AS ({rows})"
+        read, source = [each for each in found if each.read], "_changes"
+        if read:
+            text += ", _values AS (SELECT *, struct("
+            for index, each in enumerate(read):
+                text += "\n" * (each.line - 1 - text.count("\n")) + f"{', ' if index else ''}{each.read} AS `{each.name}`"
+            text, source = f"{text}) AS {_READ} FROM _changes)", "_values"
+        selected = [f"{each.sql} AS `{staged_name(each.name)}`" for each in found]
+        selected += [f"{sql} AS {name}" for name, sql in self._own(found).items()]
+        return f"{text} SELECT {', '.join(selected)} FROM {source}"
+
+    def _columns(self) -> Iterator[_Found]:
+        source = {each.name: each for each in self._source}
+        names = {each.name for each in self._staged.columns}
+        for each in self._staged.columns:
+            if each.name in source:
+                yield self._column(source[each.name], each)
+        if self._staged.others:
+            yield from (self._column(each, None) for each in self._source if each.name not in names)
+
+    def _column(self, column: Column, staged: StagedColumn | None) -> _Found:
+        value = f"{_ROW}.`{column.name}`"
+        missing = is_unavailable(value, column.type)
+        unavailable = f"(op = 'u' AND {missing})" if missing else None
+        made = _converted(value, column, staged)
+        sql = f"{_READ}.`{column.name}`" if made.may_fail else made.sql
+        gone = lost(value, sql, made.type) if made.may_fail else None
+        return _Found(
+            name=column.name,
+            line=staged.line if staged else 0,
+            sql=f"IF({unavailable}, NULL, {sql})" if unavailable else sql,
+            read=made.sql if made.may_fail else None,
+            unavailable=unavailable,
+            lost=f"{gone} AND NOT coalesce({unavailable}, false)" if gone and unavailable else gone,
+        )
+
+    def _own(self, found: Sequence[_Found]) -> dict[str, str]:
+        business = next((each for each in found if each.name == self._staged.event_date), None)
+        day = f"CAST(timestamp_millis({_EVENT_TIME}) AS DATE)"
+        moment = self._field("source", "ts_us", "BIGINT", "timestamp_micros({})")
+        milli = self._field("source", _EVENT_TIME, "BIGINT", "timestamp_millis({})")
+        return {
+            "_op": "op",
+            "_sequence": self._sequence(),
+            "_lsn": self._field("source", "lsn", "BIGINT"),
+            "_tx_id": self._field("source", "txId", "BIGINT"),
+            "_tx_order": self._field("transaction", "total_order", "BIGINT"),
+            "_committed_at": f"coalesce({moment}, {milli})",
+            "_snapshot": self._field("source", "snapshot", "STRING"),
+            UNCHANGED: _names({each.name: each.unavailable for each in found if each.unavailable}),
+            UNREADABLE: _names({each.name: each.lost for each in found if each.lost}),
+            "event_date": f"coalesce(CAST({business.sql} AS DATE), {day})" if business else day,
+            "event_date_source": f"IF({business.sql} IS NULL, '{_EVENT_TIME}', '{business.name}')"
+            if business
+            else f"'{_EVENT_TIME}'",
+            "kafka_partition": "kafka_partition",
+            "kafka_offset": "kafka_offset",
+        }
+
+    def _sequence(self) -> str:
+        """Gives back SQL for where a change stands among all: the commit before it, and its own LSN, as text of equal length.
+
+        An LSN alone says when a row was written, and a transaction that was open while a snapshot was taken is committed after
+        it: so a row of a snapshot stands right behind the commit that it was taken at, and before all that follow.
+        """
+        own = self._field("source", "lsn", "BIGINT")
+        commit = self._field("source", "sequence", "STRING", "TRY_CAST(get_json_object({}, '$[0]') AS BIGINT)")
+        taken = f"(op = 'r' AND coalesce({self._field('source', 'snapshot', 'STRING')}, '') <> 'incremental')"
+        first, second = f"IF({taken}, {own}, coalesce({commit}, {own}))", f"IF({taken}, 0, {own})"
+        return f"concat(lpad(hex({first}), 16, '0'), '/', lpad(hex({second}), 16, '0'))"
+
+    def _field(self, struct: str, name: str, kind: str, how: str = "{}") -> str:
+        """Gives back SQL for a field of the envelope, null where the connector sends none."""
+        columns = self._types.get(struct)
+        if not isinstance(columns, Struct) or name not in {each.name for each in columns.columns}:
+            return how.format(f"CAST(NULL AS {kind})")
+        plain = {each.name: each.type for each in columns.columns}[name] in (Primitive("long"), Primitive("string"))
+        return how.format(f"{struct}.{name}" if plain else f"CAST({struct}.{name} AS {kind})")
+
+
+def _converted(value: str, column: Column, staged: StagedColumn | None) -> Converted:
+    return convert(value, column, cast=staged.cast, unit=staged.unit) if staged else convert(value, column)
+
+
+def _names(conditions: Mapping[str, str]) -> str:
+    """Gives back SQL for an array of the names whose conditions hold."""
+    if not conditions:
+        return "CAST(array() AS ARRAY<STRING>)"
+    return "array_compact(array(" + ", ".join(f"IF({sql}, '{_escape(name)}', NULL)" for name, sql in conditions.items()) + "))"
+
+
+def _escape(name: str) -> str:
+    return staged_name(name).replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,136 @@
+"""From which columns of which tables the values of a query's columns are taken as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, product
+from typing import TYPE_CHECKING
+
+from headrace.spec.sql.query_blocks import Block, BlockColumn, Blocks
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+    from sqlglot.optimizer.scope import Scope
+
+_MOST = 32
+"""Ways to trace a set of columns that are looked at. More of them are only in queries that nobody writes."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A table, and its columns by the names that they have in a query. All values of a row there are in one row here."""
+
+    table: exp.Table
+    columns: tuple[tuple[str, str], ...]
+
+
+Origins = tuple[Origin, ...]
+"""Tables that together have every value, or every combination of values, that the columns can have, except nulls."""
+
+
+@dataclass
+class OriginFinder:
+    """Traces columns through CTEs, subqueries and unions, whatever else these do to rows: values are all that counts."""
+
+    blocks: Blocks
+    _known: dict[tuple[int, frozenset[str]], list[Origins]] = field(default_factory=dict)
+
+    def find(self, relation: exp.Table | Scope | None, names: Sequence[str]) -> list[Origins]:
+        """Return the ways to tell where values of some of these columns come from; any one of them suffices.
+
+        A way without tables says that one of the columns is always null.
+        """
+        from sqlglot import exp
+        from sqlglot.optimizer.scope import Scope
+
+        if isinstance(relation, exp.Table):
+            return [(Origin(relation, tuple((name, name) for name in names)),)]
+        if not isinstance(relation, Scope):
+            return []
+        key = (id(relation), frozenset(names))
+        if key not in self._known:
+            is_union = isinstance(relation.expression, exp.Union)
+            ways = self._of_union(relation, names) if is_union else self._of_select(self.blocks.of(relation), names)
+            self._known[key] = list(islice(ways, _MOST))
+        return self._known[key]
+
+    def _of_union(self, scope: Scope, names: Sequence[str]) -> Iterator[Origins]:
+        parts = []
+        for part in scope.set_operation_scopes:
+            theirs = dict(zip(output_names(scope), output_names(part), strict=False))
+            renamed: dict[str, list[str]] = {}
+            for name in names:
+                if name in theirs:
+                    renamed.setdefault(theirs[name], []).append(name)
+            ways = self.find(part, tuple(renamed)) if renamed else []
+            parts.append([_rename(way, renamed) for way in ways])
+        yield from _combine(parts) if parts and not scope.expression.args.get("by_name") else ()
+
+    def _of_select(self, block: Block | None, names: Sequence[str]) -> Iterator[Origins]:
+        if block is None:
+            return
+        picked = {name: picked_columns(block, block.outputs.get(name)) for name in names}
+        if () in picked.values():
+            yield ()
+            return
+        carried: dict[str, dict[str, list[str]]] = {}
+        for name in names:
+            for column in block.with_twins(block.plain(block.outputs.get(name))):
+                carried.setdefault(column.alias, {}).setdefault(column.name, []).append(name)
+        for alias, renamed in carried.items():
+            for way in self.find(block.relation(alias), tuple(renamed)):
+                yield _rename(way, renamed)
+        for name, columns in picked.items():
+            if columns and not block.plain(block.outputs.get(name)):
+                parts = [self.find(block.relation(column.alias), (column.name,)) for column in columns]
+                named = zip(columns, parts, strict=True)
+                yield from _combine([[_rename(way, {column.name: [name]}) for way in ways] for column, ways in named])
+
+
+def picked_columns(block: Block, expression: exp.Expr | None) -> tuple[BlockColumn, ...] | None:
+    """Return the columns one of whose values an expression is unless it is null; None where it computes another value."""
+    from sqlglot import exp
+
+    column = block.plain(expression)
+    if column:
+        return (column,)
+    if isinstance(expression, exp.Null) or (isinstance(expression, exp.Cast) and isinstance(expression.this, exp.Null)):
+        return ()
+    if isinstance(expression, (exp.Paren, exp.Filter, exp.Window, exp.IgnoreNulls, exp.RespectNulls)):
+        return picked_columns(block, expression.this)
+    if isinstance(expression, (exp.Max, exp.Min, exp.ArgMax, exp.ArgMin, exp.First, exp.Last, exp.AnyValue)):
+        several = expression.args.get("expressions") or expression.args.get("count")
+        return None if several else picked_columns(block, expression.this)
+    parts: list[exp.Expr | None] = []
+    if isinstance(expression, exp.Coalesce):
+        parts = [expression.this, *expression.expressions]
+    elif isinstance(expression, exp.If):
+        parts = [expression.args["true"], expression.args.get("false")]
+    elif isinstance(expression, exp.Case):
+        parts = [*(branch.args["true"] for branch in expression.args["ifs"]), expression.args.get("default")]
+    picked = [picked_columns(block, part) for part in parts if part is not None]
+    if not picked or None in picked:
+        return None
+    return tuple(dict.fromkeys(column for columns in picked for column in columns or ()))
+
+
+def output_names(scope: Scope) -> list[str]:
+    """Return the names of a query's columns in lower case, in their order."""
+    from sqlglot import exp
+
+    expression = scope.expression
+    return [name.lower() for name in expression.named_selects] if isinstance(expression, exp.Query) else []
+
+
+def _combine(parts: Sequence[Sequence[Origins]]) -> Iterator[Origins]:
+    """Return every choice of one way for each part, as one way for all of them."""
+    for ways in product(*parts):
+        yield tuple(dict.fromkeys(origin for way in ways for origin in way))
+
+
+def _rename(way: Origins, names: Mapping[str, Sequence[str]]) -> Origins:
+    return tuple(
+        Origin(origin.table, tuple((outer, column) for inner, column in origin.columns for outer in names[inner]))
+        for origin in way
+    )
