@@ -46,7 +46,7 @@ generate-stop: $(STAMP) ## stop the generators in the background, by their pids
 
 test: export PYTHONDONTWRITEBYTECODE = # two processes import the tests, and tests start a hundred that import Headrace
 test: check ## all that CI runs: check, and every test but the long ones
-	@$(RUN)/python -m tests.class_archive
+	@$(RUN)/python -m tests.support.class_archive
 	@$(RUN)/pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 long: $(STAMP) ## the tests that take minutes: servers and applications are killed in the middle of live pipelines
@@ -65,19 +65,19 @@ bench: $(STAMP) ## landing against plain Spark and on two workers, layers agains
 	@$(RUN)/python -m benchmarks
 
 soak: $(STAMP) ## land for MINUTES (10) while parts are killed at random, then verify
-	@$(RUN)/python -m tests.soak $(or $(MINUTES),10)
+	@$(RUN)/python -m tests.programs.soak $(or $(MINUTES),10)
 
 stack: $(STAMP) ## every pipeline's sample on a Spark cluster, S3 and a REST catalog while workers are killed, compared with the expected rows
-	@$(RUN)/python -m tests.stacked
+	@$(RUN)/python -m tests.programs.stacked
 
 compacted: $(STAMP) ## maintain tables for MINUTES (10) while they are landed, built and read, then compare them with a full refresh
-	@$(RUN)/python -m tests.compacted $(or $(MINUTES),10)
+	@$(RUN)/python -m tests.programs.compacted $(or $(MINUTES),10)
 
 captured: $(STAMP) ## play with a captured shop for MINUTES (5) while its servers are killed, then compare the lake with Postgres
-	@$(RUN)/python -m tests.captured $(or $(MINUTES),5)
+	@$(RUN)/python -m tests.programs.captured $(or $(MINUTES),5)
 
 hostile: $(STAMP) ## attack every HTTP server with REQUESTS (10000) generated requests, slow clients, long bodies and heavy queries
-	@$(RUN)/python -m tests.hostile $(or $(REQUESTS),10000)
+	@$(RUN)/python -m tests.programs.hostile $(or $(REQUESTS),10000)
 
 truth: $(STAMP) ## play ROUNDS (1000) of random pipelines from SEED (1): increments, one large build and a full refresh have the same rows
 	@$(RUN)/python -m tests.build.truth $(or $(ROUNDS),1000) $(or $(SEED),1)

@@ -21,9 +21,9 @@ from headrace.servers.kafka import start_kafka, stop_kafka
 from headrace.servers.postgres import start_postgres, stop_postgres
 from headrace.settings import Settings, load_settings
 from headrace.spark.session import start_spark
-from tests.class_archive import java_options, spark_conf
-from tests.lake import Lake
-from tests.rest_catalog import empty_lake, running_rest_catalog
+from tests.support.class_archive import java_options, spark_conf
+from tests.support.lake import Lake
+from tests.support.rest_catalog import empty_lake, running_rest_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

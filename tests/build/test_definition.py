@@ -18,7 +18,7 @@ from headrace.settings import load_settings
 from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.types import Column, Primitive
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 FILES = {
     "pipeline.yml": """name: mine

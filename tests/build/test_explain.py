@@ -33,7 +33,7 @@ from headrace.spec.model.columns import landed_columns
 from headrace.spec.model.layers import BUILD_ID
 from headrace.spec.model.pipeline import TableName
 from headrace.spec.model.types import Column, Primitive
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 FILES = {
     "pipeline.yml": """name: mine

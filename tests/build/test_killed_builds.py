@@ -10,7 +10,7 @@ import pytest
 
 from tests.build.pond import TABLES, Pond, assert_same
 from tests.build.test_one_truth import events_of
-from tests.command import run_command
+from tests.support.command import run_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 def test_an_application_that_is_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
     """A real SIGKILL of a command between the staged files and the commit; then the command again, which needs the lock."""
-    from tests.application import start_headrace
+    from tests.support.application import start_headrace
 
     pond = Pond(tmp_path, spark, {name: TABLES[name] for name in ("a/latest.sql", "b/groups.sql")})
     pond.land(events_of(Random(3), 30))

@@ -32,7 +32,7 @@ from headrace.settings import Settings
 from headrace.spec.model.layers import STATE
 from tests.build.paths import counted_paths
 from tests.build.pond import CHECKED, TABLES, Event, Pond, assert_same
-from tests.dying import Death, killed_by
+from tests.support.dying import Death, killed_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from headrace.errors import SpecError
 from headrace.sessions.building import plan
 from headrace.spec.sql.spark_words import spark_words
 from tests.build.pond import Event, Pond
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.build.pruning import KeySource, driver_decides, key_sources
 from headrace.spec import check_pipeline
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 FILES = {
     "pipeline.yml": """\

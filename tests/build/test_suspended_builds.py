@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.settings import Settings
-from tests.application import Application, start_headrace
 from tests.build.pond import TABLES, Pond, assert_same
 from tests.build.test_one_truth import events_of
-from tests.command import run_command
-from tests.rest_catalog import lake_environ
+from tests.support.application import Application, start_headrace
+from tests.support.command import run_command
+from tests.support.rest_catalog import lake_environ
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import main
-from tests.application import OURS
+from tests.support.application import OURS
 
 Here = Callable[..., tuple[int, str]]
 

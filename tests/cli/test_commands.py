@@ -14,10 +14,10 @@ from headrace.settings import KNOWN
 from headrace.spec import list_pipelines
 from headrace.spec.loading.folders import BUILT_IN
 from tests.cli.conftest import Here
-from tests.command import run_command
-from tests.folders import write_files
 from tests.serving.shop_lake import ShopLake
-from tests.shop import write_shop
+from tests.support.command import run_command
+from tests.support.folders import write_files
+from tests.support.shop import write_shop
 
 
 def headrace(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:

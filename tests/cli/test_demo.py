@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.lake import Lake
+from tests.support.lake import Lake
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 EVENTS = 200

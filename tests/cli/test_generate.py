@@ -19,9 +19,9 @@ from headrace.sources.encode import encoder_of
 from headrace.sources.generate import FIRST_MOMENT, Rate, events_of, generate
 from headrace.spec import load_pipeline
 from headrace.spec.loading.folders import BUILT_IN
-from tests.lake import Lake
-from tests.topics import make_topic
-from tests.waiting import wait_until
+from tests.support.lake import Lake
+from tests.support.topics import make_topic
+from tests.support.waiting import wait_until
 
 LINEAGE = load_pipeline("lineage", environ={}, folder=BUILT_IN).streams[0]
 

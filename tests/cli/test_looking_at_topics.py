@@ -15,10 +15,10 @@ from headrace.kafka.topics import admin_client
 from headrace.serving.web.topics import Wanted
 from headrace.settings import load_settings
 from tests.cli.conftest import Here
-from tests.services.played_registry import play_registry
+from tests.kafka.played_registry import play_registry
 from tests.serving.changes import ENVELOPE, UPDATE, registered
 from tests.serving.shop_lake import ShopLake
-from tests.topics import lineage_values, make_topic, produce
+from tests.support.topics import lineage_values, make_topic, produce
 
 pytestmark = pytest.mark.services
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import run_command
+from tests.support.command import run_command
 
 
 def generate(*arguments: str, folder: Path) -> tuple[int, str]:

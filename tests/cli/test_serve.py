@@ -14,7 +14,7 @@ import pytest
 
 from headrace.app.serving import listen
 from headrace.errors import SettingsError
-from tests.application import Application, start_headrace
+from tests.support.application import Application, start_headrace
 
 
 def address_of(application: Application) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.application import start_headrace
-from tests.command import run_command
+from tests.support.application import start_headrace
+from tests.support.command import run_command
 
 pytestmark = pytest.mark.services
 OPEN_UMASK = 0o022

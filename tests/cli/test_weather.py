@@ -8,10 +8,10 @@ import pytest
 
 from headrace.servers.postgres import postgres
 from headrace.spec import copy_pipeline
-from tests.application import find_processes
-from tests.lake import Lake
-from tests.waiting import wait_until
-from tests.weather import published, recompute
+from tests.support.application import find_processes
+from tests.support.lake import Lake
+from tests.support.waiting import wait_until
+from tests.support.weather import published, recompute
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 

@@ -18,8 +18,8 @@ from headrace.spec import Pipeline
 from headrace.spec.model.layers import LayerTable
 from tests.export.airflow_server import Airflow, TaskRun, install_airflow, running_airflow
 from tests.export.exported import BROKEN, GONE, RETRIES, SECONDS_A_TABLE, exported, not_reached
-from tests.lake import Lake
-from tests.samples import layer_lines
+from tests.support.lake import Lake
+from tests.support.samples import layer_lines
 
 RUN = "checked"
 

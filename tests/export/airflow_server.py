@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 
 from headrace.servers.ports import find_free_port
 from tests.export.tools import install_tool, running_parts
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 LOCK = Path(__file__).with_name("airflow.lock")
 _PARTS = ("dag-processor", "scheduler", "api-server")

@@ -26,10 +26,10 @@ from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import TableName
 from tests.export.dagster_server import Checked, Dagster, Run, install_dagster, numbers_of, running_dagster
 from tests.export.exported import BROKEN, GONE, RETRIES, SECONDS_A_TABLE, exported, not_reached
-from tests.lake import Lake
-from tests.samples import layer_lines, values_of
-from tests.topics import produce
-from tests.waiting import wait_until
+from tests.support.lake import Lake
+from tests.support.samples import layer_lines, values_of
+from tests.support.topics import produce
+from tests.support.waiting import wait_until
 
 SENSOR_SECONDS = 120.0
 

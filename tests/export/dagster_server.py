@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 from headrace.servers.ports import find_free_port
 from tests.export.tools import install_tool, running_parts
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 LOCK = Path(__file__).with_name("dagster.lock")
 _SETTINGS = """\

@@ -15,10 +15,10 @@ from headrace.servers.kafka import start_kafka, stop_kafka
 from headrace.settings import load_settings
 from headrace.spec import Pipeline
 from headrace.spec.model.pipeline import TableName
-from tests.lake import Lake
-from tests.samples import values_of
-from tests.shop import write_shop
-from tests.topics import make_topic, produce
+from tests.support.lake import Lake
+from tests.support.samples import values_of
+from tests.support.shop import write_shop
+from tests.support.topics import make_topic, produce
 
 RETRIES = 1
 GONE = "gone"

@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError, SettingsError, SpecError
 from headrace.export.airflow import DagSettings, dag_text, export_dag
 from headrace.settings import load_settings
 from headrace.spec import Pipeline, load_pipeline
-from tests.shop import write_shop
+from tests.support.shop import write_shop
 
 SHOP = DagSettings("shop", "shop")
 

@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError, SettingsError, SpecError
 from headrace.export.dagster import DagsterSettings, definitions_text, export_definitions
 from headrace.settings import load_settings
 from headrace.spec import Pipeline, load_pipeline
-from tests.shop import write_shop
+from tests.support.shop import write_shop
 
 SHOP = DagsterSettings("shop", "shop")
 

@@ -19,7 +19,7 @@ from headrace.spec import Column, Pipeline, Primitive, Query, TableName, load_pi
 from headrace.spec.model.columns import landed_columns
 from tests.export import events
 from tests.export.conftest import Dbt
-from tests.shop import write_shop
+from tests.support.shop import write_shop
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from headrace.export.dbt_project import export_project
 from headrace.spec import Query
 from tests.export import events
 from tests.export.conftest import Dbt
-from tests.lake import Lake
-from tests.shop import write_shop
-from tests.topics import make_topic, produce
+from tests.support.lake import Lake
+from tests.support.shop import write_shop
+from tests.support.topics import make_topic, produce
 
 
 @pytest.mark.services

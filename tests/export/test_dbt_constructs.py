@@ -17,7 +17,7 @@ from headrace.iceberg.schema.columns import iceberg_schema
 from headrace.spec import load_pipeline
 from headrace.spec.model.columns import landed_columns
 from headrace.spec.model.pipeline import Pipeline
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_lo
 from headrace.settings import load_settings
 from headrace.spec import Column, Primitive, TableName, load_pipeline
 from headrace.spec.model.layers import BUILD_ID, STATE
-from tests.shop import write_shop
+from tests.support.shop import write_shop
 
 TEXT = Primitive("string")
 

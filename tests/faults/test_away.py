@@ -20,11 +20,11 @@ from confluent_kafka import KafkaError, Message
 from headrace.servers import embedded, kafka, object_store, rest_catalog
 from headrace.servers.embedded import Embedded
 from headrace.spec.model.layers import BUILD_ID, STATE
-from tests.application import Application
-from tests.lake import check_verified
-from tests.stacked import StackLake, running_stack, start_server
-from tests.topics import produce, producer_of
-from tests.waiting import wait_until
+from tests.programs.stacked import StackLake, running_stack, start_server
+from tests.support.application import Application
+from tests.support.lake import check_verified
+from tests.support.topics import produce, producer_of
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 

@@ -11,10 +11,10 @@ import pytest
 
 from headrace.servers.kafka import start_kafka, stop_kafka
 from headrace.settings import Settings, load_settings
-from tests.lake import Lake, check_exactly_once, send_lineage
-from tests.ports import with_own_ports
-from tests.topics import make_topic
-from tests.waiting import wait_until
+from tests.support.lake import Lake, check_exactly_once, send_lineage
+from tests.support.ports import with_own_ports
+from tests.support.topics import make_topic
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.services
 

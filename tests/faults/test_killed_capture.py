@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.application import start_headrace
-from tests.captured import PARTS, CapturedShop
-from tests.waiting import wait_until
+from tests.programs.captured import PARTS, CapturedShop
+from tests.support.application import start_headrace
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.services, pytest.mark.long]
 

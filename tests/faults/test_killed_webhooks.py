@@ -22,11 +22,11 @@ from headrace.servers.kafka import start_kafka, stop_kafka
 from headrace.servers.ports import find_free_port
 from headrace.settings import load_settings
 from headrace.sources.signatures import SignedRequest, sign
-from tests.application import Application
-from tests.lake import Lake, check_verified
-from tests.ports import with_own_ports
-from tests.waiting import wait_until
-from tests.webhooks import SCHEMES, SECRETS, commerce
+from tests.support.application import Application
+from tests.support.lake import Lake, check_verified
+from tests.support.ports import with_own_ports
+from tests.support.waiting import wait_until
+from tests.support.webhooks import SCHEMES, SECRETS, commerce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

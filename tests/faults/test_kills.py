@@ -13,8 +13,8 @@ import pytest
 
 from headrace import faults
 from headrace.operations.verify.inspection import commits_of
-from tests.lake import Lake, check_exactly_once, send_lineage
-from tests.topics import Sent, make_topic
+from tests.support.lake import Lake, check_exactly_once, send_lineage
+from tests.support.topics import Sent, make_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import TakenOverError
-from tests.lake import Lake, check_exactly_once, send_lineage
-from tests.tables.tables import roll_back
-from tests.topics import Sent, make_topic
+from tests.iceberg.tables import roll_back
+from tests.support.lake import Lake, check_exactly_once, send_lineage
+from tests.support.topics import Sent, make_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

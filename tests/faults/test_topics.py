@@ -13,9 +13,9 @@ from headrace.kafka.records import split_messages
 from headrace.kafka.topics import admin_client, list_bounds
 from headrace.landing.batch import Range
 from headrace.landing.read import RangeReader
-from tests.lake import Lake, check_exactly_once, send_lineage
-from tests.topics import Sent, delete_records, lineage_events, lineage_values, make_topic, produce, producer_of
-from tests.waiting import wait_until
+from tests.support.lake import Lake, check_exactly_once, send_lineage
+from tests.support.topics import Sent, delete_records, lineage_events, lineage_values, make_topic, produce, producer_of
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

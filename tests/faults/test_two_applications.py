@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from headrace.servers.kafka import running_kafka
-from tests.application import find_processes
-from tests.lake import Lake, check_exactly_once, send_lineage
-from tests.topics import lineage_values, make_topic, produce
-from tests.waiting import wait_until
+from tests.support.application import find_processes
+from tests.support.lake import Lake, check_exactly_once, send_lineage
+from tests.support.topics import lineage_values, make_topic, produce
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,12 +18,12 @@ import pytest
 from headrace.servers.kafka import start_kafka, stop_kafka
 from headrace.servers.postgres import running_postgres, stop_postgres
 from headrace.settings import load_settings
-from tests.application import Application
-from tests.lake import Lake, check_verified
-from tests.ports import with_own_ports
-from tests.topics import make_topic, produce, producer_of
-from tests.waiting import wait_until
-from tests.weather import published, readings, recompute
+from tests.support.application import Application
+from tests.support.lake import Lake, check_verified
+from tests.support.ports import with_own_ports
+from tests.support.topics import make_topic, produce, producer_of
+from tests.support.waiting import wait_until
+from tests.support.weather import published, readings, recompute
 
 pytestmark = [pytest.mark.services, pytest.mark.long]
 

@@ -17,6 +17,7 @@ from headrace.landing.decode import GrowthError
 from headrace.landing.decode.avro import AvroDecoder
 from headrace.landing.decode.changes import ChangesDecoder
 from headrace.spec.model.types import Column, Primitive, Struct
+from tests.kafka.played_registry import play_registry
 from tests.landing.envelopes import (
     ANY_SCALE,
     BYTES,
@@ -42,7 +43,6 @@ from tests.landing.envelopes import (
     decimal,
 )
 from tests.landing.streams import rows_of, schema_of
-from tests.services.played_registry import play_registry
 
 WIDE = Table(
     {

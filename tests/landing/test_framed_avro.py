@@ -21,8 +21,8 @@ from headrace.landing.decode.changes import ChangesDecoder
 from headrace.landing.decode.framed import FramedAvroDecoder
 from headrace.spec.loading.avro import parse_avro
 from headrace.spec.problems import Place, Problems
+from tests.kafka.played_registry import play_registry
 from tests.landing.streams import avro_stream, decode_stored, rows_of, schema_of
-from tests.services.played_registry import play_registry
 
 
 def record(*fields: dict[str, Any], name: str = "Order") -> str:

@@ -35,12 +35,12 @@ from headrace.sessions.landing import Session, land
 from headrace.spec import Pipeline
 from headrace.spec.model.columns import landed_columns
 from headrace.spec.model.pipeline import Stream, Transform
-from tests.lake import Lake, check_verified
+from tests.iceberg.tables import roll_back
 from tests.landing.inline_spark import InlineSpark
 from tests.landing.streams import decoder_for, json_stream, messages_of
 from tests.landing.test_landing import write_pipeline
-from tests.tables.tables import roll_back
-from tests.topics import Sent, delete_records, make_topic, produce
+from tests.support.lake import Lake, check_verified
+from tests.support.topics import Sent, delete_records, make_topic, produce
 
 POISON = "poison-pill"
 REASON = f"ValueError: a drill asked messages with {POISON} to fail"

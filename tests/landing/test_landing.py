@@ -23,8 +23,8 @@ from headrace.iceberg.commits import commit as commit_module
 from headrace.iceberg.files.storage import local_path
 from headrace.iceberg.ledgers.landing import read_ledger
 from headrace.landing.commit_log import read_log
-from tests.lake import Lake, check_exactly_once, check_verified
-from tests.topics import delete_records, lineage_events, lineage_values, make_topic, produce, producer_of
+from tests.support.lake import Lake, check_exactly_once, check_verified
+from tests.support.topics import delete_records, lineage_events, lineage_values, make_topic, produce, producer_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

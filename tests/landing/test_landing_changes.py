@@ -13,10 +13,10 @@ from headrace.kafka.client import KafkaServers
 from headrace.landing.landed import Batch
 from headrace.sessions.landing import Session, land
 from headrace.spec import Pipeline
-from tests.lake import Lake, check_verified
+from tests.kafka.played_registry import play_registry
 from tests.landing.envelopes import DOUBLE, INT, LONG, TEXT, Table, change, decimal
-from tests.services.played_registry import play_registry
-from tests.topics import make_topic, produce
+from tests.support.lake import Lake, check_verified
+from tests.support.topics import make_topic, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

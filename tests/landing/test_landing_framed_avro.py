@@ -10,10 +10,10 @@ from headrace.kafka.client import KafkaServers
 from headrace.operations.replay.choice import Wanted
 from headrace.operations.replay.replaying import Replaying, replay
 from headrace.sessions.building import open_lake
-from tests.lake import Lake, check_verified
+from tests.kafka.played_registry import play_registry
 from tests.landing.test_framed_avro import READER, V1, V2, encode, frame
-from tests.services.played_registry import play_registry
-from tests.topics import make_topic, produce
+from tests.support.lake import Lake, check_verified
+from tests.support.topics import make_topic, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,7 +29,6 @@ from headrace.settings import Settings, load_settings
 from headrace.spec.model.columns import landed_columns
 from headrace.spec.model.pipeline import Stream, TableName
 from headrace.spec.model.types import Column, Primitive
-from tests.engine_rows import IN_PROCESS, check_same, read_at_once
 from tests.landing.random_schemas import (
     RandomTypes,
     as_arrow_row,
@@ -42,6 +41,7 @@ from tests.landing.random_schemas import (
 )
 from tests.landing.stored import Stored, batch_of
 from tests.landing.streams import NAME, avro_stream, decoder_for, json_stream, messages_of, records_of_topic, schema_of
+from tests.support.engine_rows import IN_PROCESS, check_same, read_at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,9 +15,9 @@ from headrace.kafka.topics import list_bounds
 from headrace.landing import read
 from headrace.landing.batch import Range
 from headrace.landing.read import RangeReader
-from tests.lake import Lake
-from tests.topics import delete_records, make_topic, produce, producer_of
-from tests.waiting import wait_until
+from tests.support.lake import Lake
+from tests.support.topics import delete_records, make_topic, produce, producer_of
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.services
 

@@ -13,8 +13,8 @@ from headrace.kafka.topics import TopicIdentity
 from headrace.landing.plan import Bounds
 from headrace.landing.replaced_topics import accept, adopt, check_topic, is_replaced
 from headrace.landing.topic_choice import ReplacedTopic
-from tests.lake import Lake, send_lineage
-from tests.topics import TRUNCATED, lineage_values, make_topic, produce, replace_topic
+from tests.support.lake import Lake, send_lineage
+from tests.support.topics import TRUNCATED, lineage_values, make_topic, produce, replace_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

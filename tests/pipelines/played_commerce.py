@@ -11,7 +11,7 @@ from typing import Any
 from headrace.sources.generate import events_of
 from headrace.sources.generators import Rate
 from headrace.spec.model.pipeline import Stream
-from tests.webhooks import Shop, commerce, shop
+from tests.support.webhooks import Shop, commerce, shop
 
 Row = dict[str, Any]
 Messages = list[tuple[str, Row]]

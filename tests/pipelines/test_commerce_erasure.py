@@ -14,7 +14,7 @@ from headrace.operations.erase.identifiers import identify, text_pattern
 from headrace.spec import Pipeline
 from tests.pipelines.engine_build import EngineBuild
 from tests.pipelines.test_payments_generators import decode
-from tests.webhooks import commerce
+from tests.support.webhooks import commerce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

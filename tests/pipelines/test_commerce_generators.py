@@ -12,7 +12,7 @@ import pytest
 from headrace.sources.generate import events_of
 from headrace.sources.generators import Rate, load_generator
 from headrace.spec.model.pipeline import Stream
-from tests.webhooks import commerce, shop
+from tests.support.webhooks import commerce, shop
 
 PLAYED = [stream for stream in commerce().streams if stream.generator is not None]
 NAMES = [stream.name for stream in PLAYED]

@@ -14,7 +14,7 @@ import pytest
 from headrace.quality.expectations import measure
 from headrace.spec.model.layers import Query
 from tests.pipelines.plain_build import landed
-from tests.webhooks import commerce
+from tests.support.webhooks import commerce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

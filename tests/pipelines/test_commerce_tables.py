@@ -21,7 +21,7 @@ from tests.pipelines.plain_commerce import (
     sums_of,
 )
 from tests.pipelines.played_commerce import DELETED_ORDERS, by_stream, change_phone, in_two, played
-from tests.webhooks import commerce
+from tests.support.webhooks import commerce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

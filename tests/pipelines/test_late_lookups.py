@@ -19,7 +19,7 @@ from headrace.spec.model.pipeline import Pipeline, Stream
 from tests.build.paths import random_paths
 from tests.pipelines.engine_build import EngineBuild
 from tests.pipelines.test_payments_generators import decode
-from tests.samples import NAMES, values_of
+from tests.support.samples import NAMES, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

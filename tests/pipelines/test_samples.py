@@ -17,10 +17,10 @@ from headrace.iceberg.catalog.spark import open_spark_catalog
 from headrace.servers.trino import start_trino, stop_trino
 from headrace.sessions.building import build, open_lake
 from headrace.spec.model.pipeline import Pipeline
-from tests.engine_rows import change_by_hand, check_engines, check_trino, read_with_spark
-from tests.lake import Lake, check_verified
-from tests.maintenance.keeping import maintain_all, thorough
-from tests.samples import NAMES, check_expected, found_lines, send_sample
+from tests.operations.maintain.keeping import maintain_all, thorough
+from tests.support.engine_rows import change_by_hand, check_engines, check_trino, read_with_spark
+from tests.support.lake import Lake, check_verified
+from tests.support.samples import NAMES, check_expected, found_lines, send_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from headrace.servers import kafka_server, ports
 from headrace.servers.jars import resolve_jars
 from headrace.servers.java import choose_java
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 USER, PASSWORD = "streams", 'k4fka-pass"word'
 KEY_PASSWORD = "k3y-password"

@@ -16,11 +16,11 @@ from headrace.iceberg.catalog.tables import count_rows, load_table, open_catalog
 from headrace.servers import kafka, object_store, postgres, rest_catalog
 from headrace.settings import load_settings
 from headrace.spec.model.pipeline import TableName
-from tests.lake import Lake
 from tests.profiles.secret_search import make_pipeline
 from tests.profiles.token_proxy import TokenProxy, token_proxy
-from tests.stacked import running_stack
-from tests.waiting import wait_until
+from tests.programs.stacked import running_stack
+from tests.support.lake import Lake
+from tests.support.waiting import wait_until
 
 EVENTS, ROUNDS = 200, 4
 LANDED, BUILT = TableName.parse("secured.events"), TableName.parse("staging.latest_events")

@@ -11,9 +11,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from headrace.servers import ports
-from tests.application import start_headrace
 from tests.profiles.secret_search import command_lines, files_in, found_in, make_pipeline, pages_of
 from tests.profiles.secured_broker import KEY_PASSWORD, PASSWORD, SecuredBroker
+from tests.support.application import start_headrace
 
 pytestmark = [pytest.mark.long, pytest.mark.services, pytest.mark.spark]
 

@@ -16,7 +16,7 @@ from headrace.servers.connect import start_connect, stop_connect
 from headrace.servers.kafka import find_servers, kafka
 from headrace.settings import Settings, load_settings
 from tests.profiles.secured_broker import KEY_PASSWORD, PASSWORD, SecuredBroker
-from tests.topics import produce, producer_of
+from tests.support.topics import produce, producer_of
 
 pytestmark = [pytest.mark.long, pytest.mark.services]
 

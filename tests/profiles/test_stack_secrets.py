@@ -13,7 +13,7 @@ import pytest
 from headrace.servers import embedded, ports, spark_cluster
 from headrace.settings import Settings
 from tests.profiles.secret_search import command_lines, files_in, found_in, make_pipeline, pages_of, read_page
-from tests.stacked import StackLake, running_stack
+from tests.programs.stacked import StackLake, running_stack
 
 pytestmark = [pytest.mark.long, pytest.mark.services, pytest.mark.spark]
 

@@ -23,7 +23,7 @@ from headrace.spec.model.layers import BUILD_ID
 from headrace.spec.model.pipeline import PostgresTable, TableName
 from headrace.spec.model.types import Column, Primitive
 from headrace.spec.model.types import Decimal as DecimalType
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 NAME = TableName("shop", "prices")
 DDL = "CREATE TABLE prices (id TEXT PRIMARY KEY, price NUMERIC(10, 2), changed TIMESTAMPTZ DEFAULT now())"

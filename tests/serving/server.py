@@ -8,7 +8,7 @@ from threading import Thread
 import uvicorn
 from fastapi import FastAPI
 
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 class Server:

@@ -29,7 +29,7 @@ from headrace.spec.model.columns import landed_columns
 from headrace.spec.model.layers import BUILD_ID
 from headrace.spec.model.pipeline import TableName
 from headrace.spec.model.types import Column, Primitive
-from tests.shop import write_shop
+from tests.support.shop import write_shop
 
 STAGED = TableName("staging", "charges")
 _STAGED_COLUMNS = (

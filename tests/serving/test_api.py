@@ -28,8 +28,8 @@ from headrace.serving.web.room import Room
 from headrace.spec import copy_pipeline, load_pipeline
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import weather_pages
-from tests.topics import make_topic, produce
-from tests.waiting import wait_until
+from tests.support.topics import make_topic, produce
+from tests.support.waiting import wait_until
 
 SLOW = "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3"
 HOSTILE = "<script>alert(1)</script>"

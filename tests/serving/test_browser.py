@@ -13,13 +13,13 @@ from playwright.sync_api import Browser, expect
 
 from headrace.servers.postgres import running_postgres, start_postgres, stop_postgres
 from headrace.settings import Settings, load_settings
-from tests.ports import with_own_ports
 from tests.serving.browser import PHONE, Watched, find_browser, open_browser
 from tests.serving.played_topics import TOPIC, PlayedTopics
 from tests.serving.server import Server
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import empty, publish, this_minute
-from tests.waiting import wait_until
+from tests.support.ports import with_own_ports
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.browser,

@@ -22,7 +22,7 @@ from headrace.settings import load_settings
 from headrace.spec import Column, Primitive, TableName
 from headrace.spec.model.types import Array, Map, Struct
 from headrace.spec.model.types import Decimal as DecimalType
-from tests.engine_rows import IN_PROCESS, check_engines
+from tests.support.engine_rows import IN_PROCESS, check_engines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from headrace.servers.ports import find_free_port
 from headrace.serving.sql.engines.clickhouse_tables import store_settings, table_engine
 from headrace.serving.sql.engines.names import Engine
 from headrace.settings import load_settings
-from tests.engine_rows import IN_PROCESS
+from tests.support.engine_rows import IN_PROCESS
 
 FILE = "00001-8e722d9f.metadata.json"
 METADATA = f"s3://lake/tables/raw/it's/metadata/{FILE}"

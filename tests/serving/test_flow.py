@@ -11,7 +11,7 @@ from headrace.serving.web.flow import NODE_HEIGHT, NODE_WIDTH, Flow, draw_flow, 
 from headrace.spec import list_pipelines, load_pipeline
 from headrace.spec.loading.folders import BUILT_IN
 from headrace.spec.sql.lineage import trace_lineage
-from tests.shop import write_shop
+from tests.support.shop import write_shop
 
 
 @pytest.mark.parametrize("name", ["shop", *(each.name for each in list_pipelines(BUILT_IN))])

@@ -13,8 +13,8 @@ from headrace.errors import SettingsError
 from headrace.serving.web.app import make_app
 from headrace.serving.web.guard import COOKIE, TOKEN, Lock, local_path, make_lock
 from headrace.serving.web.login_throttle import FREE_TRIES, LoginThrottle
-from tests.application import start_headrace
 from tests.serving.shop_lake import ShopLake
+from tests.support.application import start_headrace
 
 SECRET = "correct horse battery staple"
 HTML = {"Accept": "text/html"}

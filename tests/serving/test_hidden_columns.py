@@ -23,7 +23,7 @@ from headrace.settings import Settings, load_settings
 from headrace.spec import Column, Primitive, TableName
 from headrace.spec.model.layers import BUILD_ID, CARRIED, STATE
 from headrace.spec.model.pipeline import PostgresTable
-from tests.engine_rows import IN_PROCESS
+from tests.support.engine_rows import IN_PROCESS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

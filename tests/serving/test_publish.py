@@ -16,10 +16,10 @@ from headrace.errors import PublishError, UnavailableError
 from headrace.serving.publish.publish import Published, publish
 from headrace.sessions.building import build, open_lake
 from headrace.spec.model.pipeline import Pipeline
-from tests.folders import write_files
-from tests.lake import Lake
-from tests.topics import make_topic, produce
-from tests.weather import START, minutes_of, published, readings, recompute
+from tests.support.folders import write_files
+from tests.support.lake import Lake
+from tests.support.topics import make_topic, produce
+from tests.support.weather import START, minutes_of, published, readings, recompute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

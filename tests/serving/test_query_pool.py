@@ -18,7 +18,7 @@ from headrace.iceberg.files.storage import local_path
 from headrace.serving.sql.asking import Desk
 from headrace.serving.sql.query_worker import WorkerLimits
 from tests.serving.shop_lake import ShopLake
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 MB = 1024**2
 LONG = 120.0  # seconds that no query of these tests takes, however busy the machine is

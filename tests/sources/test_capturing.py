@@ -31,9 +31,9 @@ from headrace.sessions.capturing import Capturing, capture_session, read_capture
 from headrace.settings import Settings, load_settings
 from headrace.spec import load_pipeline
 from headrace.spec.loading.folders import BUILT_IN
-from tests.folders import write_files
-from tests.ports import with_own_ports
-from tests.waiting import wait_until
+from tests.support.folders import write_files
+from tests.support.ports import with_own_ports
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.services
 

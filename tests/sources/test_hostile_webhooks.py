@@ -16,10 +16,10 @@ from random import Random
 import psutil
 
 from headrace.servers.ports import find_free_port, is_free
-from tests.hostile.client import ask, ask_all
-from tests.hostile.webhook_requests import good_request, request_of
-from tests.waiting import wait_until
-from tests.webhooks import SECRETS
+from tests.programs.hostile.client import ask, ask_all
+from tests.programs.hostile.webhook_requests import good_request, request_of
+from tests.support.waiting import wait_until
+from tests.support.webhooks import SECRETS
 
 REQUESTS, WARM_UP = 10_000, 2_000
 GROWTH_BYTES = 24 * 1024 * 1024
@@ -30,7 +30,9 @@ GROWTH_BYTES = 24 * 1024 * 1024
 def running_server(log: Path) -> Iterator[tuple[int, psutil.Process]]:
     port = find_free_port()
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-m", "tests.webhook_server", str(port)], stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.webhook_server", str(port)], stdout=output, stderr=output
+        )
     try:
         wait_until(lambda: not is_free(port), what="the server", seconds=30)
         yield port, psutil.Process(process.pid)

@@ -18,9 +18,9 @@ from headrace.sources.receiving import app_with, receiving_app
 from headrace.sources.webhooks import STANDARD
 from headrace.spec import load_pipeline
 from headrace.spec.model.pipeline import Pipeline
-from tests.folders import write_files
-from tests.topics import make_topic
-from tests.webhooks import KeptProducer
+from tests.support.folders import write_files
+from tests.support.topics import make_topic
+from tests.support.webhooks import KeptProducer
 
 pytestmark = pytest.mark.services
 

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from headrace.kafka.client import KafkaServers
 from headrace.sources.receiving import receiving_app
 from headrace.spec.model.pipeline import Pipeline
-from tests.topics import make_topic
+from tests.support.topics import make_topic
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is for Python 3.11 and later")
 

@@ -15,7 +15,7 @@ from headrace.sources.seeding import seeding_app
 from headrace.spec.loading.folders import BUILT_IN
 from headrace.spec.loading.modules import load_module
 from headrace.spec.model.pipeline import Capture, Pipeline, Seeder
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.services
 

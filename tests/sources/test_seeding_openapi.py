@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.sources.seeding import seeding_app
 from headrace.spec.model.pipeline import Capture, Pipeline, Seeder
-from tests.folders import write_files
-from tests.hostile.servers import SEEDER
+from tests.programs.hostile.servers import SEEDER
+from tests.support.folders import write_files
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is for Python 3.11 and later")
 

@@ -14,7 +14,7 @@ from headrace.app.receiving import secrets_to_play_with
 from headrace.errors import SettingsError, UnavailableError
 from headrace.sources.sinks import HttpSink, to_receiver, to_webhook
 from headrace.spec.model.pipeline import Method, Receiver
-from tests.webhooks import commerce
+from tests.support.webhooks import commerce
 
 TO_TAKE = to_receiver(Receiver("take", "/take", "GET", "things"))
 

@@ -22,8 +22,8 @@ from headrace.sources.signatures import SignedRequest, sign
 from headrace.sources.webhooks import MAX_PAYLOADS, STANDARD, Limits, Lock, TooManyError, _payloads
 from headrace.spec import load_pipeline
 from headrace.spec.model.pipeline import SignatureScheme
-from tests.folders import write_files
-from tests.webhooks import OWN_STREAMS, SECRETS, KeptProducer, Shop, commerce, shop
+from tests.support.folders import write_files
+from tests.support.webhooks import OWN_STREAMS, SECRETS, KeptProducer, Shop, commerce, shop
 
 ORDER = {
     "id": 820982911946154508,

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.sources.receiving import app_with
 from headrace.sources.signatures import SignedRequest, sign
 from headrace.sources.webhooks import STANDARD
-from tests.webhooks import SCHEMES, SECRETS, KeptProducer, commerce
+from tests.support.webhooks import SCHEMES, SECRETS, KeptProducer, commerce
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is for Python 3.11 and later")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import Check, check_pipeline
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 PIPELINE = """\
 name: mine

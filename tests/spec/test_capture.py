@@ -9,7 +9,7 @@ import pytest
 from headrace.spec import Check, check_pipeline
 from headrace.spec.loading.scaffold import copy_pipeline
 from headrace.spec.model.pipeline import Capture, Seeder
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 FILES = {
     "pipeline.yml": """\

@@ -14,7 +14,7 @@ from headrace.spec import check_pipeline, load_pipeline
 from headrace.spec.model.pipeline import TableName
 from headrace.spec.model.types import Array, Column, Primitive, Struct
 from headrace.spec.sql.lineage import trace_lineage
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 TABLE = """/*
 keys: [id]

@@ -14,7 +14,7 @@ from headrace.spec.model.matching import EmailRules, Match
 from headrace.spec.model.pipeline import TableName
 from headrace.spec.sql.graph import readable_columns
 from headrace.spec.sql.lineage import trace_lineage
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 INDEX = """/*
 kind: entities

@@ -9,7 +9,7 @@ import pytest
 from headrace.build.definition import definition_of
 from headrace.spec import Check, TableName, check_pipeline, load_pipeline
 from headrace.spec.model.layers import LayerTable
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 PIPELINE = """\
 name: mine

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.spec import Check, check_pipeline
 from headrace.spec.model.pipeline import Receiver, TableName
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 FILES = {
     "pipeline.yml": """\
@@ -26,7 +26,7 @@ streams:
 serving:
   postgres:
     counts: {from: core.counts, ddl: serving/counts.sql}
-  pages: serving/web/pages.py
+  pages: serving/pages.py
 """,
     "schemas/event.sql": "k STRING, at TIMESTAMP",
     "generators/events.py": "def events(random, now):\n    yield {}\n",
@@ -45,7 +45,7 @@ watermark: {column: at, delay: 10 minutes}
 SELECT k, count(*) AS n FROM raw.events GROUP BY k
 """,
     "serving/counts.sql": "CREATE TABLE counts (k TEXT PRIMARY KEY, n BIGINT);\nCREATE INDEX ON counts (n);\n",
-    "serving/web/pages.py": "router = None\n",
+    "serving/pages.py": "router = None\n",
 }
 TAKE, DDL, YAML = "sources/take.py", "serving/counts.sql", "pipeline.yml"
 
@@ -170,7 +170,7 @@ def test_what_is_right_is_read(folder: Path) -> None:
         ("k", "n"),
         ("k",),
     )
-    assert serving.pages == folder / "serving/web/pages.py"
+    assert serving.pages == folder / "serving/pages.py"
     assert found.pipeline.streams[0].through == "/take"
     watermark = found.pipeline.tables[0].watermark
     assert watermark is not None

@@ -13,7 +13,7 @@ from headrace.cli.render.lineage import lineage_as_json, lineage_as_mermaid, sho
 from headrace.errors import SpecError
 from headrace.spec import TableName, check_pipeline, load_pipeline
 from headrace.spec.sql.lineage import Field, Lineage, Topic, trace_lineage, walk
-from tests.shop import write_shop
+from tests.support.shop import write_shop
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from headrace.spec.problems import Place, Problems
 from headrace.spec.sql.lineage import Field, trace_lineage
 from headrace.spec.sql.macro_expansion import LARGEST_BODY, Macros
 from headrace.spec.sql.source_map import locate
-from tests.folders import write_files
 from tests.spec.test_every_mistake import assert_reported
+from tests.support.folders import write_files
 
 PLACE = Place("macros.sql", "mine")
 FILES = {

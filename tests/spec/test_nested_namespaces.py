@@ -15,7 +15,7 @@ from headrace.sessions.building import choose_tables
 from headrace.spec import Pipeline, TableName, check_pipeline, load_pipeline
 from headrace.spec.loading.scaffold import copy_pipeline
 from headrace.spec.sql.lineage import Field, trace_lineage
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 FILES = {
     "pipeline.yml": """\

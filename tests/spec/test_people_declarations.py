@@ -8,7 +8,7 @@ import pytest
 
 from headrace.spec import check_pipeline, copy_pipeline, load_pipeline
 from headrace.spec.model.pipeline import TableName
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 FILES = {
     "pipeline.yml": """\

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import SpecError
 from headrace.spec import check_pipeline, check_pipelines, copy_pipeline, list_pipelines, load_pipeline
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 
 def test_a_copy_of_every_built_in_pipeline_runs_beside_it(tmp_path: Path) -> None:
@@ -85,20 +85,20 @@ def test_a_port_that_a_variable_sets(pipeline: Path, tmp_path: Path) -> None:
 
 
 def test_tables_are_renamed_in_pythons_texts_and_not_in_its_code(pipeline: Path, tmp_path: Path) -> None:
-    served = "serving: {postgres: {charges: {from: marts.daily, ddl: serving/charges.sql}}, pages: serving/web/pages.py}\n"
+    served = "serving: {postgres: {charges: {from: marts.daily, ddl: serving/charges.sql}}, pages: serving/pages.py}\n"
     write_files(
         pipeline,
         {
             "pipeline.yml": (pipeline / "pipeline.yml").read_text() + served,
             "marts/daily.sql": "/* keys: [id] */ SELECT id, count(*) AS n FROM raw.charges GROUP BY id",
             "serving/charges.sql": "CREATE TABLE charges (id TEXT PRIMARY KEY, n BIGINT)",
-            "serving/web/pages.py": "# reads charges, not raw.charges\nimport json as raw\nname = raw.charges\n"
+            "serving/pages.py": "# reads charges, not raw.charges\nimport json as raw\nname = raw.charges\n"
             'all = "SELECT n FROM charges, x"\n'
             'lake = f"""SELECT {name}\nFROM raw.charges JOIN marts.daily"""\nplain = "charges"\n',
         },
     )
     copy = copy_pipeline("mine", target_name="yours", folder=tmp_path)
-    assert (copy / "serving/web/pages.py").read_text() == (
+    assert (copy / "serving/pages.py").read_text() == (
         "# reads charges, not yours_raw.charges\nimport json as raw\nname = raw.charges\n"
         'all = "SELECT n FROM yours_charges, x"\n'
         'lake = f"""SELECT {name}\nFROM yours_raw.charges JOIN yours_marts.daily"""\nplain = "charges"\n'

@@ -16,7 +16,7 @@ from headrace.spec.model.layers import LayerTable, Query
 from headrace.spec.model.types import Column, Decimal, Primitive, Struct
 from headrace.spec.sql.lineage import trace_lineage
 from headrace.spec.sql.stage_query import OWN, follow_columns
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 CONNECT_VALUE = {
     "type": "struct",

@@ -10,7 +10,7 @@ from headrace.build.definition import definition_of
 from headrace.spec import check_pipeline, load_pipeline
 from headrace.spec.loading.lag_argument import without_target_lag
 from headrace.spec.model.layers import LayerTable
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 PIPELINE = """name: mine
 about: Lags.

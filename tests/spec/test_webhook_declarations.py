@@ -8,8 +8,8 @@ import pytest
 
 from headrace.spec import Check, check_pipeline
 from headrace.spec.model.pipeline import Webhook
-from tests.folders import write_files
-from tests.webhooks import OWN_STREAMS
+from tests.support.folders import write_files
+from tests.support.webhooks import OWN_STREAMS
 
 TAKE, THING, REST, YAML = "sources/take.py", "schemas/thing.sql", "schemas/rest.sql", "pipeline.yml"
 ARGUMENTS = '("/hooks", signatures=["stripe", "shopify"], secret="MY_SECRET", streams=["things"], other="rest")'

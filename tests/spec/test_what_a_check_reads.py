@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import check_pipeline, check_pipelines
-from tests.folders import write_files
+from tests.support.folders import write_files
 
 EVENTS = "def events(random, now):\n    yield {}\n"
 NEEDS = "the line is not JSON: "

@@ -17,8 +17,8 @@ from headrace.landing.topic_choice import ReplacedTopic
 from headrace.sessions.building import Outcome, build, open_lake, plan
 from headrace.spec.model.layers import BUILD_ID
 from headrace.spec.model.pipeline import Pipeline
-from tests.lake import Lake
-from tests.topics import make_topic, produce
+from tests.support.lake import Lake
+from tests.support.topics import make_topic, produce
 from tests.upgrade.kept_events import TOPIC, message_rounds
 from tests.upgrade.old_lake import ROUNDS, unpacked_lake
 

@@ -25,7 +25,7 @@ from headrace.sessions.building import plan
 from headrace.spec.model.layers import STATE
 from tests.build.paths import counted_paths
 from tests.build.pond import AGGREGATES, TABLES, Event, Pond, assert_same
-from tests.dying import KilledError, die_in
+from tests.support.dying import KilledError, die_in
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as PyIcebergTable

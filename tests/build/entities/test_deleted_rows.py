@@ -18,7 +18,7 @@ from headrace.serving.web.table_facts import list_files
 from headrace.spec import TableName
 from tests.build.entities.people import TABLES, People, Record, clusters
 from tests.build.pond import assert_same
-from tests.engine_rows import IN_PROCESS
+from tests.support.engine_rows import IN_PROCESS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

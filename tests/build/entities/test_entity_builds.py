@@ -17,7 +17,7 @@ from headrace.build import keeping
 from headrace.build.entities import build as entity_build
 from tests.build.entities.people import SCHEMA, TABLES, People, Record, clusters
 from tests.build.pond import assert_same
-from tests.dying import KilledError, die_in
+from tests.support.dying import KilledError, die_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

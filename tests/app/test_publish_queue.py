@@ -1,0 +1,110 @@
+"""Each table is published once it is built, beside the builds of others."""
+
+from __future__ import annotations
+
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.app.publish_queue import publish_queue
+from headrace.errors import PublishError, UnavailableError
+from headrace.sessions import patience
+from headrace.spec.model.pipeline import PostgresTable, TableName
+from tests.support.waiting import wait_until
+
+A, B = (PostgresTable(name, TableName("lake", name), "", ("id",), ("id",)) for name in "ab")
+
+
+class FakePublisher:
+    """Publishes tables by name; `errors` are raised first."""
+
+    def __init__(self, errors: dict[str, list[Exception]] | None = None) -> None:
+        self.pipeline = SimpleNamespace(serving=SimpleNamespace(postgres=(A, B)))
+        self.published: list[str] = []
+        self.errors = errors or {}
+        self.may_go_on = Event()
+        self.may_go_on.set()
+
+    def publish_table(self, table: PostgresTable) -> bool:
+        assert self.may_go_on.wait(60)
+        if self.errors.get(table.name):
+            raise self.errors[table.name].pop(0)
+        self.published.append(table.name)
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "_FIRST_PAUSE_SECONDS", 0.01)
+
+
+def outcome(table: PostgresTable, *, built: bool = True) -> Any:
+    return SimpleNamespace(table=SimpleNamespace(table=table.source), built=SimpleNamespace() if built else None)
+
+
+def test_a_built_table_is_published_while_others_are_still_being_built() -> None:
+    publisher: Any = FakePublisher()
+    said: list[object] = []
+    with publish_queue(publisher) as queue:
+        finished = queue.after(said.append)
+        finished(outcome(A))
+        finished(outcome(B, built=False))
+        wait_until(lambda: publisher.published == ["a"], what="the built table to be published")
+    assert (publisher.published, len(said)) == (["a"], 2)
+
+
+def test_a_slow_postgres_does_not_hold_up_builds_and_gets_each_table_once() -> None:
+    publisher: Any = FakePublisher()
+    publisher.may_go_on.clear()
+    with publish_queue(publisher) as queue:
+        for _ in range(100):
+            queue.add(B.source)
+        publisher.may_go_on.set()
+    assert publisher.published in (["b"], ["b", "b"])  # the second time for what was built during the first
+
+
+def test_a_table_that_fails_is_tried_again_and_does_not_stop_others() -> None:
+    refused: list[Exception] = [PublishError("no such column", where="table a"), PublishError("no such column")]
+    publisher: Any = FakePublisher({"a": refused})
+    said: list[str] = []
+    with publish_queue(publisher, report=said.append) as queue:
+        queue.add()
+        wait_until(lambda: len(publisher.published) == 2, what="both tables to be published")
+    assert publisher.published == ["b", "a"]
+    assert [sentence.split(":")[0] for sentence in said] == ["publishing a", "publishing a"]
+
+
+def test_all_tables_wait_while_postgres_is_away() -> None:
+    away: list[Exception] = [UnavailableError("Postgres is away")]
+    publisher: Any = FakePublisher({"a": away})
+    said: list[str] = []
+    with publish_queue(publisher, report=said.append) as queue:
+        queue.add()
+        wait_until(lambda: len(publisher.published) == 2, what="both tables to be published")
+    assert said[0] == "publishing: Postgres is away; waiting, and trying again until it goes on"
+    assert len(said) == 2
+
+
+def test_an_unexpected_error_ends_the_run() -> None:
+    failed = Event()
+    publisher: Any = FakePublisher({"a": [TypeError("a bug")]})
+
+    def publish() -> None:
+        with publish_queue(publisher, failed=failed.set) as queue:
+            queue.add(A.source)
+            assert failed.wait(60)
+
+    with pytest.raises(TypeError, match="a bug"):
+        publish()
+
+
+def test_nothing_is_lost_at_the_end_and_what_fails_then_is_left_for_the_next_run() -> None:
+    refused: list[Exception] = [PublishError("refused") for _ in range(1000)]
+    publisher: Any = FakePublisher({"a": refused})
+    with publish_queue(publisher) as queue:
+        queue.add()
+    assert publisher.published == ["b"]
+    with publish_queue(None) as queue:
+        queue.add()

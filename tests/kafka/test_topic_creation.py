@@ -1,0 +1,98 @@
+"""Topics exist before they are needed: the first message or the first command makes them, with their stream's partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.kafka.client import KafkaServers
+from headrace.kafka.topics import admin_client, ensure_topics, list_partitions
+from headrace.sessions.landing import Session, land
+from headrace.sessions.own_topics import make_topics, make_topics_here
+from headrace.settings import load_settings
+from headrace.spec import load_pipeline
+from tests.support.folders import write_files
+from tests.support.lake import Lake
+from tests.support.topics import make_topic, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.services
+
+PIPELINE = """\
+name: {name}
+about: a test
+streams:
+  events: {{topic: {name}-events, partitions: 3, format: json, schema: schemas/event.sql, table: raw.{name}}}
+"""
+
+
+def write_pipeline(folder: Path, name: str, text: str = PIPELINE) -> None:
+    files = {"pipeline.yml": text.format(name=name), "schemas/event.sql": "n BIGINT"}
+    write_files(folder / "pipelines" / name, files)
+
+
+def partitions_of(servers: str, topic: str) -> int:
+    return len(list_partitions(admin_client(KafkaServers(servers))).get(topic, ()))
+
+
+def test_the_first_message_makes_its_topic_and_the_pipeline_its_partitions(broker: str, tmp_path: Path) -> None:
+    write_pipeline(tmp_path, "early")
+    streams = load_pipeline("early", environ={}, folder=tmp_path).streams
+    sent = produce(broker, "early-events", [b'{"n": 1}', b'{"n": 2}'])
+    assert [(one.partition, one.offset) for one in sent] == [(0, 0), (0, 1)]
+    assert partitions_of(broker, "early-events") == 1
+    for _ in range(2):
+        make_topics(load_settings(flags={}, environ={}, folder=tmp_path), KafkaServers(broker), streams)
+        assert partitions_of(broker, "early-events") == 3
+
+
+def test_a_topic_of_another_kafka_and_one_with_more_partitions_are_left_alone(broker: str, tmp_path: Path) -> None:
+    write_pipeline(tmp_path, "theirs")
+    streams = load_pipeline("theirs", environ={}, folder=tmp_path).streams
+    make_topic(broker, "theirs-events", partitions=2)
+    own = load_settings(flags={}, environ={"KAFKA_BOOTSTRAP_SERVERS": broker}, folder=tmp_path)
+    make_topics(own, KafkaServers(broker), streams)
+    assert partitions_of(broker, "theirs-events") == 2
+    ensure_topics(admin_client(KafkaServers(broker)), {"theirs-events": 1}, grow=True)
+    assert partitions_of(broker, "theirs-events") == 2
+
+
+def test_topics_of_all_pipelines_in_a_folder_are_made(broker: str, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        write_pipeline(tmp_path, name)
+    write_pipeline(tmp_path, "broken", "streams: [")
+    said: list[str] = []
+    settings = load_settings(flags={}, environ={"KAFKA_BOOTSTRAP_SERVERS": broker}, folder=tmp_path)
+    make_topics_here(settings, environ={}, folder=tmp_path, report=said.append)
+    assert [partitions_of(broker, f"{name}-events") for name in ("one", "other")] == [3, 3]
+    assert said == ["broken can't be loaded, so its topics were not created. Run: headrace check broken"]
+
+
+@pytest.mark.spark
+def test_landing_once_says_that_nothing_was_there(lake: Lake, spark: SparkSession) -> None:
+    write_pipeline(lake.folder, "idle")
+    pipeline = lake.pipeline("idle")
+
+    def land_once() -> tuple[int, list[str]]:
+        said: list[str] = []
+        rows: list[int] = []
+        session = Session(lake.settings(), pipeline, KafkaServers(lake.servers), lake.lander(pipeline), spark)
+        land(
+            session,
+            once=True,
+            stop=Event(),
+            landed=lambda batch: rows.append(batch.landed[0].rows),
+            report=said.append,
+            nothing=said.append,
+        )
+        return sum(rows), said
+
+    assert land_once() == (0, ["nothing was there: idle-events has no messages yet"])
+    produce(lake.servers, "idle-events", [b'{"n": 1}'])
+    assert land_once() == (1, [])
+    assert land_once() == (0, ["nothing new was there: all messages of idle-events have landed"])

@@ -1,0 +1,105 @@
+"""An erasure that dies at any step is finished by the next command, and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.app.waiting_requests import WaitingRequests
+from headrace.errors import OutdatedError
+from headrace.iceberg.files import in_flight
+from headrace.iceberg.metadata.erasures import read_erased_offsets, read_erasures
+from headrace.operations.erase import erasing as erasing_module
+from headrace.operations.erase import forgetting as forgetting_module
+from headrace.operations.erase.note import read_notes
+from headrace.settings import Settings
+from tests.operations.erase.club import PEOPLE, Club, other
+from tests.operations.erase.test_forgetting import ANN, fill
+from tests.support.dying import KilledError, die_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+
+TABLES = ("staging/people.sql", "staging/members.sql", "staging/orders.sql")
+PLACES = (
+    "forget:noted",
+    "raw.members:staged",
+    "raw.members:erased",
+    "raw.orders:staged",
+    "forget:landed",
+    "forget:quarantined",
+    "forget:built",
+    "forget:published",
+    "forget:purged",
+    "forget:proved",
+)
+
+
+@pytest.fixture
+def die_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The places where an erasure dies; one is taken out when it does."""
+    return die_in(monkeypatch, erasing_module, forgetting_module)
+
+
+def test_it_dies_at_every_step_and_is_finished(spark: SparkSession, tmp_path: Path, die_at: list[str]) -> None:
+    whole, torn = Club(tmp_path / "whole", spark, TABLES), Club(tmp_path / "torn", spark, TABLES)
+    for club in (whole, torn):
+        fill(club)
+    whole.forget(ANN)
+    die_at[:] = PLACES
+    with pytest.raises(KilledError, match="forget:noted"):
+        torn.forget(ANN)
+    for place in PLACES[1:]:
+        assert read_notes(torn.settings, "club"), "what tells the person is kept until it is over"
+        with pytest.raises(KilledError, match=place):
+            torn.finish()
+        torn.build()  # others go on in between
+    assert torn.finish().holds
+    assert read_notes(torn.settings, "club") == ()
+    assert torn.all_rows() == whole.all_rows()
+    assert torn.refused() == whole.refused()
+    for stream in ("club.members", "club.orders", "club.other"):
+        found = sorted(read_erased_offsets(torn.catalog, stream))
+        assert found == sorted(read_erased_offsets(whole.catalog, stream)), "each row is accounted for once"
+    assert raw_counts(torn) == raw_counts(whole)
+
+
+def raw_counts(club: Club) -> set[tuple[object, ...]]:
+    """Gives back what was done to raw tables. What builds refuse may go with a build before the erasure comes to it."""
+    rows = read_erasures(club.catalog, "club")
+    return {(row["table_name"], row["rows_removed"], row["rows_redacted"]) for row in rows if "raw." in str(row["table_name"])}
+
+
+def test_waiting_requests_are_told_once(spark: SparkSession, tmp_path: Path) -> None:
+    club = Club(tmp_path, spark, PEOPLE)
+    told: list[str] = []
+    waiting = WaitingRequests(club.lake, told.append)
+    waiting.look()
+    club.land("other", [other({"email": ANN}, kind="redact"), other({"email": ANN})])
+    waiting.look()
+    waiting.look()
+    assert told == [
+        "raw.other: 1 request to erase a person waits. Stop this, then run: headrace forget club --requested",
+    ]
+
+
+@pytest.mark.parametrize("where", ["raw.members", "metadata.quarantine"])
+def test_what_waited_too_long_for_its_commit_is_written_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    club = Club(tmp_path, spark, TABLES)
+    fill(club)
+    late = [where]
+
+    def check_in_time(settings: Settings, *, began: float, where: str, next_step: str) -> None:
+        is_late = where in late and not late.remove(where)  # type: ignore[func-returns-value]
+        in_flight.check_in_time(settings, began=0.0 if is_late else began, where=where, next_step=next_step)
+
+    monkeypatch.setattr(erasing_module, "check_in_time", check_in_time)
+    with pytest.raises(OutdatedError, match="run the same command again"):
+        club.forget(ANN)
+    assert club.finish().holds

@@ -1,0 +1,259 @@
+"""Maintenance beside builds: what it may not change, and who gives way to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.build import build as build_module
+from headrace.errors import OutdatedError
+from headrace.iceberg.commits.build_commit import commit_build
+from headrace.iceberg.commits.small_build_commit import commit_small_build
+from headrace.iceberg.files.spark_files import load_java_table, plan_files
+from headrace.iceberg.files.storage import list_all
+from headrace.iceberg.ledgers.landing import read_ledger
+from headrace.iceberg.maintenance import compact
+from headrace.iceberg.maintenance.compact import Compaction, compact_group
+from headrace.iceberg.maintenance.groups import Group, list_files
+from headrace.landing.commit_log import read_log
+from headrace.landing.places import places_of
+from headrace.operations.maintain import maintaining
+from headrace.sessions.building import build, plan
+from headrace.spec import TableName
+from tests.build.entities.people import TABLES as PEOPLE
+from tests.build.entities.people import People, Record
+from tests.build.pond import TABLES, Event, Pond, assert_same
+from tests.operations.maintain.keeping import maintain_all, thorough
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FOLLOWED = {name: TABLES[f"a/{name}.sql"] for name in ("latest", "present")}
+READERS = {name: TABLES[f"b/{name}.sql"] for name in ("groups", "still_there")}
+
+
+def random_events(chance: Random, count: int, *, start: int) -> list[Event]:
+    return [
+        Event(
+            f"e{number}",
+            f"k{chance.randrange(6)}",
+            chance.choice(["x", "y", "z"]),
+            number,
+            chance.randrange(1, 900),
+            chance.choice("uuud"),
+            chance.randrange(3_000),
+        )
+        for number in range(start, start + count)
+    ]
+
+
+def pond_of(folder: Path, spark: SparkSession, *parts: dict[str, str]) -> Pond:
+    tables = {f"a/{name}.sql": text for part in parts for name, text in part.items()}
+    return Pond(folder, spark, tables)
+
+
+def people_of(folder: Path, spark: SparkSession) -> People:
+    """Gives back a lake with a table of entities of which a row is deleted where it is."""
+    people = People(folder, spark, {name: PEOPLE[name] for name in ("a/staged.sql", "b/entity_index.sql")})
+    people.send(*(Record("shop", str(number), email=f"p{number}@example.com") for number in range(40)))
+    people.send(Record("shop", "1", email="p2@example.com", n=2))
+    return people
+
+
+def test_a_reader_that_is_far_behind_still_builds_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    chance, sent = Random(4), 0
+    pond = pond_of(tmp_path / "kept", spark, FOLLOWED, READERS)
+    keeper = thorough(pond.settings)
+    whole = pond_of(tmp_path / "whole", spark, FOLLOWED, READERS)
+    for number in range(6):
+        events = random_events(chance, 4, start=sent)
+        sent += len(events)
+        pond.land(events)
+        whole.land(events)
+        but_readers = [each.table for each in pond.pipeline.tables if each.table.name not in READERS]
+        built = build(pond.lake, only=but_readers if number else None)
+        assert not [outcome.error for outcome in built if outcome.error]
+        if number in (2, 4):
+            done = maintain_all(keeper, pond.lake.spark, pond.pipeline)
+    assert done["pond.events"].after.files == 1
+    assert done["pond.latest"].after.snapshots == 2, "the newest, and the one that its reader has read"
+    assert count_removed(pond) > 0, "its reader has still to read them"
+    pond.build()
+    maintain_all(keeper, pond.lake.spark, pond.pipeline)
+    assert count_removed(pond) == 0, "nobody has to read them any more"
+    whole.build()
+    assert_same(pond.all_rows(), whole.all_rows())
+
+
+def count_removed(pond: Pond) -> int:
+    return int(pond.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().num_rows)
+
+
+def test_compaction_moves_nothing_for_those_who_read(spark: SparkSession, tmp_path: Path) -> None:
+    pond = pond_of(tmp_path, spark, FOLLOWED)
+    for number in range(6):
+        pond.land(random_events(Random(number), 20, start=number * 20))
+    pond.build()
+    table = pond.catalog.load_table("pond.events")
+    rows = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["kafka_offset"])
+    keeper = thorough(pond.settings)
+    done = maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")["pond.events"]
+    assert (done.before.files, done.after.files, done.after.snapshots, done.gave_way) == (6, 1, 2, 0)
+    after = pond.catalog.load_table("pond.events")
+    assert after.scan().to_arrow().to_pylist() == rows, "the same rows, in their order"
+    assert read_ledger(after) == read_ledger(table)
+    assert {each.action for each in plan(pond.settings, pond.pipeline, table=None, full_refresh=False)} == {"nothing"}
+    logged = {entry.s3_key for entry in read_log(places_of(pond.pipeline.streams[0], pond.settings).commit_log)}
+    assert {file.path for file in list_files(after)} == logged
+    again = maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")["pond.events"]
+    assert (again.changed, again.after.files) == (False, 1)
+    pond.land(random_events(Random(9), 5, start=200))
+    assert sum(pond.rows("events").values()) == 125
+
+
+def test_deleted_rows_are_folded_in(spark: SparkSession, tmp_path: Path) -> None:
+    people = people_of(tmp_path, spark)
+    before = people.all_rows()
+    done = maintain_all(thorough(people.settings), people.lake.spark, people.pipeline, "pond.entity_index")
+    sizes = done["pond.entity_index"]
+    assert sizes.before.delete_files > 0
+    assert (sizes.after.delete_files, sizes.after.files) == (0, 1)
+    assert_same(people.all_rows(), before)
+
+
+def test_a_build_whose_files_were_compacted_is_planned_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that deletes rows where they are: such a delete must not point to a file that is no longer there."""
+    people = people_of(tmp_path, spark)
+    commits: list[str] = []
+
+    def compact_first(name: Any) -> None:
+        if str(name) not in commits:
+            _rewrite_all(people, spark, name)
+        commits.append(str(name))
+
+    def commit_with_java(spark: SparkSession, catalog: Any, name: Any, **rest: Any) -> Any:
+        compact_first(name)
+        return commit_build(spark, catalog, name, **rest)
+
+    def commit_without_java(catalog: Any, name: Any, **rest: Any) -> Any:
+        compact_first(name)
+        return commit_small_build(catalog, name, **rest)
+
+    monkeypatch.setattr(build_module, "commit_build", commit_with_java)
+    monkeypatch.setattr(build_module, "commit_small_build", commit_without_java)
+    people.send(Record("shop", "2", email="p3@example.com", n=3))
+    assert sorted(commits) == ["pond.entity_index"] * 2 + ["pond.staged"] * 2
+    found = people.all_rows()
+    people.build(full_refresh=True)
+    assert_same(found, people.all_rows())
+
+
+def _rewrite_all(people: People, spark: SparkSession, name: Any) -> None:
+    """Writes all files of a table anew, worth it or not."""
+    table = people.catalog.load_table(str(name))
+    current = table.current_snapshot()
+    assert current is not None
+    planned = plan_files(load_java_table(spark, name), snapshot_id=current.snapshot_id)
+    assert compact_group(spark, name, Group(list_files(table)), planned, at=current, how=Compaction((), 1 << 20))
+
+
+@dataclass
+class LateCatalog:
+    """A Java table whose first commit is carried out only when the second one is tried, after nobody waits for it any more."""
+
+    spark: SparkSession
+    late: list[Any] = field(default_factory=list)
+    table: Any = None
+
+    def load(self, spark: SparkSession, name: TableName) -> LateCatalog:
+        self.table = load_java_table(spark, name)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)
+
+    def newRewrite(self) -> LateRewrite:  # noqa: N802
+        return LateRewrite(self, self.table.newRewrite())
+
+
+@dataclass
+class LateRewrite:
+    """An update of it; each call but the commit is handed on."""
+
+    catalog: LateCatalog
+    update: Any
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: Any) -> LateRewrite:
+            getattr(self.update, name)(*given)
+            return self
+
+        return call
+
+    def commit(self) -> None:
+        self.catalog.late.append(self.update)
+        if len(self.catalog.late) == 1:
+            self.catalog.spark._jvm.java.util.Optional.empty().get()  # type: ignore[union-attr]
+        for update in self.catalog.late:
+            update.commit()
+
+
+def test_a_commit_that_comes_through_late_keeps_its_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second try finds the files gone that it replaces, because the first one has replaced them."""
+    pond = pond_of(tmp_path, spark, {})
+    for number in range(6):
+        pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
+    late = LateCatalog(spark)
+    monkeypatch.setattr(compact, "load_java_table", late.load)
+    keeper = thorough(pond.settings)
+    done = maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")["pond.events"]
+    assert len(late.late) == 2
+    assert (done.after.files, done.gave_way) == (1, 0)
+    assert sum(pond.rows("events").values()) == 6
+
+
+def test_compaction_gives_way_to_a_build(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pond = pond_of(tmp_path, spark, {"latest": FOLLOWED["latest"]})
+    for number in range(6):
+        pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
+        pond.build()
+    pond.land([Event("e9", "k0", "y", 9, 100, "u", 0)])
+    table = pond.catalog.load_table("pond.latest")
+    gone: list[str] = []
+
+    def build_first(spark: SparkSession, name: Any, *rest: Any, how: Compaction, **named: Any) -> bool:
+        def before_commit(paths: Any) -> None:
+            gone.extend(paths)
+            pond.build()
+
+        return compact_group(spark, name, *rest, how=Compaction(how.order, how.target_bytes, before_commit), **named)
+
+    monkeypatch.setattr(maintaining, "compact_group", build_first)
+    done = maintain_all(thorough(pond.settings), pond.lake.spark, pond.pipeline, "pond.latest")["pond.latest"]
+    assert done.gave_way == 1
+    stored = [file.uri for file in list_all(table.location())]
+    assert gone
+    assert not [uri for uri in stored for path in gone if uri.endswith(path.rsplit("/", 1)[1])]
+    pond.build()
+    assert sum(pond.rows("latest").values()) == 6
+
+
+def test_files_that_are_too_old_to_be_committed_are_not(spark: SparkSession, tmp_path: Path) -> None:
+    """Another home's maintenance may have removed them by now: here as if the machine had slept before the commit."""
+    pond = pond_of(tmp_path, spark, {})
+    for number in range(6):
+        pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
+    keeper = replace(thorough(pond.settings), settings=replace(pond.settings, maintain_grace_minutes=0))
+    with pytest.raises(OutdatedError, match="so long ago"):
+        maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")
+    assert len(list_files(pond.catalog.load_table("pond.events"))) == 6
