@@ -12,7 +12,7 @@ import pytest
 
 from headrace.errors import SettingsError
 from headrace.settings import HANDED_ON, KNOWN, SECRETS, Settings, load_settings, passwords_in, without_passwords
-from headrace.settings.known import known_of
+from headrace.settings.setting_specs import known_of
 
 PRODUCTION = """
 [production]

@@ -27,7 +27,7 @@ class InjectedError(RuntimeError):
     """What `fail-task` raises."""
 
 
-def reach(place: str, *, driver_pid: int | None = None, attempt: int = 0) -> None:
+def fault_point(place: str, *, driver_pid: int | None = None, attempt: int = 0) -> None:
     """Does what the environment asks for at this place; `driver_pid` is the application's process where a task calls."""
     for action, where in _faults():
         if where == place:

@@ -20,7 +20,7 @@ from headrace.operations.erase.identifiers import identify
 from headrace.operations.quality import ExpectationReport, report_quality
 from headrace.operations.replay.choice import Wanted
 from headrace.operations.replay.replaying import Replaying, replay
-from headrace.serving.web.room import Room
+from headrace.serving.web.context import WebContext
 from headrace.serving.web.table_facts import describe_table, list_files, read_refused
 from headrace.sessions.building import build, open_lake
 from headrace.spec.model.pipeline import Pipeline
@@ -118,9 +118,9 @@ class Till:
         assert (kept.rows, kept.failing) == (len(orders), sum(row["email"] is None for row in orders))
         assert (set_aside.failing, set_aside.quarantined) == (0, refused[ORDERS])
         assert (kept.build_id, kept.last_failed) == (table.build_id, table.warnings)
-        room: Any = Room((pipeline,), figures=tuple, catalog=lambda: catalog, topics=None)  # type: ignore[arg-type]
+        context: Any = WebContext((pipeline,), figures=tuple, catalog=lambda: catalog, topics=None)  # type: ignore[arg-type]
         for name, rows, label in ((RAW, raw, STREAM), (ORDERS, orders, ORDERS)):
-            shown = room.tables[name]
+            shown = context.tables[name]
             stored = catalog.load_table(name)
             assert list_files(stored)["rows"] == len(rows)
             described: Any = describe_table(shown, stored)

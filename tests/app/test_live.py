@@ -22,10 +22,10 @@ from headrace.build.lake import Lake
 from headrace.build.plan import TablePlan
 from headrace.build.scheduling import table_state
 from headrace.errors import BuildError, UnavailableError
-from headrace.sessions import building, patience
+from headrace.sessions import building, retry_policy
 from headrace.sessions.building import Outcome
 from headrace.sessions.landing import Session
-from headrace.sessions.patience import Patience, for_a_command
+from headrace.sessions.retry_policy import RetryPolicy, for_command
 from headrace.settings import load_settings
 from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.model.layers import LayerTable
@@ -54,7 +54,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
         path = tmp_path / "pipelines" / "pond" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    monkeypatch.setattr(patience, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retry_policy, "_FIRST_PAUSE_SECONDS", 0.01)
     return load_pipeline("pond", environ={}, folder=tmp_path)
 
 
@@ -279,7 +279,10 @@ def test_a_build_waits_and_builds_nothing_twice(pipeline: Pipeline, monkeypatch:
     said: list[str] = []
     told: list[Outcome] = []
     outcomes = building.build(
-        tables.lake, refresh=[TableName("pond", "latest")], done=told.append, patience=Patience("build", report=said.append)
+        tables.lake,
+        refresh=[TableName("pond", "latest")],
+        done=told.append,
+        retry_policy=RetryPolicy("build", report=said.append),
     )
     assert all(each.built and not each.error for each in outcomes)
     assert [each for each in tables.tried if each[1]] == [("latest", True)], "it is written anew once"
@@ -296,22 +299,22 @@ def test_a_build_waits_and_builds_nothing_twice(pipeline: Pipeline, monkeypatch:
 def test_tables_after_one_that_waits_are_not_begun(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables(monkeypatch, pipeline, latest=[AWAY, None])
     told: list[Outcome] = []
-    building.build(tables.lake, done=told.append, patience=Patience("build", report=lambda sentence: None))
+    building.build(tables.lake, done=told.append, retry_policy=RetryPolicy("build", report=lambda sentence: None))
     assert [name for name, _ in tables.tried] == ["latest", "latest", "counted"]
     assert [each.table.table.name for each in told] == ["latest", "counted"]
 
 
 def test_a_build_gives_up_in_the_end(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "_FOR_A_COMMAND_SECONDS", 0.0)
+    monkeypatch.setattr(retry_policy, "_FOR_A_COMMAND_SECONDS", 0.0)
     tables = Tables(monkeypatch, pipeline, latest=[AWAY] * 100)
     with pytest.raises(UnavailableError, match="does not answer"):
-        building.build(tables.lake, patience=for_a_command("build", report=lambda sentence: None))
+        building.build(tables.lake, retry_policy=for_command("build", report=lambda sentence: None))
 
 
 def test_a_build_that_is_stopped_while_it_waits(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Event()
     tables = Tables(monkeypatch, pipeline, latest=[AWAY] * 100)
-    building.build(tables.lake, stop=stop, patience=Patience("build", report=lambda sentence: stop.set()))
+    building.build(tables.lake, stop=stop, retry_policy=RetryPolicy("build", report=lambda sentence: stop.set()))
     assert ([name for name, _ in tables.tried], tables.mirrored) == (["latest"], 0)
 
 

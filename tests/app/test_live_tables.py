@@ -26,7 +26,7 @@ from headrace.quality.results import read_results
 from headrace.sessions.building import Outcome
 from headrace.sessions.landing import Session
 from headrace.spec.model.pipeline import TableName
-from tests.build.pond import Event, Pond
+from tests.build.layer_lake import Event, LayerLake
 from tests.support.folders import write_files
 from tests.support.lake import Lake
 from tests.support.topics import produce
@@ -74,11 +74,11 @@ def event(number: int, *, cents: int = 100) -> Event:
 class LivePond:
     """A pond whose tables are built live."""
 
-    def __init__(self, pond: Pond, spark: SparkSession) -> None:
+    def __init__(self, layer_lake: LayerLake, spark: SparkSession) -> None:
         nothing: Any = None
-        self.pond = pond
-        session = Session(pond.settings, pond.pipeline, nothing, nothing, spark)
-        self._pipelines = [LivePipeline(session, pond.lake)]
+        self.layer_lake = layer_lake
+        session = Session(layer_lake.settings, layer_lake.pipeline, nothing, nothing, spark)
+        self._pipelines = [LivePipeline(session, layer_lake.lake)]
         self.outcomes: list[Outcome] = []
         self.said: list[str] = []
 
@@ -86,11 +86,11 @@ class LivePond:
         return live.builds(self._pipelines, built=self.outcomes.append, report=self.said.append, end=Flag())
 
     def land(self, builds: LiveBuilds, *events: Event) -> None:
-        self.pond.land(events)
+        self.layer_lake.land(events)
         builds.note_landed("pond", [TableName("pond", "events")])
 
     def count_builds(self, name: str) -> int:
-        return read_build(load_table(self.pond.catalog, TableName("pond", name))).build_id
+        return read_build(load_table(self.layer_lake.catalog, TableName("pond", name))).build_id
 
     def wait_for_build(self, name: str, number: int) -> None:
         wait_until(lambda: self.count_builds(name) >= number, what=f"build {number} of {name}", seconds=180)
@@ -99,11 +99,11 @@ class LivePond:
 def test_a_failing_table_delays_no_other(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_state, "_FIRST_PAUSE_SECONDS", 2.0)
     tables = {"a/latest.sql": LATEST, "a/failing.sql": FAILING, "b/groups.sql": GROUPS, "b/both.sql": BOTH}
-    whole = Pond(tmp_path / "whole", spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
+    whole = LayerLake(tmp_path / "whole", spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
     whole.land([event(1), event(2), event(3), event(4, cents=-1), event(5)])
     whole.build()
-    running = LivePond(Pond(tmp_path / "live", spark, tables), spark)
-    running.pond.land([event(1), event(2)])
+    running = LivePond(LayerLake(tmp_path / "live", spark, tables), spark)
+    running.layer_lake.land([event(1), event(2)])
     with running.builds() as builds:
         for name in ("latest", "failing", "groups", "both"):
             running.wait_for_build(name, 1)
@@ -111,11 +111,11 @@ def test_a_failing_table_delays_no_other(tmp_path: Path, spark: SparkSession, mo
         wait_until(lambda: any(each.error for each in running.outcomes), what="a failure", seconds=180)
         running.land(builds, event(5))
         for name in ("latest", "groups"):
-            wait_until(lambda: running.pond.rows(name) == whole.rows(name), what=name, seconds=180)  # noqa: B023
-        wait_until(lambda: any("'n', 5" in row for row in running.pond.rows("both")), what="its reader", seconds=180)
+            wait_until(lambda: running.layer_lake.rows(name) == whole.rows(name), what=name, seconds=180)  # noqa: B023
+        wait_until(lambda: any("'n', 5" in row for row in running.layer_lake.rows("both")), what="its reader", seconds=180)
         assert running.count_builds("failing") == 1, "nothing of it is published"
         wait_until(lambda: sum(each.error is not None for each in running.outcomes) > 1, what="another try", seconds=180)
-    results = [row for row in read_results(running.pond.catalog, "pond") if row["table_name"] == "pond.failing"]
+    results = [row for row in read_results(running.layer_lake.catalog, "pond") if row["table_name"] == "pond.failing"]
     assert [row["published"] for row in results].count(False) == 1, "one build was refused, however often it was tried"
     assert [row["build_id"] for row in results if row["published"]] == [1]
 
@@ -123,8 +123,8 @@ def test_a_failing_table_delays_no_other(tmp_path: Path, spark: SparkSession, mo
 def test_a_slow_table_delays_no_other(tmp_path: Path, spark: SparkSession) -> None:
     hold = tmp_path / "hold"
     tables = {"a/latest.sql": LATEST, "a/slow.py": SLOW.replace("{hold}", str(hold)), "b/groups.sql": GROUPS}
-    running = LivePond(Pond(tmp_path, spark, tables), spark)
-    running.pond.land([event(1)])
+    running = LivePond(LayerLake(tmp_path, spark, tables), spark)
+    running.layer_lake.land([event(1)])
     with running.builds() as builds:
         for name in ("latest", "slow", "groups"):
             running.wait_for_build(name, 1)
@@ -137,7 +137,7 @@ def test_a_slow_table_delays_no_other(tmp_path: Path, spark: SparkSession) -> No
             assert running.count_builds("slow") == 1
         finally:
             hold.unlink()
-        wait_until(lambda: len(running.pond.rows("slow")) == 3, what="the slow table", seconds=180)
+        wait_until(lambda: len(running.layer_lake.rows("slow")) == 3, what="the slow table", seconds=180)
         assert running.count_builds("slow") <= 3, "what came while it was built is one build"
     assert not [each.error for each in running.outcomes if each.error]
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.app.publish_queue import publish_queue
 from headrace.errors import PublishError, UnavailableError
-from headrace.sessions import patience
+from headrace.sessions import retry_policy
 from headrace.spec.model.pipeline import PostgresTable, TableName
 from tests.support.waiting import wait_until
 
@@ -37,7 +37,7 @@ class FakePublisher:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retry_policy, "_FIRST_PAUSE_SECONDS", 0.01)
 
 
 def outcome(table: PostgresTable, *, built: bool = True) -> Any:

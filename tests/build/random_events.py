@@ -9,7 +9,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from tests.build.pond import START
+from tests.build.layer_lake import START
 from tests.build.random_queries import GROUPS
 
 _MAILS = (None, "a@b.org", "A@b.org", "a+x@b.org", "c@d.org", "e@f.org", "nonsense")

@@ -12,7 +12,7 @@ from headrace.quality.results import read_results
 from headrace.sessions.building import Outcome, choose_tables, open_lake
 from headrace.sessions.one_table import build_alone, describe_quality
 from headrace.spec import load_pipeline
-from tests.build.pond import CHECKED, READER, Event, Pond
+from tests.build.layer_lake import CHECKED, READER, Event, LayerLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,10 +28,10 @@ def event(name: str, group: str | None, *, n: int, cents: int = 100) -> Event:
     return Event(name, "k", group, n, cents, "u", n)
 
 
-def alone(pond: Pond, spark: SparkSession, name: str) -> Outcome:
+def alone(layer_lake: LayerLake, spark: SparkSession, name: str) -> Outcome:
     """Builds a table as a command of its own does: nothing but it and what it reads is looked at."""
-    chosen = choose_tables(pond.pipeline, name)
-    lake = open_lake(pond.settings, pond.pipeline, spark, tables=chosen)
+    chosen = choose_tables(layer_lake.pipeline, name)
+    lake = open_lake(layer_lake.settings, layer_lake.pipeline, spark, tables=chosen)
     assert {each.table for each in chosen} <= lake.columns.keys()
     told: list[Outcome] = []
     outcome = build_alone(lake, chosen[-1], full_refresh=False, done=told.append)
@@ -40,56 +40,56 @@ def alone(pond: Pond, spark: SparkSession, name: str) -> Outcome:
 
 
 def test_tables_one_by_one_are_what_a_build_of_all_makes(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, tables(otherwise="drop"))
-    pond.land([event("a", "x", n=1), event("b", "x", n=2), event("c", None, n=3), event("d", "y", n=4, cents=-5)])
-    first = [alone(pond, spark, name) for name in ("checked", "reader")]
+    layer_lake = LayerLake(tmp_path, spark, tables(otherwise="drop"))
+    layer_lake.land([event("a", "x", n=1), event("b", "x", n=2), event("c", None, n=3), event("d", "y", n=4, cents=-5)])
+    first = [alone(layer_lake, spark, name) for name in ("checked", "reader")]
     assert [each.built is not None for each in first] == [True, True]
     assert describe_quality(first[0]) == [
         "quality: amount is positive: 4 rows checked, 1 failing, left out",
         "quality: the group is known: 4 rows checked, 1 failing, counted",
     ]
     assert describe_quality(first[1]) == ["quality: the table expects nothing"]
-    pond.land([event("a", "z", n=5)])
-    assert alone(pond, spark, "reader").built is None, "what it reads has not been built"
-    second = alone(pond, spark, "checked")
+    layer_lake.land([event("a", "z", n=5)])
+    assert alone(layer_lake, spark, "reader").built is None, "what it reads has not been built"
+    second = alone(layer_lake, spark, "checked")
     assert describe_quality(second)[0] == "quality: amount is positive: 1 row checked, 0 failing"
-    assert alone(pond, spark, "reader").built is not None
-    again = alone(pond, spark, "checked")
+    assert alone(layer_lake, spark, "reader").built is not None
+    again = alone(layer_lake, spark, "checked")
     assert again.built is None
     assert describe_quality(again) == describe_quality(second), "those of the last build"
-    followed = pond.all_rows()
+    followed = layer_lake.all_rows()
     assert any("'z'" in row for row in followed["reader"]), "a row that moved to another group is counted there"
-    pond.build(full_refresh=True)
-    assert pond.all_rows() == followed
-    assert {row["build_id"] for row in read_results(pond.catalog, "pond")} == {1, 2, 3}
+    layer_lake.build(full_refresh=True)
+    assert layer_lake.all_rows() == followed
+    assert {row["build_id"] for row in read_results(layer_lake.catalog, "pond")} == {1, 2, 3}
 
 
 def test_a_table_whose_input_was_never_built_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, tables(otherwise="drop"))
-    pond.land([event("a", "x", n=1)])
+    layer_lake = LayerLake(tmp_path, spark, tables(otherwise="drop"))
+    layer_lake.land([event("a", "x", n=1)])
     with pytest.raises(BuildError, match=r"it reads pond\.checked, which was never built") as refused:
-        alone(pond, spark, "reader")
+        alone(layer_lake, spark, "reader")
     assert "headrace build pond --table pond.reader" in refused.value.next_step
-    assert not pond.catalog.table_exists("pond.reader")
+    assert not layer_lake.catalog.table_exists("pond.reader")
 
 
 def test_a_table_that_fails_says_what_its_expectations_found(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, tables(otherwise="fail"))
-    pond.land([event("a", "x", n=1, cents=-1)])
-    outcome = alone(pond, spark, "checked")
+    layer_lake = LayerLake(tmp_path, spark, tables(otherwise="fail"))
+    layer_lake.land([event("a", "x", n=1, cents=-1)])
+    outcome = alone(layer_lake, spark, "checked")
     assert isinstance(outcome.error, QualityError)
     assert describe_quality(outcome) == [
         "quality: amount is positive: 1 row checked, 1 failing, which is not allowed: nothing was published",
         "quality: the group is known: 1 row checked, 0 failing",
     ]
-    assert [row["published"] for row in read_results(pond.catalog, "pond")] == [False, False]
+    assert [row["published"] for row in read_results(layer_lake.catalog, "pond")] == [False, False]
 
 
 def test_a_mistake_elsewhere_stops_no_other_table(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, tables(otherwise="drop"))
-    pond.land([event("a", "x", n=1)])
-    (pond.folder / "pipelines/pond/b/wrong.sql").write_text("SELECT array(id) + 1 AS sum FROM pond.events")
-    pond.pipeline = load_pipeline("pond", environ={}, folder=tmp_path)
-    assert alone(pond, spark, "checked").built
+    layer_lake = LayerLake(tmp_path, spark, tables(otherwise="drop"))
+    layer_lake.land([event("a", "x", n=1)])
+    (layer_lake.folder / "pipelines/pond/b/wrong.sql").write_text("SELECT array(id) + 1 AS sum FROM pond.events")
+    layer_lake.pipeline = load_pipeline("pond", environ={}, folder=tmp_path)
+    assert alone(layer_lake, spark, "checked").built
     with pytest.raises(SpecError, match=r"wrong\.sql"):
-        alone(pond, spark, "wrong")
+        alone(layer_lake, spark, "wrong")

@@ -23,8 +23,8 @@ from headrace.quality.results import read_results
 from headrace.sessions import building
 from headrace.sessions.building import build, plan
 from headrace.spec.model.layers import Expectation
+from tests.build.layer_lake import CHECKED, READER, Event, LayerLake
 from tests.build.paths import scanned_refreshes
-from tests.build.pond import CHECKED, READER, Event, Pond
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,41 +42,50 @@ def events(*cents: int, start: int = 0) -> list[Event]:
 
 
 def test_what_fails_an_expectation_is_counted_dropped_or_quarantined(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(
+    layer_lake = LayerLake(
         tmp_path,
         spark,
         {f"a/{word}.sql": CHECKED.format(otherwise=word) for word in ("count", "drop", "quarantine")},
     )
     for part in (events(3, -5, 8), events(-7, 9, start=3)):
-        pond.land(part)
-        pond.build()
-        pond.build()
-    assert {name: sum(rows.values()) for name, rows in pond.all_rows().items()} == {"count": 5, "drop": 3, "quarantine": 3}
+        layer_lake.land(part)
+        layer_lake.build()
+        layer_lake.build()
+    assert {name: sum(rows.values()) for name, rows in layer_lake.all_rows().items()} == {
+        "count": 5,
+        "drop": 3,
+        "quarantine": 3,
+    }
     for again in (False, True):
         if again:
-            pond.build("quarantine", full_refresh=True)
-        refused = pond.catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
+            layer_lake.build("quarantine", full_refresh=True)
+        refused = layer_lake.catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
         assert sorted((row["stream"], row["reason"], json.loads(row["original_bytes"])["id"]) for row in refused) == [
             ("pond.quarantine", "amount is positive", "e1"),
             ("pond.quarantine", "amount is positive", "e3"),
         ]
-    found = {(each.table, each.sentence): each for each in report_quality(pond.settings, pond.pipeline)}
+    found = {(each.table, each.sentence): each for each in report_quality(layer_lake.settings, layer_lake.pipeline)}
     counted, set_aside = found["pond.count", "amount is positive"], found["pond.quarantine", "amount is positive"]
     assert (counted.rows, counted.failing, counted.quarantined, counted.last_checked, counted.last_failed) == (5, 2, 0, 2, 1)
     assert (set_aside.rows, set_aside.failing, set_aside.quarantined, set_aside.last_checked) == (3, 0, 2, 5)
     assert (found["pond.count", "the group is known"].last_checked, found["pond.drop", "the group is known"].failing) == (2, 1)
     assert json.loads(found["pond.drop", "amount is positive"].sample or "")["id"] == "e3"
-    assert [row["build_id"] for row in read_results(pond.catalog, "pond") if row["table_name"] == "pond.drop"] == [1, 1, 2, 2]
+    assert [row["build_id"] for row in read_results(layer_lake.catalog, "pond") if row["table_name"] == "pond.drop"] == [
+        1,
+        1,
+        2,
+        2,
+    ]
 
 
 def test_a_failing_table_publishes_nothing_and_stops_only_its_readers(spark: SparkSession, tmp_path: Path) -> None:
     tables = {"a/checked.sql": CHECKED.format(otherwise="fail"), "b/reader.sql": READER, "b/other.sql": OTHER}
-    pond = Pond(tmp_path, spark, tables)
-    pond.land(events(3, 5))
-    pond.build()
-    before = pond.all_rows()
-    pond.land(events(-1, 7, start=2))
-    outcomes = {each.table.table.name: each for each in build(pond.lake)}
+    layer_lake = LayerLake(tmp_path, spark, tables)
+    layer_lake.land(events(3, 5))
+    layer_lake.build()
+    before = layer_lake.all_rows()
+    layer_lake.land(events(-1, 7, start=2))
+    outcomes = {each.table.table.name: each for each in build(layer_lake.lake)}
     error = outcomes["checked"].error
     assert isinstance(error, QualityError)
     assert str(error).startswith(
@@ -84,46 +93,46 @@ def test_a_failing_table_publishes_nothing_and_stops_only_its_readers(spark: Spa
     )
     assert str(outcomes["reader"].because_of) == "pond.checked"
     assert outcomes["other"].built
-    assert (pond.rows("checked"), pond.rows("reader")) == (before["checked"], before["reader"])
-    results = [row for row in read_results(pond.catalog, "pond") if not row["published"]]
+    assert (layer_lake.rows("checked"), layer_lake.rows("reader")) == (before["checked"], before["reader"])
+    results = [row for row in read_results(layer_lake.catalog, "pond") if not row["published"]]
     assert [(row["expectation"], row["rows_failed"]) for row in results] == [
         ("amount is positive", 1),
         ("the group is known", 0),
     ]
     (tmp_path / "pipelines/pond/a/checked.sql").write_text(CHECKED.format(otherwise="drop"), encoding="utf-8")
-    pond.reload()
-    pond.build()
-    assert sum(pond.rows("checked").values()) == 3
+    layer_lake.reload()
+    layer_lake.build()
+    assert sum(layer_lake.rows("checked").values()) == 3
 
 
 def test_a_plan_says_what_and_why(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, {"a/checked.sql": CHECKED.format(otherwise="count"), "b/reader.sql": READER})
+    layer_lake = LayerLake(tmp_path, spark, {"a/checked.sql": CHECKED.format(otherwise="count"), "b/reader.sql": READER})
 
     def planned() -> list[tuple[str, str]]:
-        found = plan(pond.settings, pond.pipeline, table=None, full_refresh=False)
+        found = plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
         return [(each.action, each.why[0]) for each in found]
 
     assert planned() == [("refresh", "it was never built")] * 2
-    pond.land(events(1))
-    pond.build()
+    layer_lake.land(events(1))
+    layer_lake.build()
     assert planned() == [("nothing", "its inputs have not moved")] * 2
-    pond.land(events(5, start=1))
+    layer_lake.land(events(5, start=1))
     assert planned() == [
         ("increment", "pond.events has moved by 1 commit"),
         ("increment", "pond.checked is built before it"),
     ]
-    pond.build()
+    layer_lake.build()
     path = tmp_path / "pipelines/pond/a/checked.sql"
     path.write_text(CHECKED.format(otherwise="count").replace("SELECT id", "-- why\nSELECT id"), encoding="utf-8")
-    pond.reload()
+    layer_lake.reload()
     assert planned()[0][0] == "nothing", "a comment changes no rows"
     path.write_text(CHECKED.format(otherwise="count") + " WHERE n > 0", encoding="utf-8")
-    pond.reload()
+    layer_lake.reload()
     assert planned() == [("refresh", "its definition has changed: the query"), ("refresh", "pond.checked is built before it")]
-    pond.build("checked")
+    layer_lake.build("checked")
     assert planned()[1] == ("refresh", "pond.checked was written anew or rolled back")
-    pond.build()
-    raw = pond.catalog.load_table("pond.events")
+    layer_lake.build()
+    raw = layer_lake.catalog.load_table("pond.events")
     first = min(raw.snapshots(), key=lambda snapshot: snapshot.timestamp_ms)
     raw.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
     assert planned()[0] == ("refresh", "pond.events was written anew or rolled back")
@@ -170,27 +179,27 @@ def test_a_mistake_is_told_before_anything_is_written(
     text: str, where: str, what: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError) as raised:
-        Pond(tmp_path, spark, {"a/bad.sql": text})
+        LayerLake(tmp_path, spark, {"a/bad.sql": text})
     assert raised.value.where == f"pipelines/pond/{where}"
     assert what in raised.value.what
     assert "headrace check pond" in raised.value.next_step
 
 
 def test_a_type_that_can_not_widen_is_refused_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, {"a/typed.sql": "SELECT id, n AS value FROM pond.events"})
-    pond.land(events(1, 2))
-    pond.build()
+    layer_lake = LayerLake(tmp_path, spark, {"a/typed.sql": "SELECT id, n AS value FROM pond.events"})
+    layer_lake.land(events(1, 2))
+    layer_lake.build()
     path = tmp_path / "pipelines/pond/a/typed.sql"
     path.write_text("SELECT id, CAST(n AS BIGINT) AS value, g FROM pond.events", encoding="utf-8")
-    pond.reload()
-    pond.build()
-    before = pond.all_rows()
+    layer_lake.reload()
+    layer_lake.build()
+    before = layer_lake.all_rows()
     path.write_text("SELECT id, CAST(n AS STRING) AS value, g FROM pond.events", encoding="utf-8")
     with pytest.raises(SpecError) as raised:
-        pond.reload()
+        layer_lake.reload()
     assert raised.value.where == "pipelines/pond/a/typed.sql:1"
     assert "pond.typed can't become what the query says" in raised.value.what
-    assert pond.all_rows() == before
+    assert layer_lake.all_rows() == before
 
 
 def test_a_decimal_of_a_larger_scale_is_rebuilt_in_its_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -198,35 +207,35 @@ def test_a_decimal_of_a_larger_scale_is_rebuilt_in_its_table(spark: SparkSession
 SELECT id, CAST(amount / 8 AS {0}) AS part, array(struct(CAST(amount / 8 AS {0}) AS part, g)) AS parts, n, op
 FROM pond.events"""
     totals = "/*\nkeys: [id]\n*/\nSELECT id, sum(part) AS total FROM pond.scaled GROUP BY id"
-    pond = Pond(tmp_path, spark, {"a/scaled.sql": scaled.format("DECIMAL(12, 2)"), "b/totals.sql": totals})
-    pond.land(
+    layer_lake = LayerLake(tmp_path, spark, {"a/scaled.sql": scaled.format("DECIMAL(12, 2)"), "b/totals.sql": totals})
+    layer_lake.land(
         [Event("kept", "k", "g", 1, 101, "u", 0), *(Event("gone", "k", "g", n, 100, op, n) for n, op in ((2, "u"), (3, "d")))]
     )
-    pond.build()
-    old = pond.catalog.load_table("pond.scaled")
+    layer_lake.build()
+    old = layer_lake.catalog.load_table("pond.scaled")
     snapshot = old.current_snapshot()
     assert snapshot is not None
     path = tmp_path / "pipelines/pond/a/scaled.sql"
     path.write_text(scaled.format("DECIMAL(13, 3)"), encoding="utf-8")
-    pond.reload()
-    pond.build()
-    pond.land(
+    layer_lake.reload()
+    layer_lake.build()
+    layer_lake.land(
         [
             Event("kept", "k", "g", 4, 103, "u", 4),
             Event("gone", "k", "g", 2, 100, "u", 5),
             Event("new", "k", "g", 5, 107, "u", 6),
         ]
     )
-    pond.build()
+    layer_lake.build()
 
-    new = pond.catalog.load_table("pond.scaled")
+    new = layer_lake.catalog.load_table("pond.scaled")
     assert [field.name for field in new.schema().fields] == [field.name for field in old.schema().fields]
     parts = {"kept": Decimal("0.129"), "new": Decimal("0.134")}
     rows = new.scan().to_arrow().to_pylist()
     assert {row["id"]: (row["part"], row["parts"]) for row in rows} == {
         name: (part, [{"part": part, "g": "g"}]) for name, part in parts.items()
     }
-    totals_now = pond.catalog.load_table("pond.totals").scan().to_arrow().to_pylist()
+    totals_now = layer_lake.catalog.load_table("pond.totals").scan().to_arrow().to_pylist()
     assert {row["id"]: row["total"] for row in totals_now} == parts
     then = new.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
     assert [row["part"] for row in then] == [Decimal("0.13")], "older snapshots keep the old column"
@@ -242,14 +251,14 @@ def test_keys_that_are_not_unique_are_refused(
         "a/right.sql": "/*\nkeys: [k, n]\npartition_by: [days(at)]\n*/\nSELECT k, n, at FROM pond.events",
         "a/grouped.sql": "/*\nkeys: [k]\n*/\nSELECT k, count(*) AS n FROM pond.events GROUP BY k",
     }
-    pond = Pond(tmp_path, spark, tables)
-    pond.land(events(1, 3))
+    layer_lake = LayerLake(tmp_path, spark, tables)
+    layer_lake.land(events(1, 3))
     with refreshes():
-        errors = {outcome.table.table.name: str(outcome.error) for outcome in build(pond.lake) if outcome.error}
+        errors = {outcome.table.table.name: str(outcome.error) for outcome in build(layer_lake.lake) if outcome.error}
     assert sorted(errors) == ["null", "wrong"]
     assert 'a/wrong.sql:2: several rows have the key {"k":"k"}' in errors["wrong"]
     assert 'a/null.sql:2: several rows have the key {"k":null}' in errors["null"]
-    assert pond.catalog.load_table("pond.wrong").current_snapshot() is None
+    assert layer_lake.catalog.load_table("pond.wrong").current_snapshot() is None
 
 
 def test_a_spark_that_has_ended_is_told_as_that(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,9 +266,9 @@ def test_a_spark_that_has_ended_is_told_as_that(spark: SparkSession, tmp_path: P
         raise Py4JNetworkError("Answer from Java side is empty")
 
     monkeypatch.setattr(building, "build_table", die)
-    pond = Pond(tmp_path, spark, {"a/other.sql": OTHER})
-    pond.land(events(1))
-    (outcome,) = build(pond.lake)
+    layer_lake = LayerLake(tmp_path, spark, {"a/other.sql": OTHER})
+    layer_lake.land(events(1))
+    (outcome,) = build(layer_lake.lake)
     assert isinstance(outcome.error, ServiceError)
     assert outcome.error.what == "Spark has died"
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headrace.errors import SpecError
 from headrace.iceberg.ledgers.build import read_build
 from headrace.spec.model.types import Column, Primitive, Struct
-from tests.build.pond import PIPELINE, START, Pond, assert_same
+from tests.build.layer_lake import PIPELINE, START, LayerLake, assert_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ TABLES = {
 
 @dataclass(frozen=True)
 class Change:
-    """One event. `untold` values are those that it left unchanged and does not tell."""
+    """One event. `omitted` values are those that it left unchanged and does not tell."""
 
     op: str
     lsn: int
@@ -57,7 +57,7 @@ class Change:
     name: str | None = None
     body: str | None = None
     size: int | None = None
-    untold: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
     snapshot: str = "false"
 
     @property
@@ -65,7 +65,7 @@ class Change:
         return START + timedelta(minutes=self.tx)
 
     def row(self) -> dict[str, Any]:
-        told = {name: None if name in self.untold else getattr(self, name) for name in ("name", "body", "size")}
+        told = {name: None if name in self.omitted else getattr(self, name) for name in ("name", "body", "size")}
         return {
             "id": self.id,
             **told,
@@ -74,7 +74,7 @@ class Change:
             "at": self.at,
             "op": self.op,
             "snapshot": self.snapshot,
-            "untold": list(self.untold) or None,
+            "untold": list(self.omitted) or None,
         }
 
 
@@ -96,23 +96,23 @@ def changes_of(random: Random, count: int) -> list[Change]:
             rows[key] = new
             found.append(new)
         elif random.random() < 0.2:
-            found.append(replace(rows.pop(key), op="d", lsn=lsn, tx=tx, untold=()))
+            found.append(replace(rows.pop(key), op="d", lsn=lsn, tx=tx, omitted=()))
         elif random.random() < 0.15:
             other = (key + 1) % 5
             for each in [key, *([other] if other in rows else [])]:
                 lsn += 1
-                found.append(replace(rows[each], op="d", lsn=lsn, tx=tx, untold=()))
+                found.append(replace(rows[each], op="d", lsn=lsn, tx=tx, omitted=()))
             before = {each: rows.pop(each, None) for each in (key, other)}
             for old, new_key in ((before[key], other), (before[other], key)):
                 if old is not None:
                     lsn += 1
-                    rows[new_key] = replace(old, op="c", lsn=lsn, tx=tx, id=new_key, untold=())
+                    rows[new_key] = replace(old, op="c", lsn=lsn, tx=tx, id=new_key, omitted=())
                     found.append(rows[new_key])
         else:
-            untold = tuple(name for name in ("body", "size") if random.random() < 0.5)
-            now = replace(rows[key], op="u", lsn=lsn, tx=tx, name=random.choice("xyz"), untold=untold)
-            now = now if "body" in untold else replace(now, body=random.choice([None, "short", "long"]))
-            now = now if "size" in untold else replace(now, size=random.randrange(9))
+            omitted = tuple(name for name in ("body", "size") if random.random() < 0.5)
+            now = replace(rows[key], op="u", lsn=lsn, tx=tx, name=random.choice("xyz"), omitted=omitted)
+            now = now if "body" in omitted else replace(now, body=random.choice([None, "short", "long"]))
+            now = now if "size" in omitted else replace(now, size=random.randrange(9))
             rows[key] = now
             found.append(now)
     return found
@@ -152,11 +152,11 @@ def versions_of(changes: Sequence[Change]) -> Counter[str]:
     return shown(found)
 
 
-def rows_of(pond: Pond) -> dict[str, Counter[str]]:
+def rows_of(layer_lake: LayerLake) -> dict[str, Counter[str]]:
     """Gives back the tables' rows without what is there for builds alone."""
     found = {}
     for name in ("current", "history", "names"):
-        rows = pond.catalog.load_table(f"pond.{name}").scan().to_arrow().to_pylist()
+        rows = layer_lake.catalog.load_table(f"pond.{name}").scan().to_arrow().to_pylist()
         found[name] = shown({key: value for key, value in row.items() if not key.startswith("_")} for row in rows)
     return found
 
@@ -173,59 +173,61 @@ def test_any_order_and_any_cut_give_the_database(
     random.shuffle(sent)
     if seed % 2:
         sent.sort(key=lambda each: each.lsn)
-    pond = Pond(tmp_path_factory.mktemp("pond"), spark, TABLES)
+    layer_lake = LayerLake(tmp_path_factory.mktemp("pond"), spark, TABLES)
     for part in (sent[:15], sent[15:30], sent[30:]):
-        pond.land(part)
-        pond.build()
-    found = rows_of(pond)
+        layer_lake.land(part)
+        layer_lake.build()
+    found = rows_of(layer_lake)
     assert_same(found, {"current": current_of(changes), "history": versions_of(changes)})
-    entry = read_build(pond.catalog.load_table("pond.current"))
+    entry = read_build(layer_lake.catalog.load_table("pond.current"))
     assert entry.rows_unknown == 0
-    pond.build(full_refresh=True)
-    assert_same(found, rows_of(pond))
+    layer_lake.build(full_refresh=True)
+    assert_same(found, rows_of(layer_lake))
 
 
 def test_what_no_event_tells_is_null_and_counted_until_one_does(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in ("schemas/event.sql", "a/current.sql", "a/history.sql")})
+    layer_lake = LayerLake(
+        tmp_path, spark, {name: TABLES[name] for name in ("schemas/event.sql", "a/current.sql", "a/history.sql")}
+    )
     late = Change("c", 10, 1, 1, "x", "long", 1)
-    cut = Change("u", 20, 2, 1, "y", untold=("body", "size"))
-    pond.land([cut, Change("u", 21, 2, 2, "z", "short", untold=("size",))])
-    pond.build()
-    assert unknown(pond, "current") == unknown(pond, "history") == 2
-    assert bodies(pond) == {1: None, 2: "short"}
-    pond.land([late])
-    pond.build()
-    assert bodies(pond) == {1: "long", 2: "short"}
-    assert unknown(pond, "current") == unknown(pond, "history") == 1
-    pond.land([Change("d", 15, 1, 1, "x"), Change("c", 5, 0, 2, "a", "b", 2)])
-    pond.build()
-    assert bodies(pond) == {1: None, 2: "short"}
-    assert unknown(pond, "current") == 1
-    pond.land([Change("c", 12, 1, 1, "x", "too early", 1)])
-    pond.build()
-    assert bodies(pond) == {1: None, 2: "short"}
+    cut = Change("u", 20, 2, 1, "y", omitted=("body", "size"))
+    layer_lake.land([cut, Change("u", 21, 2, 2, "z", "short", omitted=("size",))])
+    layer_lake.build()
+    assert unknown(layer_lake, "current") == unknown(layer_lake, "history") == 2
+    assert bodies(layer_lake) == {1: None, 2: "short"}
+    layer_lake.land([late])
+    layer_lake.build()
+    assert bodies(layer_lake) == {1: "long", 2: "short"}
+    assert unknown(layer_lake, "current") == unknown(layer_lake, "history") == 1
+    layer_lake.land([Change("d", 15, 1, 1, "x"), Change("c", 5, 0, 2, "a", "b", 2)])
+    layer_lake.build()
+    assert bodies(layer_lake) == {1: None, 2: "short"}
+    assert unknown(layer_lake, "current") == 1
+    layer_lake.land([Change("c", 12, 1, 1, "x", "too early", 1)])
+    layer_lake.build()
+    assert bodies(layer_lake) == {1: None, 2: "short"}
 
 
 def test_a_new_snapshot_takes_away_what_it_does_not_have(spark: SparkSession, tmp_path: Path) -> None:
     """The events of a snapshot have one sequence, and come in any order; older ones that come later are gone as well."""
     tracked = TABLES["a/history.sql"].replace("valid_from: at", "valid_from: at\ntrack_history_except_column_list: [size]")
-    pond = Pond(tmp_path, spark, {**TABLES, "a/tracked.sql": tracked})
-    pond.land([Change("c", 10, 1, 1, "x"), Change("c", 11, 1, 2, "x"), Change("u", 12, 2, 2, "x", size=4)])
-    pond.build()
+    layer_lake = LayerLake(tmp_path, spark, {**TABLES, "a/tracked.sql": tracked})
+    layer_lake.land([Change("c", 10, 1, 1, "x"), Change("c", 11, 1, 2, "x"), Change("u", 12, 2, 2, "x", size=4)])
+    layer_lake.build()
     taken = [Change("r", 50, 5, number, "y", snapshot=mark) for number, mark in ((2, "last"), (3, "true"))]
-    pond.land(taken[:1])
-    pond.build()
-    pond.land([*taken[1:], Change("c", 40, 4, 4, "z")])
-    outcomes = {each.table.table.name: each.plan.action for each in pond.build() if each.plan}
+    layer_lake.land(taken[:1])
+    layer_lake.build()
+    layer_lake.land([*taken[1:], Change("c", 40, 4, 4, "z")])
+    outcomes = {each.table.table.name: each.plan.action for each in layer_lake.build() if each.plan}
     assert outcomes["current"] == outcomes["tracked"] == "increment"
-    found = pond.all_rows()
-    assert rows_of(pond)["current"] == shown(told(each) for each in taken)
-    tracked_rows = pond.catalog.load_table("pond.tracked").scan().to_arrow().to_pylist()
+    found = layer_lake.all_rows()
+    assert rows_of(layer_lake)["current"] == shown(told(each) for each in taken)
+    tracked_rows = layer_lake.catalog.load_table("pond.tracked").scan().to_arrow().to_pylist()
     ends = sorted((row["id"], row["lsn"], row["valid_to"], row["is_current"]) for row in tracked_rows)
     at = taken[0].at
     assert ends == [(1, 10, at, False), (2, 11, at, False), (2, 50, None, True), (3, 50, None, True), (4, 40, at, False)]
-    pond.build(full_refresh=True)
-    assert_same(found, pond.all_rows())
+    layer_lake.build(full_refresh=True)
+    assert_same(found, layer_lake.all_rows())
 
 
 ENVELOPE = """{"type": "record", "name": "Envelope", "fields": [
@@ -256,21 +258,21 @@ class Envelope:
 
 
 def test_a_column_that_comes_is_followed_without_building_anew(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, GROWING)
-    pond.land([Envelope(1, {"id": 1, "size": 5}), Envelope(2, {"id": 2, "size": 6})])
-    pond.build()
+    layer_lake = LayerLake(tmp_path, spark, GROWING)
+    layer_lake.land([Envelope(1, {"id": 1, "size": 5}), Envelope(2, {"id": 2, "size": 6})])
+    layer_lake.build()
     wider = Struct((Column("id", Primitive("long")), Column("size", Primitive("long")), Column("email", Primitive("string"))))
-    pond.widen((Column("after", wider),))
-    pond.land([Envelope(3, {"id": 2, "size": 2**40, "email": "a@b.c"})])
-    pond.build()
+    layer_lake.widen((Column("after", wider),))
+    layer_lake.land([Envelope(3, {"id": 2, "size": 2**40, "email": "a@b.c"})])
+    layer_lake.build()
     for name in ("stage", "current", "versions", "all"):
-        table = pond.catalog.load_table(f"pond.{name}")
+        table = layer_lake.catalog.load_table(f"pond.{name}")
         emails = {(row["_lsn"], row["size"], row["email"]) for row in table.scan().to_arrow().to_pylist()}
         assert {(3, 2**40, "a@b.c"), (1, 5, None)} <= emails, name
         assert read_build(table).generation == 1, name
-    found = pond.all_rows()
-    pond.build(full_refresh=True)
-    assert_same(found, pond.all_rows())
+    found = layer_lake.all_rows()
+    layer_lake.build(full_refresh=True)
+    assert_same(found, layer_lake.all_rows())
 
 
 def test_a_history_of_required_columns_is_refreshed_with_a_truncate(spark: SparkSession, tmp_path: Path) -> None:
@@ -278,33 +280,33 @@ def test_a_history_of_required_columns_is_refreshed_with_a_truncate(spark: Spark
         "/*\nkeys: [id]\nsequence_by: _lsn\nstored_as_scd_type: 2\napply_as_deletes: _op = 'd'\n"
         "apply_as_truncates: _op = 't'\n*/\nSELECT * FROM pond.stage"
     )
-    pond = Pond(tmp_path, spark, {**GROWING, "b/versions.sql": versions})
-    pond.land([Envelope(1, {"id": 1, "size": 5}), Envelope(2, None, op="t"), Envelope(3, {"id": 2, "size": 6})])
-    pond.build()
-    rows = pond.catalog.load_table("pond.versions").scan().to_arrow().to_pylist()
+    layer_lake = LayerLake(tmp_path, spark, {**GROWING, "b/versions.sql": versions})
+    layer_lake.land([Envelope(1, {"id": 1, "size": 5}), Envelope(2, None, op="t"), Envelope(3, {"id": 2, "size": 6})])
+    layer_lake.build()
+    rows = layer_lake.catalog.load_table("pond.versions").scan().to_arrow().to_pylist()
     assert sorted((row["id"], row["valid_to"], row["is_current"]) for row in rows) == [(1, 2, False), (2, None, True)]
-    pond.land([Envelope(0, {"id": 3, "size": 7})])
-    pond.build()
-    found = pond.all_rows()
-    pond.build(full_refresh=True)
-    assert_same(found, pond.all_rows())
+    layer_lake.land([Envelope(0, {"id": 3, "size": 7})])
+    layer_lake.build()
+    found = layer_lake.all_rows()
+    layer_lake.build(full_refresh=True)
+    assert_same(found, layer_lake.all_rows())
 
 
 def test_a_history_of_a_history_says_which_columns_it_can_not_have(spark: SparkSession, tmp_path: Path) -> None:
     again = "/*\nkeys: [id]\nsequence_by: _lsn\nstored_as_scd_type: 2\n*/\nSELECT * FROM pond.versions"
     with pytest.raises(SpecError, match='names a column "valid_from", which Headrace adds itself') as raised:
-        Pond(tmp_path, spark, {**GROWING, "c/again.sql": again})
+        LayerLake(tmp_path, spark, {**GROWING, "c/again.sql": again})
     assert "c/again.sql" in raised.value.where
 
 
-def unknown(pond: Pond, name: str) -> int:
-    return read_build(pond.catalog.load_table(f"pond.{name}")).rows_unknown
+def unknown(layer_lake: LayerLake, name: str) -> int:
+    return read_build(layer_lake.catalog.load_table(f"pond.{name}")).rows_unknown
 
 
-def bodies(pond: Pond) -> dict[int, str | None]:
+def bodies(layer_lake: LayerLake) -> dict[int, str | None]:
     """Gives back the bodies of the rows; the newest versions of the history have to have the same."""
-    rows = pond.catalog.load_table("pond.current").scan().to_arrow().to_pylist()
-    versions = pond.catalog.load_table("pond.history").scan(row_filter="is_current = true").to_arrow().to_pylist()
+    rows = layer_lake.catalog.load_table("pond.current").scan().to_arrow().to_pylist()
+    versions = layer_lake.catalog.load_table("pond.history").scan(row_filter="is_current = true").to_arrow().to_pylist()
     found = {row["id"]: row["body"] for row in rows}
     assert {row["id"]: row["body"] for row in versions} == found
     return found

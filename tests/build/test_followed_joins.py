@@ -22,8 +22,8 @@ from headrace.iceberg.ledgers.build import InputState
 from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import TableName
 from headrace.spec.model.types import Column, Primitive
+from tests.build.layer_lake import TABLES, Event, LayerLake, assert_same
 from tests.build.paths import counted_paths
-from tests.build.pond import TABLES, Event, Pond, assert_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,30 +47,30 @@ def event(number: int, k: str, g: str, n: int = 1, cents: int = 1) -> Event:
     return Event(f"e{number}", k, g, n, cents, "u", number)
 
 
-def check_refresh(pond: Pond) -> None:
-    found = pond.all_rows()
-    pond.build(full_refresh=True)
-    assert_same(found, pond.all_rows())
+def check_refresh(layer_lake: LayerLake) -> None:
+    found = layer_lake.all_rows()
+    layer_lake.build(full_refresh=True)
+    assert_same(found, layer_lake.all_rows())
 
 
-def processed(pond: Pond, name: str) -> int:
+def processed(layer_lake: LayerLake, name: str) -> int:
     """Return how many rows the next build of a table computes."""
-    outcomes = {outcome.table.table.name: outcome.built for outcome in pond.build()}
+    outcomes = {outcome.table.table.name: outcome.built for outcome in layer_lake.build()}
     built = outcomes[name]
     return built.entry.rows_processed if built else 0
 
 
 def test_a_change_is_followed_through_another_lookup(spark: SparkSession, tmp_path: Path, path: str) -> None:
     names = ("a/latest.sql", "a/by_event.sql", "b/groups.sql", "b/chained.sql")
-    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in names})
-    pond.land([event(1, "k1", "x"), event(2, "k1", "x", n=2), event(3, "k2", "y")])
-    pond.build()
-    pond.land([event(4, "k3", "x")])
-    assert processed(pond, "chained") == 3, "the new row, and both of k1, whose group has grown; not the one of k2"
-    pond.land([event(5, "k1", "y", n=3)])
-    pond.build()
-    assert {row["keys_in_group"] for row in _rows(pond, "chained") if row["id"] in ("e1", "e2", "e3")} == {2}
-    check_refresh(pond)
+    layer_lake = LayerLake(tmp_path, spark, {name: TABLES[name] for name in names})
+    layer_lake.land([event(1, "k1", "x"), event(2, "k1", "x", n=2), event(3, "k2", "y")])
+    layer_lake.build()
+    layer_lake.land([event(4, "k3", "x")])
+    assert processed(layer_lake, "chained") == 3, "the new row, and both of k1, whose group has grown; not the one of k2"
+    layer_lake.land([event(5, "k1", "y", n=3)])
+    layer_lake.build()
+    assert {row["keys_in_group"] for row in _rows(layer_lake, "chained") if row["id"] in ("e1", "e2", "e3")} == {2}
+    check_refresh(layer_lake)
 
 
 def test_a_change_that_the_query_does_not_read_touches_no_row(spark: SparkSession, tmp_path: Path) -> None:
@@ -78,19 +78,19 @@ def test_a_change_that_the_query_does_not_read_touches_no_row(spark: SparkSessio
 keys: [k]
 */
 SELECT l.k, s.keys FROM pond.latest l LEFT JOIN pond.groups s ON s.g = l.g"""
-    pond = Pond(tmp_path, spark, {**GROUPS, "b/counted.sql": table})
-    pond.land([event(number, f"k{number}", "x") for number in range(5)])
-    pond.build()
-    pond.land([event(9, "k1", "x", n=2, cents=500)])
-    assert processed(pond, "counted") == 1, "the group's amount is another one, its keys are not"
-    pond.land([event(10, "k9", "x")])
-    assert processed(pond, "counted") == 6
+    layer_lake = LayerLake(tmp_path, spark, {**GROUPS, "b/counted.sql": table})
+    layer_lake.land([event(number, f"k{number}", "x") for number in range(5)])
+    layer_lake.build()
+    layer_lake.land([event(9, "k1", "x", n=2, cents=500)])
+    assert processed(layer_lake, "counted") == 1, "the group's amount is another one, its keys are not"
+    layer_lake.land([event(10, "k9", "x")])
+    assert processed(layer_lake, "counted") == 6
     for number in range(3):  # what came and went between two builds of the reader cancels out
-        pond.land([event(20 + number, "k1", "y" if number % 2 == 0 else "x", n=10 + number)])
-        pond.build("pond.latest")
-        pond.build("pond.groups")
-    pond.build()
-    check_refresh(pond)
+        layer_lake.land([event(20 + number, "k1", "y" if number % 2 == 0 else "x", n=10 + number)])
+        layer_lake.build("pond.latest")
+        layer_lake.build("pond.groups")
+    layer_lake.build()
+    check_refresh(layer_lake)
 
 
 def test_a_join_by_text_is_followed(spark: SparkSession, tmp_path: Path, path: str) -> None:
@@ -99,13 +99,13 @@ keys: [id]
 */
 SELECT e.id, p.events FROM pond.by_event e LEFT JOIN pond.as_text p ON p.number = CAST(e.n AS STRING)"""
     names = ("a/by_event.sql", "b/as_text.sql")
-    pond = Pond(tmp_path, spark, {**{name: TABLES[name] for name in names}, "b/joined.sql": table})
-    pond.land([event(1, "k1", "x", n=7), event(2, "k2", "x", n=8)])
-    pond.build()
-    pond.land([event(3, "k3", "x", n=7)])
-    assert processed(pond, "joined") == 2
-    assert {row["id"]: row["events"] for row in _rows(pond, "joined")} == {"e1": 2, "e2": 1, "e3": 2}
-    check_refresh(pond)
+    layer_lake = LayerLake(tmp_path, spark, {**{name: TABLES[name] for name in names}, "b/joined.sql": table})
+    layer_lake.land([event(1, "k1", "x", n=7), event(2, "k2", "x", n=8)])
+    layer_lake.build()
+    layer_lake.land([event(3, "k3", "x", n=7)])
+    assert processed(layer_lake, "joined") == 2
+    assert {row["id"]: row["events"] for row in _rows(layer_lake, "joined")} == {"e1": 2, "e2": 1, "e3": 2}
+    check_refresh(layer_lake)
 
 
 @pytest.mark.parametrize("kind", ["SEMI", "ANTI"])
@@ -115,13 +115,13 @@ keys: [k]
 */
 SELECT l.k, l.n FROM pond.latest l LEFT {kind} JOIN pond.crowded c ON c.g = l.g"""
     crowded = "/*\nkeys: [g]\n*/\nSELECT g, keys FROM pond.groups WHERE keys > 1"
-    pond = Pond(tmp_path, spark, {**GROUPS, "b/crowded.sql": crowded, "c/shown.sql": table})
-    pond.land([event(1, "k1", "x"), event(2, "k2", "y"), event(3, "k3", "y")])
-    pond.build()
-    pond.land([event(4, "k4", "x"), event(5, "k2", "z", n=2)])
-    pond.build()
-    assert {row["k"] for row in _rows(pond, "shown")} == ({"k1", "k4"} if kind == "SEMI" else {"k2", "k3"})
-    check_refresh(pond)
+    layer_lake = LayerLake(tmp_path, spark, {**GROUPS, "b/crowded.sql": crowded, "c/shown.sql": table})
+    layer_lake.land([event(1, "k1", "x"), event(2, "k2", "y"), event(3, "k3", "y")])
+    layer_lake.build()
+    layer_lake.land([event(4, "k4", "x"), event(5, "k2", "z", n=2)])
+    layer_lake.build()
+    assert {row["k"] for row in _rows(layer_lake, "shown")} == ({"k1", "k4"} if kind == "SEMI" else {"k2", "k3"})
+    check_refresh(layer_lake)
 
 
 def test_a_record_that_a_lookup_hides_goes_also_when_its_past_is_unknown(
@@ -134,15 +134,15 @@ oldest_by: n
 match: {same_amount: {from: cents, as: exact}}
 */
 SELECT l.k, l.n, CAST(l.amount AS STRING) AS cents FROM pond.latest l JOIN pond.groups s ON s.g = l.g AND s.keys < 2"""
-    pond = Pond(tmp_path, spark, {**GROUPS, "c/records.sql": table})
-    pond.land([event(1, "k1", "x"), event(2, "k2", "y"), event(3, "k3", "z", cents=2)])
-    pond.build()
-    assert {row["k"] for row in _rows(pond, "records")} == {"k1", "k2", "k3"}
+    layer_lake = LayerLake(tmp_path, spark, {**GROUPS, "c/records.sql": table})
+    layer_lake.land([event(1, "k1", "x"), event(2, "k2", "y"), event(3, "k3", "z", cents=2)])
+    layer_lake.build()
+    assert {row["k"] for row in _rows(layer_lake, "records")} == {"k1", "k2", "k3"}
     monkeypatch.setattr(PlannedInputs, "knows_past", lambda *_: False)
-    pond.land([event(4, "k4", "x", cents=2)])
-    pond.build()
-    assert {row["k"] for row in _rows(pond, "records")} == {"k2", "k3"}
-    check_refresh(pond)
+    layer_lake.land([event(4, "k4", "x", cents=2)])
+    layer_lake.build()
+    assert {row["k"] for row in _rows(layer_lake, "records")} == {"k2", "k3"}
+    check_refresh(layer_lake)
 
 
 def test_a_frozen_lookup_is_joined_as_of_the_build(spark: SparkSession, tmp_path: Path) -> None:
@@ -151,22 +151,24 @@ keys: [k]
 frozen: [pond.groups]
 */
 SELECT l.k, s.keys FROM pond.latest l LEFT JOIN pond.groups s ON s.g = l.g"""
-    pond = Pond(tmp_path, spark, {**GROUPS, "b/then.sql": table})
-    pond.land([event(1, "k1", "x")])
-    pond.build()
-    pond.land([event(2, "k2", "x")])
-    pond.build()
-    assert {row["k"]: row["keys"] for row in _rows(pond, "then")} == {"k1": 1, "k2": 2}
-    file = pond.folder / "pipelines/pond/b/then.sql"
+    layer_lake = LayerLake(tmp_path, spark, {**GROUPS, "b/then.sql": table})
+    layer_lake.land([event(1, "k1", "x")])
+    layer_lake.build()
+    layer_lake.land([event(2, "k2", "x")])
+    layer_lake.build()
+    assert {row["k"]: row["keys"] for row in _rows(layer_lake, "then")} == {"k1": 1, "k2": 2}
+    file = layer_lake.folder / "pipelines/pond/b/then.sql"
     file.write_text(table.replace("frozen: [pond.groups]\n", ""))
-    pond.reload()
-    plan = plan_table(pond.catalog, pond.pipeline, _table(pond, "then"))
+    layer_lake.reload()
+    plan = plan_table(layer_lake.catalog, layer_lake.pipeline, _table(layer_lake, "then"))
     assert (plan.action, plan.why) == ("refresh", ("pond.groups is no longer frozen",))
-    pond.build()
-    assert {row["k"]: row["keys"] for row in _rows(pond, "then")} == {"k1": 2, "k2": 2}
+    layer_lake.build()
+    assert {row["k"]: row["keys"] for row in _rows(layer_lake, "then")} == {"k1": 2, "k2": 2}
     file.write_text(table)
-    pond.reload()
-    assert plan_table(pond.catalog, pond.pipeline, _table(pond, "then")).action == "nothing", "to freeze one rebuilds nothing"
+    layer_lake.reload()
+    assert plan_table(layer_lake.catalog, layer_lake.pipeline, _table(layer_lake, "then")).action == "nothing", (
+        "to freeze one rebuilds nothing"
+    )
 
 
 def test_a_lookup_that_all_rows_follow_rebuilds_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -174,15 +176,15 @@ def test_a_lookup_that_all_rows_follow_rebuilds_them(spark: SparkSession, tmp_pa
 rebuild_on: {pond.groups: all}
 */
 SELECT e.id, s.keys FROM pond.events e JOIN pond.groups s ON s.newest >= e.n"""
-    pond = Pond(tmp_path, spark, {**GROUPS, "b/appended.sql": table})
-    pond.land([event(1, "k1", "x")])
-    pond.build()
-    pond.land([event(2, "k2", "x", n=5)])
-    pond.build()
-    assert {row["id"]: row["keys"] for row in _rows(pond, "appended")} == {"e1": 2, "e2": 2}
-    plan = plan_table(pond.catalog, pond.pipeline, _table(pond, "appended"))
+    layer_lake = LayerLake(tmp_path, spark, {**GROUPS, "b/appended.sql": table})
+    layer_lake.land([event(1, "k1", "x")])
+    layer_lake.build()
+    layer_lake.land([event(2, "k2", "x", n=5)])
+    layer_lake.build()
+    assert {row["id"]: row["keys"] for row in _rows(layer_lake, "appended")} == {"e1": 2, "e2": 2}
+    plan = plan_table(layer_lake.catalog, layer_lake.pipeline, _table(layer_lake, "appended"))
     assert plan.action == "nothing"
-    check_refresh(pond)
+    check_refresh(layer_lake)
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -217,12 +219,12 @@ def test_texts_become_the_values_that_are_written_so(spark: SparkSession, local:
     assert values("id::string", "n") == [5] * len(texts)
 
 
-def _table(pond: Pond, name: str) -> LayerTable:
-    return next(table for table in pond.pipeline.tables if table.table == TableName("pond", name))
+def _table(layer_lake: LayerLake, name: str) -> LayerTable:
+    return next(table for table in layer_lake.pipeline.tables if table.table == TableName("pond", name))
 
 
-def _rows(pond: Pond, name: str) -> list[dict[str, object]]:
-    return list(pond.catalog.load_table(f"pond.{name}").scan().to_arrow().to_pylist())
+def _rows(layer_lake: LayerLake, name: str) -> list[dict[str, object]]:
+    return list(layer_lake.catalog.load_table(f"pond.{name}").scan().to_arrow().to_pylist())
 
 
 OF_KEY = """/*
@@ -245,20 +247,20 @@ def test_a_driver_is_joined_to_its_unchanged_rows_of_a_key(spark: SparkSession, 
         "b/history.sql": OF_KEY.format(settings="sequence_by: n\nstored_as_scd_type: 2"),
         "b/largest.sql": LARGEST,
     }
-    pond = Pond(tmp_path, spark, tables)
-    pond.land([event(1, "k1", "x", n=5, cents=900), event(2, "k2", "y", n=1, cents=700)])
-    pond.build()
-    pond.land([event(3, "k1", "x", n=3), event(4, "k3", "x", n=1)])
-    pond.build()
-    assert {(row["k"], row["n"], row["newest"]) for row in _rows(pond, "upserted")} == {
+    layer_lake = LayerLake(tmp_path, spark, tables)
+    layer_lake.land([event(1, "k1", "x", n=5, cents=900), event(2, "k2", "y", n=1, cents=700)])
+    layer_lake.build()
+    layer_lake.land([event(3, "k1", "x", n=3), event(4, "k3", "x", n=1)])
+    layer_lake.build()
+    assert {(row["k"], row["n"], row["newest"]) for row in _rows(layer_lake, "upserted")} == {
         ("k1", 5, 5),
         ("k2", 1, 1),
         ("k3", 1, 1),
     }
-    assert {(row["g"], row["keys"]) for row in _rows(pond, "largest")} == {("x", 2), ("y", 1)}
-    pond.land([event(5, "k1", "y", n=9)])
-    pond.build()
-    check_refresh(pond)
+    assert {(row["g"], row["keys"]) for row in _rows(layer_lake, "largest")} == {("x", 2), ("y", 1)}
+    layer_lake.land([event(5, "k1", "y", n=9)])
+    layer_lake.build()
+    check_refresh(layer_lake)
 
 
 def test_a_driver_that_is_joined_to_itself_rebuilds_all_rows_where_that_is_declared(
@@ -269,13 +271,13 @@ keys: [k]
 rebuild_on: {pond.latest: all}
 */
 SELECT d.k, count(l.k) AS in_group FROM pond.latest d JOIN pond.latest l ON l.g = d.g GROUP BY d.k"""
-    pond = Pond(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"], "b/paired.sql": table})
-    pond.land([event(1, "k1", "x")])
-    pond.build()
-    pond.land([event(2, "k2", "x")])
-    pond.build()
-    assert {(row["k"], row["in_group"]) for row in _rows(pond, "paired")} == {("k1", 2), ("k2", 2)}
-    check_refresh(pond)
+    layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"], "b/paired.sql": table})
+    layer_lake.land([event(1, "k1", "x")])
+    layer_lake.build()
+    layer_lake.land([event(2, "k2", "x")])
+    layer_lake.build()
+    assert {(row["k"], row["in_group"]) for row in _rows(layer_lake, "paired")} == {("k1", 2), ("k2", 2)}
+    check_refresh(layer_lake)
 
 
 WHOLE_KEYS = {
@@ -294,18 +296,22 @@ SELECT g, keys FROM (SELECT g, count(DISTINCT k) AS keys FROM pond.by_event GROU
 
 
 def test_rows_that_are_made_of_several_rows_of_a_key_are_followed(spark: SparkSession, tmp_path: Path, path: str) -> None:
-    pond = Pond(tmp_path, spark, {"a/by_event.sql": TABLES["a/by_event.sql"], **WHOLE_KEYS})
-    pond.land([event(1, "k1", "x", n=4), event(2, "k2", "y", n=1)])
-    pond.build()
-    pond.land([event(3, "k2", "x", n=2), event(4, "k1", "z", n=3)])
-    pond.build()
-    assert {(row["g"], row["m"], row["events"]) for row in _rows(pond, "counted")} == {("x", 4, 2), ("y", 1, 1), ("z", 3, 1)}
-    assert {(row["k"], row["n"], row["place"]) for row in _rows(pond, "ranked")} == {
+    layer_lake = LayerLake(tmp_path, spark, {"a/by_event.sql": TABLES["a/by_event.sql"], **WHOLE_KEYS})
+    layer_lake.land([event(1, "k1", "x", n=4), event(2, "k2", "y", n=1)])
+    layer_lake.build()
+    layer_lake.land([event(3, "k2", "x", n=2), event(4, "k1", "z", n=3)])
+    layer_lake.build()
+    assert {(row["g"], row["m"], row["events"]) for row in _rows(layer_lake, "counted")} == {
+        ("x", 4, 2),
+        ("y", 1, 1),
+        ("z", 3, 1),
+    }
+    assert {(row["k"], row["n"], row["place"]) for row in _rows(layer_lake, "ranked")} == {
         *(("k1", 4, 2), ("k1", 3, 1)),
         *(("k2", 1, 1), ("k2", 2, 2)),
     }
-    assert {(row["g"], row["keys"]) for row in _rows(pond, "several")} == {("x", 2)}
-    check_refresh(pond)
+    assert {(row["g"], row["keys"]) for row in _rows(layer_lake, "several")} == {("x", 2)}
+    check_refresh(layer_lake)
 
 
 def test_a_late_reader_finds_the_past_of_its_lookups(
@@ -318,30 +324,30 @@ def test_a_late_reader_finds_the_past_of_its_lookups(
 keys: [k]
 */
 SELECT l.k, l.n FROM pond.latest l JOIN pond.groups s ON s.g = l.g WHERE s.newest > 0"""
-    pond = Pond(tmp_path, spark, {**GROUPS, "b/shown.sql": table})
-    pond.land([event(number, f"k{number}", f"g{number}") for number in range(9)])
-    pond.build()
+    layer_lake = LayerLake(tmp_path, spark, {**GROUPS, "b/shown.sql": table})
+    layer_lake.land([event(number, f"k{number}", f"g{number}") for number in range(9)])
+    layer_lake.build()
     for number in range(4):
-        pond.land([event(10 + number, "k1", "g1", n=2 + number)])
-        pond.build("pond.groups")
-    assert processed(pond, "shown") == 1, "not all rows"
-    assert len(pond.catalog.load_table("pond.groups").snapshots()) <= 4
+        layer_lake.land([event(10 + number, "k1", "g1", n=2 + number)])
+        layer_lake.build("pond.groups")
+    assert processed(layer_lake, "shown") == 1, "not all rows"
+    assert len(layer_lake.catalog.load_table("pond.groups").snapshots()) <= 4
     for number in range(2):  # the reader has moved on, so its first snapshot goes
-        pond.land([event(20 + number, "k2", "g2", n=2 + number)])
-        pond.build()
-    assert len(pond.catalog.load_table("pond.groups").snapshots()) <= 4
-    check_refresh(pond)
+        layer_lake.land([event(20 + number, "k2", "g2", n=2 + number)])
+        layer_lake.build()
+    assert len(layer_lake.catalog.load_table("pond.groups").snapshots()) <= 4
+    check_refresh(layer_lake)
 
 
 def test_read_snapshots_are_known_when_a_lake_opens(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, GROUPS)
-    pond.land([event(1, "k1", "x")])
-    pond.build()
-    current = pond.catalog.load_table("pond.latest").current_snapshot()
-    pond.reload()
+    layer_lake = LayerLake(tmp_path, spark, GROUPS)
+    layer_lake.land([event(1, "k1", "x")])
+    layer_lake.build()
+    current = layer_lake.catalog.load_table("pond.latest").current_snapshot()
+    layer_lake.reload()
     assert current is not None
-    assert pond.lake.read_snapshots.of(TableName("pond", "latest")) == {current.snapshot_id}
-    assert pond.lake.read_snapshots.of(TableName("pond", "groups")) == frozenset()
+    assert layer_lake.lake.read_snapshots.of(TableName("pond", "latest")) == {current.snapshot_id}
+    assert layer_lake.lake.read_snapshots.of(TableName("pond", "groups")) == frozenset()
 
 
 def test_read_snapshots_of_a_build_are_kept_while_it_runs() -> None:

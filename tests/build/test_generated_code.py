@@ -11,8 +11,8 @@ import pytest
 
 from headrace.build.plan import TablePlan
 from headrace.spark.java_classes import java_class
+from tests.build.layer_lake import TABLES, LayerLake
 from tests.build.paths import scanned_refreshes
-from tests.build.pond import TABLES, Pond
 from tests.build.test_one_truth import events_of
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def test_a_refresh_compiles_nothing_that_the_last_one_has_compiled(
     monkeypatch.setattr(TablePlan, "is_small", property(lambda plan: False))
     names = ("a/latest.sql", "a/by_event.sql", "b/groups.sql", "b/rolling.sql")
     new = "/*\nkeys: [id]\nsequence_by: n\n*/\nSELECT id, n, n * 20261118 AS code_that_no_other_test_has FROM pond.events"
-    pond = Pond(tmp_path, spark, {**{name: TABLES[name] for name in names}, "a/new.sql": new})
-    pond.land(events_of(Random(3), 30))
+    layer_lake = LayerLake(tmp_path, spark, {**{name: TABLES[name] for name in names}, "a/new.sql": new})
+    layer_lake.land(events_of(Random(3), 30))
     with scanned_refreshes():
         compiled = [_compiled(spark)]
         for _ in range(3):
-            pond.build(full_refresh=True)
+            layer_lake.build(full_refresh=True)
             compiled.append(_compiled(spark))
     first, _, last = (after - before for before, after in pairwise(compiled))
     assert first > 0

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StringType, StructType
 
+from headrace.build.batch_stats import batch_stats_here, batch_stats_metrics, read_batch_stats
 from headrace.build.events import deletes, truncates
-from headrace.build.glance import glance_here, glance_metrics, read_glance
 from headrace.build.removed import DELETED, TRUNCATES
 from headrace.iceberg.ledgers.build import BuildLedger
 from headrace.spark.arrow import from_arrow, to_arrow
 from headrace.spec.model.layers import LayerTable
-from tests.build.pond import Pond
+from tests.build.layer_lake import LayerLake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ SELECT id, CAST(id AS STRING) AS at, 'c' AS op, array('x') AS untold FROM pond.e
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LayerTable:
     folder: Path = tmp_path_factory.mktemp("glance")
-    return Pond(folder, spark, {"a/things.sql": TABLE}).lake.pipeline.tables[0]
+    return LayerLake(folder, spark, {"a/things.sql": TABLE}).lake.pipeline.tables[0]
 
 
 @pytest.mark.parametrize("kind", PLACES)
@@ -69,11 +69,11 @@ def test_the_glance_here_is_the_one_of_spark(
         entry = replace(BuildLedger(), truncated_at=kept[0], deleted_at=kept[1])
         frame = from_arrow(spark, pa.Table.from_pylist(rows, schema=to_arrow_schema(schema)), schema)
         frame = frame.withColumns({DELETED: deletes(table), TRUNCATES: truncates(table)})
-        values = frame.agg(*glance_metrics(table, frame, entry)).first()
+        values = frame.agg(*batch_stats_metrics(table, frame, entry)).first()
         assert values is not None
-        assert glance_here(table, to_arrow(frame), entry) == read_glance(values.asDict()), (rows, kept)
+        assert batch_stats_here(table, to_arrow(frame), entry) == read_batch_stats(values.asDict()), (rows, kept)
 
 
 def test_a_sequence_that_only_spark_reads_back_is_left_to_it(table: LayerTable) -> None:
     times = pa.table({"at": pa.array([0], pa.timestamp("us"))})
-    assert glance_here(table, times, BuildLedger()) is None
+    assert batch_stats_here(table, times, BuildLedger()) is None

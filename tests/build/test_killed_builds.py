@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.build.pond import TABLES, Pond, assert_same
+from tests.build.layer_lake import TABLES, LayerLake, assert_same
 from tests.build.test_one_truth import events_of
 from tests.support.command import run_command
 
@@ -22,15 +22,17 @@ def test_an_application_that_is_killed_and_started_again(spark: SparkSession, tm
     """A real SIGKILL of a command between the staged files and the commit; then the command again, which needs the lock."""
     from tests.support.application import start_headrace
 
-    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in ("a/latest.sql", "b/groups.sql")})
-    pond.land(events_of(Random(3), 30))
+    layer_lake = LayerLake(tmp_path, spark, {name: TABLES[name] for name in ("a/latest.sql", "b/groups.sql")})
+    layer_lake.land(events_of(Random(3), 30))
     application = start_headrace(
         "build", "pond", environ={"HEADRACE_FAULT": "kill-application@pond.groups:staged"}, folder=tmp_path
     )
     assert application.wait() != 0
-    assert sum(pond.rows("latest").values()) > 0
-    code, said = run_command("build", "pond", environ={"HEADRACE_HOME": str(pond.settings.home)}, folder=tmp_path, spark=spark)
+    assert sum(layer_lake.rows("latest").values()) > 0
+    code, said = run_command(
+        "build", "pond", environ={"HEADRACE_HOME": str(layer_lake.settings.home)}, folder=tmp_path, spark=spark
+    )
     assert code == 0, said
-    found = pond.all_rows()
-    pond.build(full_refresh=True)
-    assert_same(found, pond.all_rows())
+    found = layer_lake.all_rows()
+    layer_lake.build(full_refresh=True)
+    assert_same(found, layer_lake.all_rows())

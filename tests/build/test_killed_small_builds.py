@@ -30,9 +30,9 @@ from headrace.sessions import building
 from headrace.sessions.building import Outcome
 from headrace.settings import Settings
 from headrace.spec.model.layers import STATE
+from tests.build.layer_lake import CHECKED, TABLES, Event, LayerLake, assert_same
 from tests.build.paths import counted_paths
-from tests.build.pond import CHECKED, TABLES, Event, Pond, assert_same
-from tests.support.dying import Death, killed_by
+from tests.support.crashing import Death, killed_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -192,36 +192,36 @@ def test_a_small_build_that_dies_at_any_step_is_taken_up_again(
 ) -> None:
     monkeypatch.setattr(aggregate, "FEW_ROWS_OF_KEYS", 0)  # states are added up, however few rows a key has
     monkeypatch.setattr(entity_build, "MOST_DELETED", 0.5)
-    pond = Pond(tmp_path, spark, _FILES, settings=lake_settings)
-    catalog = type(pond.lake.catalog)
+    layer_lake = LayerLake(tmp_path, spark, _FILES, settings=lake_settings)
+    catalog = type(layer_lake.lake.catalog)
     deaths = {table: _steps(table, catalog) for table in _KINDS}
     steps = list(deaths["present"])  # it has all of them
-    pond.land([*_first_events(3 * len(steps)), *_events_of_step(1, "zeroth", "none")])
-    pond.build()
+    layer_lake.land([*_first_events(3 * len(steps)), *_events_of_step(1, "zeroth", "none")])
+    layer_lake.build()
     for number, (before, step) in enumerate(pairwise(["zeroth", *steps]), start=2):
-        pond.land(_events_of_step(number, step, before))
+        layer_lake.land(_events_of_step(number, step, before))
         for position, table in enumerate(_KINDS):
             if step in deaths[table]:
-                _die_and_build_again(pond, table, step, deaths[table][step], restarts=(number + position) % 2 == 0)
+                _die_and_build_again(layer_lake, table, step, deaths[table][step], restarts=(number + position) % 2 == 0)
             else:
-                _build(pond, table)
-    rows = pond.all_rows()
+                _build(layer_lake, table)
+    rows = layer_lake.all_rows()
     assert [table for table in _KINDS if max(rows[table].values()) > 1] == ["appended"], "only it repeats what was sent twice"
-    pond.build(full_refresh=True)
-    assert_same(rows, pond.all_rows())
+    layer_lake.build(full_refresh=True)
+    assert_same(rows, layer_lake.all_rows())
 
 
 def test_rows_that_a_killed_small_build_refused_are_quarantined_once(
     spark: SparkSession, tmp_path: Path, lake_settings: Settings
 ) -> None:
     """Refused rows reach the quarantine after the commit: the next build finds them in the table's entry."""
-    pond = Pond(tmp_path, spark, {"a/checked.sql": CHECKED.format(otherwise="quarantine")}, settings=lake_settings)
+    layer_lake = LayerLake(tmp_path, spark, {"a/checked.sql": CHECKED.format(otherwise="quarantine")}, settings=lake_settings)
 
     def land(number: int) -> None:
         refused, passed = (
             Event(f"{name}{number}", "k", "g", number, cents, "u", 0) for name, cents in (("bad", -1), ("good", 1))
         )
-        pond.land([refused, passed])
+        layer_lake.land([refused, passed])
 
     deaths = {
         "staged": _reached("pond.checked:staged"),
@@ -230,46 +230,46 @@ def test_rows_that_a_killed_small_build_refused_are_quarantined_once(
         "after the quarantine": Death(quarantine, "append_once", "after"),
     }
     land(0)
-    pond.build()
+    layer_lake.build()
     for number, (what, death) in enumerate(deaths.items(), start=1):
         land(number)
         with killed_by(death, what=what):
-            _build(pond, "checked")
-        pond.lake = _restarted(pond.lake)
+            _build(layer_lake, "checked")
+        layer_lake.lake = _restarted(layer_lake.lake)
         land(10 * number)
-        _build(pond, "checked")
-    refused = pond.catalog.load_table(str(QUARANTINE)).scan().to_arrow()["original_bytes"].to_pylist()
+        _build(layer_lake, "checked")
+    refused = layer_lake.catalog.load_table(str(QUARANTINE)).scan().to_arrow()["original_bytes"].to_pylist()
     numbers = [0, *(sent for number in range(1, len(deaths) + 1) for sent in (number, 10 * number))]
     assert sorted(json.loads(row)["id"] for row in refused) == sorted(f"bad{number}" for number in numbers)
-    assert sum(pond.rows("checked").values()) == len(numbers)
+    assert sum(layer_lake.rows("checked").values()) == len(numbers)
 
 
-def _die_and_build_again(pond: Pond, table: str, step: str, death: Death, *, restarts: bool) -> None:
+def _die_and_build_again(layer_lake: LayerLake, table: str, step: str, death: Death, *, restarts: bool) -> None:
     """Check what a death leaves behind and what the next build does, in a new process or in this one."""
     what = f"{table} at {step}"
-    build_id = _build_id(pond, table)
+    build_id = _build_id(layer_lake, table)
     has_committed = step in _COMMITTED
     with counted_paths() as taken:
         with killed_by(death, what=what):
-            _build(pond, table)
-        assert _build_id(pond, table) == build_id + has_committed, what
+            _build(layer_lake, table)
+        assert _build_id(layer_lake, table) == build_id + has_committed, what
         if restarts:
-            pond.lake = _restarted(pond.lake)
-        outcome = _build(pond, table)
+            layer_lake.lake = _restarted(layer_lake.lake)
+        outcome = _build(layer_lake, table)
     assert (outcome.built is None) == has_committed, what
-    assert _build_id(pond, table) == build_id + 1, what
+    assert _build_id(layer_lake, table) == build_id + 1, what
     assert set(taken) == (set() if _KINDS[table] in ("entities", "full") else {"LocalInputs"}), what
 
 
-def _build(pond: Pond, table: str) -> Outcome:
+def _build(layer_lake: LayerLake, table: str) -> Outcome:
     """Build one table whose inputs are up to date, in a thread of its own, as runs do."""
-    chosen = next(each for each in pond.pipeline.tables if each.table.name == table)
+    chosen = next(each for each in layer_lake.pipeline.tables if each.table.name == table)
     with ThreadPoolExecutor(1) as pool:
-        outcome = pool.submit(building.build_one, pond.lake, chosen, full_refresh=False).result()
+        outcome = pool.submit(building.build_one, layer_lake.lake, chosen, full_refresh=False).result()
     if outcome.error:
         raise outcome.error
     return outcome
 
 
-def _build_id(pond: Pond, table: str) -> int:
-    return read_build(pond.catalog.load_table(f"pond.{table}")).build_id
+def _build_id(layer_lake: LayerLake, table: str) -> int:
+    return read_build(layer_lake.catalog.load_table(f"pond.{table}")).build_id

@@ -15,8 +15,8 @@ from headrace.build.local_tables import LocalTables
 from headrace.build.planned_inputs import NotLocalError
 from headrace.iceberg.rows import row_sizes
 from headrace.iceberg.rows.row_store import RowStore
+from tests.build.layer_lake import TABLES, LayerLake, assert_same
 from tests.build.paths import counted_paths
-from tests.build.pond import TABLES, Pond, assert_same
 from tests.build.test_one_truth import events_of
 
 if TYPE_CHECKING:
@@ -41,35 +41,35 @@ ONE_OF_A_KIND = (
 
 @pytest.mark.spark
 def test_a_build_beyond_the_bound_is_run_on_scans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in ONE_OF_A_KIND})
+    layer_lake = LayerLake(tmp_path, spark, {name: TABLES[name] for name in ONE_OF_A_KIND})
     events = events_of(Random(7), 30)
-    pond.land(events[:15])
-    pond.build()
+    layer_lake.land(events[:15])
+    layer_lake.build()
     monkeypatch.setattr(local_tables, "MOST_BYTES", 100)
-    pond.land(events[15:])
+    layer_lake.land(events[15:])
     with counted_paths() as taken:
-        pond.build()
+        layer_lake.build()
     assert taken["ScannedInputs"] > taken["LocalInputs"]
-    by_parts = pond.all_rows()
-    pond.build(full_refresh=True)
-    assert_same(by_parts, pond.all_rows())
+    by_parts = layer_lake.all_rows()
+    layer_lake.build(full_refresh=True)
+    assert_same(by_parts, layer_lake.all_rows())
 
 
 @pytest.mark.spark
 def test_a_build_whose_files_exceed_the_row_store_is_run_on_scans(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in ("a/latest.sql", "b/groups.sql")})
+    layer_lake = LayerLake(tmp_path, spark, {name: TABLES[name] for name in ("a/latest.sql", "b/groups.sql")})
     events = events_of(Random(7), 30)
-    pond.land(events[:15])
-    pond.build()
-    pond.land(events[15:])
+    layer_lake.land(events[:15])
+    layer_lake.build()
+    layer_lake.land(events[15:])
     monkeypatch.setattr(row_sizes, "MEMORY_ROWS", 0)
-    pond.lake = replace(pond.lake, store=RowStore(tmp_path / "rows", most_bytes=2_000))
+    layer_lake.lake = replace(layer_lake.lake, store=RowStore(tmp_path / "rows", most_bytes=2_000))
     with counted_paths() as taken:
-        pond.build()
+        layer_lake.build()
     assert taken == {"ScannedInputs": 2}
     assert not list((tmp_path / "rows").rglob("*.arrow"))
-    by_parts = pond.all_rows()
-    pond.build(full_refresh=True)
-    assert_same(by_parts, pond.all_rows())
+    by_parts = layer_lake.all_rows()
+    layer_lake.build(full_refresh=True)
+    assert_same(by_parts, layer_lake.all_rows())

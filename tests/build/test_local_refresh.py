@@ -16,8 +16,8 @@ from headrace.iceberg.catalog.tables import load_table
 from headrace.iceberg.files.live_files import LiveFiles
 from headrace.iceberg.ledgers.build import BuildLedger, read_build
 from headrace.spec.model.layers import BUILD_ID
+from tests.build.layer_lake import AGGREGATES, CHECKED, TABLES, Event, LayerLake, Sent, assert_same
 from tests.build.paths import scanned_refreshes
-from tests.build.pond import AGGREGATES, CHECKED, TABLES, Event, Pond, Sent, assert_same
 from tests.build.test_change_capture import TABLES as CAPTURED
 from tests.build.test_change_capture import changes_of
 from tests.build.test_one_truth import events_of
@@ -32,16 +32,16 @@ OF_ONE_ATTEMPT = {"reads", "writer", "built_at_us", "snapshot_id", "seconds", "p
 """What differs between two builds of the same rows."""
 
 
-def entry_of(pond: Pond, name: str) -> dict[str, Any]:
-    entry = read_build(pond.catalog.load_table(f"pond.{name}"))
+def entry_of(layer_lake: LayerLake, name: str) -> dict[str, Any]:
+    entry = read_build(layer_lake.catalog.load_table(f"pond.{name}"))
     found = {field.name: getattr(entry, field.name) for field in fields(BuildLedger) if field.name not in OF_ONE_ATTEMPT}
     return {**found, "has_refused": bool(entry.quarantine_files)}
 
 
-def kept_rows(pond: Pond, name: str) -> Counter[str]:
+def kept_rows(layer_lake: LayerLake, name: str) -> Counter[str]:
     """Return what builds kept of deleted rows and truncates."""
-    table = next(each.table for each in pond.pipeline.tables if each.table.name == name)
-    found = load_table(pond.catalog, removed_name(table))
+    table = next(each.table for each in layer_lake.pipeline.tables if each.table.name == name)
+    found = load_table(layer_lake.catalog, removed_name(table))
     return Counter(repr(row) for row in found.scan().to_arrow().to_pylist()) if found else Counter()
 
 
@@ -53,9 +53,9 @@ def kept_rows(pond: Pond, name: str) -> Counter[str]:
 def test_refreshes_in_memory_and_on_scans_agree(
     tables: Mapping[str, str], events: Sequence[Sent], spark: SparkSession, tmp_path: Path
 ) -> None:
-    local, scanned = (Pond(tmp_path / name, spark, tables) for name in ("local", "scanned"))
-    for pond in (local, scanned):
-        pond.land(events)
+    local, scanned = (LayerLake(tmp_path / name, spark, tables) for name in ("local", "scanned"))
+    for layer_lake in (local, scanned):
+        layer_lake.land(events)
     local.build()
     with scanned_refreshes():
         scanned.build()
@@ -67,19 +67,19 @@ def test_refreshes_in_memory_and_on_scans_agree(
 
 
 def test_a_refresh_in_memory_replaces_every_file(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"]})
-    pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", number) for number in range(20)])
-    pond.build()
-    pond.land([Event("late", "k3", "x", 99, 100, "u", 50)])
-    pond.build()  # deletes a row of the first file by its position
-    before = pond.rows("latest")
-    assert any(file.deletes for file in LiveFiles().of(pond.catalog.load_table("pond.latest"), None))
-    pond.build(full_refresh=True)
-    table = pond.catalog.load_table("pond.latest")
+    layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"]})
+    layer_lake.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", number) for number in range(20)])
+    layer_lake.build()
+    layer_lake.land([Event("late", "k3", "x", 99, 100, "u", 50)])
+    layer_lake.build()  # deletes a row of the first file by its position
+    before = layer_lake.rows("latest")
+    assert any(file.deletes for file in LiveFiles().of(layer_lake.catalog.load_table("pond.latest"), None))
+    layer_lake.build(full_refresh=True)
+    table = layer_lake.catalog.load_table("pond.latest")
     (file,) = LiveFiles().of(table, None)
     assert not file.deletes
     assert set(table.scan().to_arrow()[BUILD_ID].to_pylist()) == {3}
-    assert pond.rows("latest") == before
+    assert layer_lake.rows("latest") == before
     snapshot = table.current_snapshot()
     summary = snapshot.summary if snapshot else None
     assert summary

@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import SpecError
 from headrace.sessions.building import plan
 from headrace.spec.sql.spark_words import spark_words
-from tests.build.pond import Event, Pond
+from tests.build.layer_lake import Event, LayerLake
 from tests.support.folders import write_files
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def event(name: str, n: int) -> Event:
 @pytest.mark.parametrize(("text", "where", "what"), BAD.values(), ids=BAD)
 def test_what_spark_refuses_is_told_at_the_call(text: str, where: str, what: str, spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SpecError) as raised:
-        Pond(tmp_path, spark, {"macros.sql": MACROS, "a/bad.sql": text})
+        LayerLake(tmp_path, spark, {"macros.sql": MACROS, "a/bad.sql": text})
     assert raised.value.where == f"pipelines/pond/{where}"
     assert what in raised.value.what
 
@@ -70,25 +70,29 @@ def test_a_table_is_built_the_same_with_and_without_macros(spark: SparkSession, 
         "a/without.sql": header.format("n + n = 8", "{that: NOT (n > 5 OR n < -5), otherwise: drop}")
         + "SELECT id, n, id IN (g, k) AS own, 2 * ((n + 1) + (n + 1)) AS m, n AS x FROM pond.events",
     }
-    pond = Pond(tmp_path, spark, {"macros.sql": MACROS, **written})
-    pond.land([event(f"k{number % 7}", number - 3) for number in range(20)])
-    pond.build()
-    rows = pond.all_rows()
+    layer_lake = LayerLake(tmp_path, spark, {"macros.sql": MACROS, **written})
+    layer_lake.land([event(f"k{number % 7}", number - 3) for number in range(20)])
+    layer_lake.build()
+    rows = layer_lake.all_rows()
     assert rows["with_macros"] == rows["without"]
     assert len(rows["without"]) > 3
 
 
 def test_rewriting_a_query_with_macros_rebuilds_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, {"a/doubled.sql": "SELECT id, abs(n + n) AS m FROM pond.events"})
-    pond.land([event("a", 1)])
-    pond.build()
+    layer_lake = LayerLake(tmp_path, spark, {"a/doubled.sql": "SELECT id, abs(n + n) AS m FROM pond.events"})
+    layer_lake.land([event("a", 1)])
+    layer_lake.build()
     files = {"macros.sql": MACROS, "a/doubled.sql": "SELECT id, abs(double_of(n)) AS m FROM pond.events"}
-    write_files(pond.pipeline.folder, files)
-    pond.reload()
-    assert [each.action for each in plan(pond.settings, pond.pipeline, table=None, full_refresh=False)] == ["nothing"]
-    write_files(pond.pipeline.folder, {"macros.sql": MACROS.replace("a + a", "2 * a")})
-    pond.reload()
-    assert [each.action for each in plan(pond.settings, pond.pipeline, table=None, full_refresh=False)] == ["refresh"]
+    write_files(layer_lake.pipeline.folder, files)
+    layer_lake.reload()
+    assert [each.action for each in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)] == [
+        "nothing"
+    ]
+    write_files(layer_lake.pipeline.folder, {"macros.sql": MACROS.replace("a + a", "2 * a")})
+    layer_lake.reload()
+    assert [each.action for each in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)] == [
+        "refresh"
+    ]
 
 
 def test_the_words_that_macros_can_not_have_are_those_of_this_spark(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from headrace.iceberg.catalog.tables import ensure_table, list_namespaces, list_
 from headrace.serving.sql.query import run_query
 from headrace.settings import load_settings
 from headrace.spec import Column, Primitive, TableName
-from tests.build.pond import PIPELINE, Event, Pond
+from tests.build.layer_lake import PIPELINE, Event, LayerLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def test_a_namespace_holds_tables_and_namespaces(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_spark_builds_what_the_others_read(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(
+    layer_lake = LayerLake(
         tmp_path,
         spark,
         {
@@ -59,20 +59,27 @@ def test_spark_builds_what_the_others_read(spark: SparkSession, tmp_path: Path) 
         },
     )
     for number in range(2):
-        pond.land([Event(f"e{number}", "k", "g", number, 100 + number, "u", number)])
-        pond.build()
-    assert list_tables(pond.catalog)[-4:] == ("raw.pond.events", "serve.pond.totals", "shape.pond.latest", "stage.pond.latest")
+        layer_lake.land([Event(f"e{number}", "k", "g", number, 100 + number, "u", number)])
+        layer_lake.build()
+    assert list_tables(layer_lake.catalog)[-4:] == (
+        "raw.pond.events",
+        "serve.pond.totals",
+        "shape.pond.latest",
+        "stage.pond.latest",
+    )
     seen = "SELECT s.n, count(*) AS events FROM shape.pond.latest s JOIN stage.pond.latest e ON e.k = s.k GROUP BY s.n"
-    assert _rows(pond.catalog, seen) == [{"n": 1, "events": 2}]
-    assert pond.catalog.load_table("shape.pond.latest").location().endswith("/shape/pond/latest")
-    assert str(removed_name(TableName("shape.pond", "latest"))) in list_tables(pond.catalog)
-    marks = pond.catalog.load_table(str(WATERMARKS)).scan().to_arrow().to_pylist()
+    assert _rows(layer_lake.catalog, seen) == [{"n": 1, "events": 2}]
+    assert layer_lake.catalog.load_table("shape.pond.latest").location().endswith("/shape/pond/latest")
+    assert str(removed_name(TableName("shape.pond", "latest"))) in list_tables(layer_lake.catalog)
+    marks = layer_lake.catalog.load_table(str(WATERMARKS)).scan().to_arrow().to_pylist()
     assert {row["pipeline_name"]: row["source_table"] for row in marks} == {
         "pond.stage.pond.latest": "raw.pond.events",
         "pond.shape.pond.latest": "stage.pond.latest",
         "pond.totals": "shape.pond.latest",
     }
-    assert [row.asDict() for row in pond.lake.spark.sql("SELECT n FROM headrace.shape.pond.latest").collect()] == [{"n": 1}]
+    assert [row.asDict() for row in layer_lake.lake.spark.sql("SELECT n FROM headrace.shape.pond.latest").collect()] == [
+        {"n": 1}
+    ]
 
 
 def _rows(catalog: object, sql: str) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.build.pond import Pond
+from tests.build.layer_lake import LayerLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,17 +35,17 @@ class Nested:
 
 
 def test_null_structs_with_required_fields_are_built(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, FILES)
+    layer_lake = LayerLake(tmp_path, spark, FILES)
     full = {"x": 1, "y": None}
     first = [Nested("a", 1, None, [None]), Nested("b", 1, full, [{"o": {"x": 2}}, None]), Nested("c", 1, None, [])]
     then = [Nested("a", 2, full, []), Nested("b", 2, None, [None])]
     for events in (first, then):
-        pond.land(events)
-        pond.build()
-    latest = pond.catalog.load_table("pond.latest").scan().to_arrow().to_pylist()
+        layer_lake.land(events)
+        layer_lake.build()
+    latest = layer_lake.catalog.load_table("pond.latest").scan().to_arrow().to_pylist()
     wanted = {event.k: event.row() for event in (*first, *then)}
     assert {row["k"]: {name: row[name] for name in wanted["a"]} for row in latest} == wanted
-    versions = pond.catalog.load_table("pond.versions").scan().to_arrow().to_pylist()
+    versions = layer_lake.catalog.load_table("pond.versions").scan().to_arrow().to_pylist()
     assert sorted((row["k"], row["n"], row["part"]) for row in versions if row["part"] is None) == [
         ("a", 1, None),
         ("b", 2, None),

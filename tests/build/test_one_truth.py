@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.build.layer_lake import AGGREGATES, TABLES, Event, LayerLake, assert_same
 from tests.build.paths import random_paths, scanned_refreshes
-from tests.build.pond import AGGREGATES, TABLES, Event, Pond, assert_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree(spark: SparkSession, tm
     random = Random(seed)
     events = events_of(random, 30)
     tables = {**TABLES, **AGGREGATES}
-    small = Pond(tmp_path / "small", spark, tables)
+    small = LayerLake(tmp_path / "small", spark, tables)
     with random_paths(random) as taken:
         for part in cut(events, random, parts=3):
             small.land(part)
@@ -62,7 +62,7 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree(spark: SparkSession, tm
     small.build(full_refresh=True)
     assert_same(by_parts, small.all_rows())
     random.shuffle(events)
-    big = Pond(tmp_path / "big", spark, tables)
+    big = LayerLake(tmp_path / "big", spark, tables)
     big.land(events)
     with scanned_refreshes():
         big.build()
@@ -71,21 +71,23 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree(spark: SparkSession, tm
 
 def test_a_late_event_stays_behind_a_deletion_whatever_columns_are_called(spark: SparkSession, tmp_path: Path) -> None:
     settings = "keys: [k]\nsequence_by: valid_from\napply_as_deletes: op = 'd'"
-    pond = Pond(tmp_path, spark, {"a/latest.sql": f"/*\n{settings}\n*/\nSELECT k, n AS valid_from, g, op FROM pond.events"})
+    layer_lake = LayerLake(
+        tmp_path, spark, {"a/latest.sql": f"/*\n{settings}\n*/\nSELECT k, n AS valid_from, g, op FROM pond.events"}
+    )
     for number, op in ((1, "u"), (3, "d"), (2, "u")):
-        pond.land([Event(f"e{number}", "k", "x", number, 100, op, number)])
-        pond.build()
-    assert not pond.rows("latest")
+        layer_lake.land([Event(f"e{number}", "k", "x", number, 100, op, number)])
+        layer_lake.build()
+    assert not layer_lake.rows("latest")
 
 
 def test_a_build_changes_nothing_where_nothing_changed(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark)
+    layer_lake = LayerLake(tmp_path, spark)
     events = events_of(Random(5), 30)
-    pond.land(events)
-    pond.build()
-    assert [each.built for each in pond.build()] == [None] * len(pond.pipeline.tables)
-    pond.land(events[:10])
-    built = {each.table.table.name: each.built for each in pond.build() if each.built}
+    layer_lake.land(events)
+    layer_lake.build()
+    assert [each.built for each in layer_lake.build()] == [None] * len(layer_lake.pipeline.tables)
+    layer_lake.land(events[:10])
+    built = {each.table.table.name: each.built for each in layer_lake.build() if each.built}
     assert {name for name, each in built.items() if each and each.rows} == {"appended"}
     assert "groups" not in built
 
@@ -96,35 +98,35 @@ def test_a_row_that_its_reader_no_longer_shows_is_gone_there_too(spark: SparkSes
         "b/visible.sql": "/*\nkeys: [k]\n*/\nSELECT k, g FROM pond.latest WHERE g IS NOT NULL",
         "c/named.sql": "/*\nkeys: [k]\n*/\nSELECT k, g FROM pond.visible",
     }
-    pond = Pond(tmp_path, spark, tables)
-    pond.land([Event("e1", "k1", "x", 1, 1, "u", 1)])
-    pond.build()
+    layer_lake = LayerLake(tmp_path, spark, tables)
+    layer_lake.land([Event("e1", "k1", "x", 1, 1, "u", 1)])
+    layer_lake.build()
     gone = Event("e2", "k1", None, 2, 1, "u", 2)
-    pond.land([gone, *(Event(f"e{number}", f"k{number}", "y", number, 1, "u", number) for number in (3, 4, 5))])
-    pond.build()
-    found = pond.all_rows()
+    layer_lake.land([gone, *(Event(f"e{number}", f"k{number}", "y", number, 1, "u", number) for number in (3, 4, 5))])
+    layer_lake.build()
+    found = layer_lake.all_rows()
     assert sum(found["visible"].values()) == 3
-    pond.build(full_refresh=True)
-    assert_same(found, pond.all_rows())
+    layer_lake.build(full_refresh=True)
+    assert_same(found, layer_lake.all_rows())
 
 
 def test_a_key_that_a_lookup_decides_about_goes_with_it(spark: SparkSession, tmp_path: Path) -> None:
     names = ("a/latest.sql", "b/groups.sql", "b/by_size.sql")
-    pond = Pond(tmp_path, spark, {name: TABLES[name] for name in names})
-    pond.land([Event(f"e{number}", f"k{number}", "x", 1, number, "u", 1) for number in (1, 2)])
-    pond.build()
-    assert _sizes(pond) == {2: 2}
-    pond.land([Event("e3", "k3", "x", 1, 3, "u", 1)])
-    pond.build()
-    assert _sizes(pond) == {3: 3}, "two old rows have another key now"
-    pond.land([Event("e4", "k1", "y", 2, 4, "u", 1), Event("e5", "k2", "z", 2, 5, "u", 1)])
-    pond.build()
-    assert _sizes(pond) == {}, "all are alone, and not shown"
-    found = pond.all_rows()
-    pond.build(full_refresh=True)
-    assert_same(found, pond.all_rows())
+    layer_lake = LayerLake(tmp_path, spark, {name: TABLES[name] for name in names})
+    layer_lake.land([Event(f"e{number}", f"k{number}", "x", 1, number, "u", 1) for number in (1, 2)])
+    layer_lake.build()
+    assert _sizes(layer_lake) == {2: 2}
+    layer_lake.land([Event("e3", "k3", "x", 1, 3, "u", 1)])
+    layer_lake.build()
+    assert _sizes(layer_lake) == {3: 3}, "two old rows have another key now"
+    layer_lake.land([Event("e4", "k1", "y", 2, 4, "u", 1), Event("e5", "k2", "z", 2, 5, "u", 1)])
+    layer_lake.build()
+    assert _sizes(layer_lake) == {}, "all are alone, and not shown"
+    found = layer_lake.all_rows()
+    layer_lake.build(full_refresh=True)
+    assert_same(found, layer_lake.all_rows())
 
 
-def _sizes(pond: Pond) -> dict[int, int]:
-    rows = pond.catalog.load_table("pond.by_size").scan().to_arrow().to_pylist()
+def _sizes(layer_lake: LayerLake) -> dict[int, int]:
+    rows = layer_lake.catalog.load_table("pond.by_size").scan().to_arrow().to_pylist()
     return {row["size"]: row["members"] for row in rows}

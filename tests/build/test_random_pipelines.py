@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from headrace.sessions.building import Outcome
-from tests.build.pond import Pond
+from tests.build.layer_lake import LayerLake
 from tests.build.random_pipelines import random_pipeline
 from tests.build.truth import play
 
@@ -34,15 +34,15 @@ def test_increments_a_large_build_and_a_full_refresh_agree(
 def test_a_table_changed_behind_its_back_is_reported(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = Pond.build
+    build = LayerLake.build
 
-    def tampered(lake: Pond, table: str | None = None, *, full_refresh: bool = False) -> tuple[Outcome, ...]:
+    def tampered(lake: LayerLake, table: str | None = None, *, full_refresh: bool = False) -> tuple[Outcome, ...]:
         outcomes = build(lake, table, full_refresh=full_refresh)
         if full_refresh or lake.folder.name == "big":
             lake.catalog.load_table("pond.staged").delete()
         return outcomes
 
-    monkeypatch.setattr(Pond, "build", tampered)
+    monkeypatch.setattr(LayerLake, "build", tampered)
     played = play(3, spark, tmp_path, tables=3, rounds=2)
     assert [text.split("\n")[0].split(": ")[0] for text in played.differences] == ["staged", "staged"]
     assert all("rows only with increments" in text for text in played.differences)

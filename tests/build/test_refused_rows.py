@@ -15,8 +15,8 @@ from headrace.quality.collected_refused import number_rows, read_refused, refuse
 from headrace.quality.expectations import Measured, measure
 from headrace.quality.refused import stage_refused
 from headrace.spec.model.layers import Expectation
+from tests.build.layer_lake import CHECKED, Event, LayerLake
 from tests.build.paths import scanned_refreshes
-from tests.build.pond import CHECKED, Event, Pond
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +36,8 @@ def events() -> list[Event]:
     return [Event(f"e{n // 2 * 2}", "k", groups[n % 4], n, n % 5 - 1, "u", n) for n in range(40)]
 
 
-def quarantined(pond: Pond) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pond.catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
+def quarantined(layer_lake: LayerLake) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = layer_lake.catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
     return sorted(({**row, "checkpoint_id": 0} for row in rows), key=repr)
 
 
@@ -52,19 +52,19 @@ def test_refused_rows_are_the_same_in_one_pass_and_in_two(
         return stage_refused(*args, **rest)
 
     monkeypatch.setattr(staged_build, "stage_refused", counted)
-    pond = Pond(tmp_path, spark, {"a/checked.sql": table})
-    pond.land(events())
+    layer_lake = LayerLake(tmp_path, spark, {"a/checked.sql": table})
+    layer_lake.land(events())
     with scanned_refreshes():
-        pond.build()
+        layer_lake.build()
         assert passes == []
-        found, rows = quarantined(pond), pond.all_rows()
+        found, rows = quarantined(layer_lake), layer_lake.all_rows()
         assert found
         monkeypatch.setattr(collected_refused, "MOST_ROWS", 3)
-        pond.build(full_refresh=True)
+        layer_lake.build(full_refresh=True)
     assert passes == ["second"]
-    assert (quarantined(pond), pond.all_rows()) == (found, rows)
-    pond.build(full_refresh=True)
-    assert quarantined(pond) == found, "as a small build refuses them"
+    assert (quarantined(layer_lake), layer_lake.all_rows()) == (found, rows)
+    layer_lake.build(full_refresh=True)
+    assert quarantined(layer_lake) == found, "as a small build refuses them"
 
 
 def observed(measured: Measured) -> Mapping[str, object]:

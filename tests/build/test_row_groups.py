@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.build.layer_lake import START, LayerLake
 from tests.build.paths import scanned_refreshes
-from tests.build.pond import START, Pond
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,18 +44,18 @@ class Numbered:
 
 
 def test_a_change_of_one_row_keeps_those_of_other_row_groups(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, {"a/by_event.sql": TABLE})
-    pond.land([Numbered(0, 1)])
-    pond.build()
-    with pond.catalog.load_table("pond.by_event").transaction() as transaction:
+    layer_lake = LayerLake(tmp_path, spark, {"a/by_event.sql": TABLE})
+    layer_lake.land([Numbered(0, 1)])
+    layer_lake.build()
+    with layer_lake.catalog.load_table("pond.by_event").transaction() as transaction:
         transaction.set_properties(SMALL)
-    pond.land([Numbered(number, 1) for number in range(1, 1_000)])
+    layer_lake.land([Numbered(number, 1) for number in range(1, 1_000)])
     with scanned_refreshes():  # Spark writes several row groups into a file
-        pond.build(full_refresh=True)
-    paths = pond.catalog.load_table("pond.by_event").inspect.files()["file_path"].to_pylist()
+        layer_lake.build(full_refresh=True)
+    paths = layer_lake.catalog.load_table("pond.by_event").inspect.files()["file_path"].to_pylist()
     assert max(pq.ParquetFile(path.removeprefix("file:")).metadata.num_row_groups for path in paths) > 1
-    pond.land([Numbered(7, 2)])
-    pond.build()
-    rows = pond.catalog.load_table("pond.by_event").scan().to_arrow().to_pylist()
+    layer_lake.land([Numbered(7, 2)])
+    layer_lake.build()
+    rows = layer_lake.catalog.load_table("pond.by_event").scan().to_arrow().to_pylist()
     assert {row["id"]: row["n"] for row in rows} == {f"{number:05}": 2 if number == 7 else 1 for number in range(1_000)}
     assert len(rows) == 1_000

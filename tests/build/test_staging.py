@@ -17,7 +17,7 @@ from headrace.iceberg.metadata.quarantine import QUARANTINE
 from headrace.serving.sql.query import run_query
 from headrace.sessions.building import build, open_lake, plan
 from headrace.spec.model.types import Column, Primitive, Struct
-from tests.build.pond import Pond
+from tests.build.layer_lake import LayerLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,14 +159,14 @@ WHOLE = {
 }
 
 
-def rows(pond: Pond, table: str = "stage.pond.orders", order: str = "kafka_offset") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = run_query(pond.catalog, f"SELECT * FROM {table} ORDER BY {order}").to_pylist()
+def rows(layer_lake: LayerLake, table: str = "stage.pond.orders", order: str = "kafka_offset") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = run_query(layer_lake.catalog, f"SELECT * FROM {table} ORDER BY {order}").to_pylist()
     return found
 
 
 def test_every_change_is_a_row_with_values_as_people_mean_them(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, FILES)
-    pond.land(
+    layer_lake = LayerLake(tmp_path, spark, FILES)
+    layer_lake.land(
         [
             Change("r", 1, after=WHOLE),
             Change("u", 2, after={**WHOLE, "note": GONE, "photo": GONE.encode(), "tags": [GONE], "sizes": list(GONE.encode())}),
@@ -180,8 +180,8 @@ def test_every_change_is_a_row_with_values_as_people_mean_them(spark: SparkSessi
             Change("c", 33, after={"id": 33, "note": GONE}),
         ]
     )
-    pond.build()
-    first, updated, deleted, truncated, *others = rows(pond)
+    layer_lake.build()
+    first, updated, deleted, truncated, *others = rows(layer_lake)
     shown = {name: first[name] for name in WHOLE if name != "event_date"}
     moment = datetime(2023, 11, 14, 22, 13, 20, 123456, tzinfo=timezone.utc)
     assert shown == {
@@ -209,41 +209,42 @@ def test_every_change_is_a_row_with_values_as_people_mean_them(spark: SparkSessi
     assert (truncated["_op"], truncated["id"], truncated["kafka_offset"]) == ("t", None, 4)
     assert [each["rate"] for each in others[: len(NUMBERS)]] == [Decimal(each) for each in NUMBERS]
     assert [(each["id"], each["note"]) for each in others[len(NUMBERS) :]] == [(33, GONE)], "an insert says what it says"
-    refused = pond.catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
+    refused = layer_lake.catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
     assert sorted((json.loads(row["original_bytes"])["id"], row["reason"]) for row in refused) == [
         (each, "every value can be read as its type") for each in (30, 31, 32)
     ]
 
 
 def test_a_new_column_reaches_the_table_without_a_refresh(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, FILES)
-    pond.land([Change("c", 1, after=WHOLE)])
-    pond.build()
-    before = pond.catalog.load_table("stage.pond.orders").metadata
-    stream = pond.pipeline.streams[0]
+    layer_lake = LayerLake(tmp_path, spark, FILES)
+    layer_lake.land([Change("c", 1, after=WHOLE)])
+    layer_lake.build()
+    before = layer_lake.catalog.load_table("stage.pond.orders").metadata
+    stream = layer_lake.pipeline.streams[0]
     value = Struct(
         (Column("id", Primitive("long")), Column("paid_at", Primitive("long"), doc="io.debezium.time.MicroTimestamp"))
     )
     raw = ensure_table(
-        pond.catalog,
+        layer_lake.catalog,
         stream.table,
         columns=(Column("before", value), Column("after", value)),
-        location=table_location(pond.settings, stream.table),
+        location=table_location(layer_lake.settings, stream.table),
     )
     assert raw.schema().find_field("after.paid_at").doc == "io.debezium.time.MicroTimestamp"
-    pond._raw[stream.name] = pond.catalog.load_table(str(stream.table))
-    pond.land([Change("c", 2, after={"id": 2, "paid_at": 1_700_000_000_000_000})])
-    lake = open_lake(pond.settings, pond.pipeline, spark)
+    layer_lake._raw[stream.name] = layer_lake.catalog.load_table(str(stream.table))
+    layer_lake.land([Change("c", 2, after={"id": 2, "paid_at": 1_700_000_000_000_000})])
+    lake = open_lake(layer_lake.settings, layer_lake.pipeline, spark)
     actions = {
-        str(each.table.table): each.action for each in plan(pond.settings, pond.pipeline, table=None, full_refresh=False)
+        str(each.table.table): each.action
+        for each in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
     }
     assert actions["stage.pond.orders"] == "increment"
     assert [each.error for each in build(lake)] == [None, None]
-    assert [each["paid_at"] for each in rows(pond)] == [None, datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)]
-    after = pond.catalog.load_table("stage.pond.orders").metadata
+    assert [each["paid_at"] for each in rows(layer_lake)] == [None, datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)]
+    after = layer_lake.catalog.load_table("stage.pond.orders").metadata
     assert (after.table_uuid, len(after.snapshots)) == (before.table_uuid, len(before.snapshots) + 1)
 
 
 def test_a_cast_that_can_not_be_is_told_with_its_line(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"stage_tables.yaml:9: Spark refuses the query"):
-        Pond(tmp_path, spark, {**FILES, "stage_tables.yaml": STAGE.replace("rate: {}", "sizes: date")})
+        LayerLake(tmp_path, spark, {**FILES, "stage_tables.yaml": STAGE.replace("rate: {}", "sizes: date")})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.settings import Settings
-from tests.build.pond import TABLES, Pond, assert_same
+from tests.build.layer_lake import TABLES, LayerLake, assert_same
 from tests.build.test_one_truth import events_of
 from tests.support.application import Application, start_headrace
 from tests.support.command import run_command
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 FILES = {name: TABLES[name] for name in ("a/appended.sql", "a/latest.sql", "b/groups.sql")}
 """Rows that were built twice would be there twice, be replaced by themselves, and be counted twice."""
 
-Suspend = Callable[[Pond, str], Application]
+Suspend = Callable[[LayerLake, str], Application]
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ def suspend() -> Iterator[Suspend]:
     """Start `headrace build` of one table and wait until it has stopped itself before its commit; it ends with the test."""
     started: list[Application] = []
 
-    def start(pond: Pond, table: str) -> Application:
-        environ = {**lake_environ(pond.settings), "HEADRACE_FAULT": f"stop-application@pond.{table}:staged"}
-        application = start_headrace("build", "pond", "--table", table, environ=environ, folder=pond.folder)
+    def start(layer_lake: LayerLake, table: str) -> Application:
+        environ = {**lake_environ(layer_lake.settings), "HEADRACE_FAULT": f"stop-application@pond.{table}:staged"}
+        application = start_headrace("build", "pond", "--table", table, environ=environ, folder=layer_lake.folder)
         started.append(application)
         application.wait_to_stop()
         return application
@@ -47,41 +47,41 @@ def suspend() -> Iterator[Suspend]:
 
 
 @pytest.fixture
-def pond(spark: SparkSession, tmp_path: Path, lake_settings: Settings) -> Pond:
+def layer_lake(spark: SparkSession, tmp_path: Path, lake_settings: Settings) -> LayerLake:
     """A lake that was built once, with more events to build."""
-    pond, events = Pond(tmp_path, spark, FILES, settings=lake_settings), events_of(Random(5), 60)
-    pond.land(events[:40])
-    pond.build()
-    pond.land(events[40:])
-    return pond
+    layer_lake, events = LayerLake(tmp_path, spark, FILES, settings=lake_settings), events_of(Random(5), 60)
+    layer_lake.land(events[:40])
+    layer_lake.build()
+    layer_lake.land(events[40:])
+    return layer_lake
 
 
-def build_by_command(pond: Pond, spark: SparkSession, *, home: Path | None = None) -> tuple[int, str]:
+def build_by_command(layer_lake: LayerLake, spark: SparkSession, *, home: Path | None = None) -> tuple[int, str]:
     """Run `headrace build` on the same catalog, in the lake's home or in one that knows nothing of its locks."""
-    environ = lake_environ(replace(pond.settings, home=home or pond.settings.home))
-    return run_command("build", "pond", environ=environ, folder=pond.folder, spark=spark)
+    environ = lake_environ(replace(layer_lake.settings, home=home or layer_lake.settings.home))
+    return run_command("build", "pond", environ=environ, folder=layer_lake.folder, spark=spark)
 
 
-def check_rows(pond: Pond) -> None:
+def check_rows(layer_lake: LayerLake) -> None:
     """Compare the tables with those of a full refresh; each event of the appended one is there as often as it was landed."""
-    built = pond.all_rows()
+    built = layer_lake.all_rows()
     assert sum(built["appended"].values()) == 60
-    pond.build(full_refresh=True)
-    assert_same(built, pond.all_rows())
+    layer_lake.build(full_refresh=True)
+    assert_same(built, layer_lake.all_rows())
 
 
 @pytest.mark.parametrize("table", ["appended", "latest"])
 def test_a_suspended_build_that_was_overtaken_commits_nothing(
-    pond: Pond, spark: SparkSession, suspend: Suspend, table: str
+    layer_lake: LayerLake, spark: SparkSession, suspend: Suspend, table: str
 ) -> None:
-    suspended = suspend(pond, table)
-    code, said = build_by_command(pond, spark)
+    suspended = suspend(layer_lake, table)
+    code, said = build_by_command(layer_lake, spark)
     assert (code, f"another application builds this pipeline already (process {suspended.pid} on " in said) == (3, True), said
-    code, said = build_by_command(pond, spark, home=pond.folder / "elsewhere")
+    code, said = build_by_command(layer_lake, spark, home=layer_lake.folder / "elsewhere")
     assert code == 0, said
-    overtaken_by = pond.catalog.load_table(f"pond.{table}").metadata_location
+    overtaken_by = layer_lake.catalog.load_table(f"pond.{table}").metadata_location
     suspended.signal(signal.SIGCONT)
     assert suspended.wait() == 0, suspended.said()
     assert "nothing has changed since the last build" in suspended.said()
-    assert pond.catalog.load_table(f"pond.{table}").metadata_location == overtaken_by
-    check_rows(pond)
+    assert layer_lake.catalog.load_table(f"pond.{table}").metadata_location == overtaken_by
+    check_rows(layer_lake)

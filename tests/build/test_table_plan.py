@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.build.plan import plan_table
-from tests.build.pond import TABLES, Event, Pond
+from tests.build.layer_lake import TABLES, Event, LayerLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.spark
 def test_a_refresh_is_small_if_its_inputs_are_even_where_nothing_moved(
     rows: int, is_small: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
-    pond = Pond(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"]})
-    pond.land([Event("e1", "k1", "x", 1, 100, "u", 1)])
-    pond.build()
-    plan = plan_table(pond.catalog, pond.pipeline, pond.pipeline.tables[0], full_refresh=True)
+    layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"]})
+    layer_lake.land([Event("e1", "k1", "x", 1, 100, "u", 1)])
+    layer_lake.build()
+    plan = plan_table(layer_lake.catalog, layer_lake.pipeline, layer_lake.pipeline.tables[0], full_refresh=True)
     inputs = {name: replace(state, rows=rows) for name, state in plan.until.items()}
     assert replace(plan, since=inputs, until=inputs).is_small is is_small

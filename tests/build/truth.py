@@ -22,8 +22,8 @@ from headrace.sessions import building
 from headrace.settings import load_settings
 from headrace.spark.session import start_spark
 from headrace.spec.model.layers import HIDDEN
+from tests.build.layer_lake import LayerLake
 from tests.build.paths import random_paths, scanned_refreshes
-from tests.build.pond import Pond
 from tests.build.random_events import Landed, Traffic
 from tests.build.random_pipelines import GROWN_CHANGE, RandomPipeline, random_pipeline
 
@@ -60,7 +60,7 @@ def play(seed: int, spark: SparkSession, folder: Path, *, tables: int | None = N
     landed: list[Landed] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(building, "_AT_ONCE", 1)  # side by side, builds would draw their paths in any order
-        small = Pond(folder / "small", spark, pipeline.files)
+        small = LayerLake(folder / "small", spark, pipeline.files)
         for number in range(pipeline.rounds):
             _grow(small, pipeline, traffic, number / pipeline.rounds)
             with random_paths(random, scans=_SCANS) as paths:
@@ -74,7 +74,7 @@ def play(seed: int, spark: SparkSession, folder: Path, *, tables: int | None = N
         _grow(small, pipeline, traffic, 1.0)
         _build(small)
         by_increments = Snapshot.of(small)
-        big = Pond(folder / "big", spark, pipeline.files)
+        big = LayerLake(folder / "big", spark, pipeline.files)
         _grow(big, pipeline, Traffic(random, 1), 1.0)
         random.shuffle(landed)
         _land(big, landed)
@@ -112,7 +112,7 @@ class Snapshot:
     comparable: Rows
 
     @classmethod
-    def of(cls, lake: Pond) -> Snapshot:
+    def of(cls, lake: LayerLake) -> Snapshot:
         tables = {table.table.name: _rows(lake, table.table.name) for table in lake.pipeline.tables}
         smallest: dict[str, str] = {}
         for table in lake.pipeline.tables:
@@ -125,7 +125,7 @@ class Snapshot:
         )
 
 
-def _rows(lake: Pond, table: str) -> list[dict[str, Any]]:
+def _rows(lake: LayerLake, table: str) -> list[dict[str, Any]]:
     rows = lake.catalog.load_table(f"pond.{table}").scan().to_arrow()
     return list(rows.drop_columns([name for name in HIDDEN if name in rows.column_names]).to_pylist())
 
@@ -142,7 +142,7 @@ def _text(row: Mapping[str, Any]) -> str:
     return repr(sorted(row.items()))
 
 
-def _grow(lake: Pond, pipeline: RandomPipeline, traffic: Traffic, share: float) -> None:
+def _grow(lake: LayerLake, pipeline: RandomPipeline, traffic: Traffic, share: float) -> None:
     """Widen the schemas that have grown by this share of the rounds: one by a change of files, one by what landed."""
     due = {stream for stream, at in pipeline.grows_at.items() if at <= share} - traffic.grown
     traffic.grown |= due
@@ -154,12 +154,12 @@ def _grow(lake: Pond, pipeline: RandomPipeline, traffic: Traffic, share: float) 
         lake.widen(GROWN_CHANGE, stream="changes")
 
 
-def _build(lake: Pond, table: str | None = None) -> None:
+def _build(lake: LayerLake, table: str | None = None) -> None:
     if any(outcome.grown for outcome in lake.build(table)):
         lake.reload()  # as a live run does: the next build knows the new columns
 
 
-def _land(lake: Pond, events: list[Landed]) -> list[Landed]:
+def _land(lake: LayerLake, events: list[Landed]) -> list[Landed]:
     for stream in ("events", "changes"):
         rows = [event for event in events if event.stream == stream]
         if rows:

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
 from headrace.errors import BuildError, UnavailableError
-from headrace.iceberg.catalog.outages import away_if_broken, find_away
+from headrace.iceberg.catalog.outages import find_away, translate_outages
 from headrace.iceberg.commits.commit import commit_once
 from headrace.iceberg.files.storage import Storage
 from headrace.iceberg.pyiceberg_private.bounded_rest import BoundedRestCatalog
@@ -247,10 +247,10 @@ def test_a_database_as_the_catalog() -> None:
 def test_an_error_that_was_made_of_another_one() -> None:
     made = BuildError("Spark could not compute the table")
     made.__cause__ = java(STORE_AWAY)
-    with pytest.raises(UnavailableError, match="object store") as found, away_if_broken():
+    with pytest.raises(UnavailableError, match="object store") as found, translate_outages():
         raise made
     assert found.value.__cause__ is made
-    with pytest.raises(BuildError, match="two keys"), away_if_broken():
+    with pytest.raises(BuildError, match="two keys"), translate_outages():
         raise BuildError("two keys")
 
 

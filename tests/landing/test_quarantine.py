@@ -16,9 +16,9 @@ from headrace.iceberg.ledgers.landing import Ledger
 from headrace.iceberg.metadata.quarantine import (
     QUARANTINE,
     QUARANTINE_COLUMNS,
+    flush_quarantine,
     read_refused_before,
     read_settled,
-    settle_quarantine,
 )
 from headrace.settings import load_settings
 
@@ -56,12 +56,12 @@ def test_files_of_several_streams_are_settled_in_one_snapshot(catalog: Catalog, 
         "p.b": Ledger(1, {0: 5, 1: 6}, quarantine_files=(refuse(quarantine, "p.b", 4),)),
         "p.c": Ledger(9, {0: 1}),
     }
-    found = settle_quarantine(catalog, quarantine, ledgers)
+    found = flush_quarantine(catalog, quarantine, ledgers)
     assert held(catalog) == [("p.a", 1), ("p.a", 2), ("p.a", 7), ("p.b", 4)]
     assert len(found.snapshots()) == 1
     assert (read_settled(found, "p.b").checkpoint_id, read_settled(found, "p.b").offsets) == (1, {0: 5, 1: 6})
     assert read_settled(found, "p.c").checkpoint_id == 0
-    assert len(settle_quarantine(catalog, found, ledgers).snapshots()) == 1
+    assert len(flush_quarantine(catalog, found, ledgers).snapshots()) == 1
 
 
 def test_an_old_application_settles_what_its_successor_has_settled(catalog: Catalog, quarantine: Table) -> None:
@@ -69,9 +69,9 @@ def test_an_old_application_settles_what_its_successor_has_settled(catalog: Cata
     stale = catalog.load_table(quarantine.name())
     old = Ledger(3, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1),))
     new = Ledger(4, {0: 20}, quarantine_files=(refuse(quarantine, "p.a", 15),))
-    quarantine = settle_quarantine(catalog, quarantine, {"p.a": old})
-    settle_quarantine(catalog, quarantine, {"p.a": new})
-    found = settle_quarantine(catalog, stale, {"p.a": old})
+    quarantine = flush_quarantine(catalog, quarantine, {"p.a": old})
+    flush_quarantine(catalog, quarantine, {"p.a": new})
+    found = flush_quarantine(catalog, stale, {"p.a": old})
     assert held(catalog) == [("p.a", 1), ("p.a", 15)]
     assert read_settled(found, "p.a").checkpoint_id == 4
 
@@ -80,15 +80,15 @@ def test_only_what_the_other_has_not_settled_is_added(catalog: Catalog, quaranti
     stale = catalog.load_table(quarantine.name())
     a = Ledger(1, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1),))
     b = Ledger(1, {0: 10}, quarantine_files=(refuse(quarantine, "p.b", 2),))
-    settle_quarantine(catalog, quarantine, {"p.a": a})
-    settle_quarantine(catalog, stale, {"p.a": a, "p.b": b})
+    flush_quarantine(catalog, quarantine, {"p.a": a})
+    flush_quarantine(catalog, stale, {"p.a": a, "p.b": b})
     assert held(catalog) == [("p.a", 1), ("p.b", 2)]
 
 
 def test_two_pipelines_settle_at_once(catalog: Catalog, quarantine: Table) -> None:
     stale = catalog.load_table(quarantine.name())
-    settle_quarantine(catalog, quarantine, {"p.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "p.a", 0),))})
-    found = settle_quarantine(catalog, stale, {"q.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "q.a", 0),))})
+    flush_quarantine(catalog, quarantine, {"p.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "p.a", 0),))})
+    found = flush_quarantine(catalog, stale, {"q.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "q.a", 0),))})
     assert held(catalog) == [("p.a", 0), ("q.a", 0)]
     assert (read_settled(found, "p.a").checkpoint_id, read_settled(found, "q.a").checkpoint_id) == (1, 1)
 
@@ -107,5 +107,5 @@ def test_what_is_refused_again_is_known_by_each_offset(
     catalog: Catalog, quarantine: Table, ledger: Ledger, refused: set[tuple[int, int]]
 ) -> None:
     files = (refuse(quarantine, "p.a", 2, 7, 9), refuse(quarantine, "p.b", 8))
-    found = settle_quarantine(catalog, quarantine, {"p.a": Ledger(3, {0: 10}, quarantine_files=files)})
+    found = flush_quarantine(catalog, quarantine, {"p.a": Ledger(3, {0: 10}, quarantine_files=files)})
     assert read_refused_before(found, "p.a", ledger) == refused

@@ -15,7 +15,7 @@ from headrace.cli.render.status import show_status
 from headrace.iceberg.catalog.tables import open_catalog
 from headrace.iceberg.rows import row_store
 from headrace.serving.figures import PipelineStatus, TableStatus
-from tests.build.pond import Event, Pond
+from tests.build.layer_lake import Event, LayerLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,23 +36,23 @@ keys: [g]
 SELECT g, count(*) AS keys FROM pond.latest WHERE g IS NOT NULL GROUP BY g"""
 
 
-def status(pond: Pond, *, now: datetime | None = None) -> list[TableStatus]:
+def status(layer_lake: LayerLake, *, now: datetime | None = None) -> list[TableStatus]:
     now = now or datetime.now(timezone.utc)
-    catalog, row_cache = open_catalog(pond.settings), pond.settings.row_cache
-    return list(list_layer_tables(catalog, pond.pipeline, now=now, row_cache=row_cache))
+    catalog, row_cache = open_catalog(layer_lake.settings), layer_lake.settings.row_cache
+    return list(list_layer_tables(catalog, layer_lake.pipeline, now=now, row_cache=row_cache))
 
 
 def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) -> None:
-    pond = Pond(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
-    for each in status(pond):
+    layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
+    for each in status(layer_lake):
         assert (each.rows, each.build_id, each.last_build, each.behind_seconds) == (0, 0, None, None)
     started = datetime.now(timezone.utc)
-    pond.land([Event(f"e{number}", f"k{number}", "g" if number else None, 1, 100, "", number) for number in range(5)])
-    pond.build()
-    built_at = status(pond)[0].last_build
+    layer_lake.land([Event(f"e{number}", f"k{number}", "g" if number else None, 1, 100, "", number) for number in range(5)])
+    layer_lake.build()
+    built_at = status(layer_lake)[0].last_build
     assert built_at
     assert started <= built_at <= datetime.now(timezone.utc)
-    latest, groups = status(pond, now=built_at + timedelta(hours=1))
+    latest, groups = status(layer_lake, now=built_at + timedelta(hours=1))
     assert (latest.table, latest.kind, latest.rows, latest.build_id) == ("pond.latest", "upsert", 5, 1)
     assert (groups.table, groups.kind, groups.rows, groups.build_id) == ("pond.groups", "aggregate", 1, 1)
     assert (latest.behind_seconds, groups.behind_seconds) == (0.0, 0.0)
@@ -60,11 +60,11 @@ def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) 
     assert latest.batch_seconds
     assert (latest.state, latest.bad_rows) == ("fresh", 1)
     assert latest.freshness_seconds == pytest.approx(3600)
-    assert status(pond, now=built_at + timedelta(seconds=1))[0].rate == pytest.approx(5 / 60)
+    assert status(layer_lake, now=built_at + timedelta(seconds=1))[0].rate == pytest.approx(5 / 60)
     assert latest.rate == 0, "of the last minute"
     assert [(each.sentence, each.checked, each.failed) for each in latest.failing] == [("there is a group", 5, 1)]
-    pond.land([Event("e9", "k9", "g", 1, 100, "", 9)])
-    latest, groups = status(pond, now=datetime.now(timezone.utc) + timedelta(hours=1))
+    layer_lake.land([Event("e9", "k9", "g", 1, 100, "", 9)])
+    latest, groups = status(layer_lake, now=datetime.now(timezone.utc) + timedelta(hours=1))
     assert latest.behind_seconds == pytest.approx(3600, abs=60)
     assert latest.state == "behind"
     assert groups.behind_seconds == latest.behind_seconds, "also by way of a table that is behind"
@@ -76,20 +76,20 @@ def test_status_says_where_the_time_of_the_last_build_went(
 ) -> None:
     for most_rows in ("_FILE_IN_MEMORY_ROWS", "SMALL_ROWS"):  # small files are stored and indexed as large ones are
         monkeypatch.setattr(row_store, most_rows, 0)
-    pond = Pond(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
-    for each in status(pond):
+    layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
+    for each in status(layer_lake):
         assert (each.phases, each.rows_in, each.rows_out, each.index_bytes, each.cached_row_bytes) == (None, None, None, 0, 0)
-    pond.land([Event(f"e{number}", f"k{number}", "g", 1, 100, "", number) for number in range(5)])
-    (built, _) = pond.build()
-    latest, _ = status(pond)
+    layer_lake.land([Event(f"e{number}", f"k{number}", "g", 1, 100, "", number) for number in range(5)])
+    (built, _) = layer_lake.build()
+    latest, _ = status(layer_lake)
     assert built.built
     assert built.built.phases.commit
     assert latest.phases
     assert latest.phases.query > 0
     assert latest.phases.commit is None, "the first commit can't tell how long it takes"
-    pond.land([Event("e9", "k9", "g", 1, 100, "", 9), Event("e10", "k1", "g", 0, 100, "", 9)])
-    pond.build()
-    latest, groups = status(pond)
+    layer_lake.land([Event("e9", "k9", "g", 1, 100, "", 9), Event("e10", "k1", "g", 0, 100, "", 9)])
+    layer_lake.build()
+    latest, groups = status(layer_lake)
     for each in (latest, groups):
         assert each.phases
         assert each.batch_seconds

@@ -35,7 +35,7 @@ from headrace.sessions.landing import spark_session
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.model.layers import BUILD_ID, STATE
-from tests.build.pond import PIPELINE, SCHEMA, START, TABLES
+from tests.build.layer_lake import PIPELINE, SCHEMA, START, TABLES
 from tests.support.application import start_headrace
 
 EVENTS_PER_SECOND = 40

@@ -24,7 +24,7 @@ from headrace.servers.process import ServiceState, find_process
 from headrace.servers.stack import stack_settings
 from headrace.sessions.building import build, open_lake
 from headrace.sessions.landing import spark_session
-from headrace.sessions.patience import for_a_command
+from headrace.sessions.retry_policy import for_command
 from headrace.settings import STACK, Settings, load_settings
 from headrace.spec import Pipeline
 from tests.build.paths import counted_paths, scanned_builds
@@ -146,8 +146,8 @@ def _listens(processes: Sequence[psutil.Process], port: int) -> bool:
 
 def build_all(lake: StackLake, spark: SparkSession, pipeline: Pipeline) -> None:
     """Build all tables of a pipeline; raise the error of one that fails."""
-    patience = for_a_command(f"build of {pipeline.name}", report=print)
-    for outcome in build(open_lake(lake.settings(), pipeline, spark), patience=patience):
+    retry_policy = for_command(f"build of {pipeline.name}", report=print)
+    for outcome in build(open_lake(lake.settings(), pipeline, spark), retry_policy=retry_policy):
         if outcome.error:
             raise outcome.error
 

@@ -22,7 +22,7 @@ from headrace.iceberg.ledgers import landing as ledger
 from headrace.iceberg.ledgers.build import BuildLedger, CheckedExpectation, read_build
 from headrace.iceberg.ledgers.landing import Ledger, read_ledger
 from headrace.iceberg.metadata.quarantine import open_quarantine
-from headrace.serving.web.room import Room
+from headrace.serving.web.context import WebContext
 from headrace.settings import load_settings
 from headrace.spec import load_pipeline
 from headrace.spec.model.columns import landed_columns
@@ -39,7 +39,7 @@ _STAGED_COLUMNS = (
 
 
 class ShopLake:
-    """`land` and `build` commit rows and the entries that go with them; `room` is what an application shows of it."""
+    """`land` and `build` commit rows and the entries that go with them; `context` is what an application shows of it."""
 
     def __init__(self, folder: Path, *, environ: Mapping[str, str] | None = None) -> None:
         write_shop(folder)
@@ -53,8 +53,8 @@ class ShopLake:
         return open_catalog(self.settings)
 
     @property
-    def room(self) -> Room:
-        return Room((self.pipeline,), self.watch.figures, self.watch.catalog, self.watch.topics)
+    def context(self) -> WebContext:
+        return WebContext((self.pipeline,), self.watch.figures, self.watch.catalog, self.watch.topics)
 
     def land(self, ids: Sequence[str], *, bad: Sequence[str] = (), country: str = "DE") -> None:
         stream = self.pipeline.streams[0]

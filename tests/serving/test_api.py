@@ -20,11 +20,11 @@ from headrace.errors import BusyError, QueryError, SpecError, UnavailableError
 from headrace.kafka.client import KafkaServers
 from headrace.kafka.topics import admin_client, list_bounds
 from headrace.serving.figures import PipelineStatus
-from headrace.serving.sql.asking import Desk
+from headrace.serving.sql.asking import QueryService
 from headrace.serving.web.app import make_app
+from headrace.serving.web.context import WebContext
 from headrace.serving.web.guard import Lock
 from headrace.serving.web.pages import OwnPages, load_pages
-from headrace.serving.web.room import Room
 from headrace.spec import copy_pipeline, load_pipeline
 from tests.serving.shop_lake import ShopLake
 from tests.serving.weather_table import weather_pages
@@ -173,26 +173,26 @@ def test_a_query_that_can_not_be_answered(client: TestClient, sql: str, says: st
 
 
 def test_a_query_is_bounded(shop: ShopLake) -> None:
-    desk = Desk()
-    found = desk.ask(shop.catalog, "SELECT * FROM range(5000)", most_rows=10)
+    queries = QueryService()
+    found = queries.ask(shop.catalog, "SELECT * FROM range(5000)", most_rows=10)
     assert (len(found.rows), found.truncated) == (10, True)
-    assert not desk.ask(shop.catalog, "SELECT * FROM range(10)", most_rows=10).truncated
+    assert not queries.ask(shop.catalog, "SELECT * FROM range(10)", most_rows=10).truncated
     with pytest.raises(QueryError, match=r"longer than 0\.\d+ seconds"):
-        desk.ask(shop.catalog, SLOW, most_seconds=0.2)
-    desk.close()
+        queries.ask(shop.catalog, SLOW, most_seconds=0.2)
+    queries.close()
 
 
 def test_queries_wait_for_a_seat(shop: ShopLake) -> None:
-    desk = Desk(seats=1)
+    queries = QueryService(seats=1)
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(desk.ask, shop.catalog, SLOW, most_seconds=300.0)
-        (worker,) = wait_until(lambda: set(desk._pool._busy), what="the first query to run")
+        first = pool.submit(queries.ask, shop.catalog, SLOW, most_seconds=300.0)
+        (worker,) = wait_until(lambda: set(queries._pool._busy), what="the first query to run")
         with pytest.raises(BusyError, match="other queries are running"):
-            desk.ask(shop.catalog, "SELECT 1")
+            queries.ask(shop.catalog, "SELECT 1")
         worker.kill()
         assert isinstance(first.exception(), QueryError)
-    assert desk.ask(shop.catalog, "SELECT 1 AS one").rows == ((1,),)
-    desk.close()
+    assert queries.ask(shop.catalog, "SELECT 1 AS one").rows == ((1,),)
+    queries.close()
 
 
 def test_metrics(shop: ShopLake, client: TestClient) -> None:
@@ -246,8 +246,8 @@ def test_the_first_page_is_the_dashboard_of_the_only_pipeline_that_runs(shop: Sh
     def first(*running: tuple[str, bool], own: OwnPages = pages) -> str:
         now = datetime.now(timezone.utc)
         status = tuple(PipelineStatus(name, runs, now, (), ()) for name, runs in running)
-        room = Room((shop.pipeline,), lambda: status, shop.watch.catalog, shop.watch.topics)
-        client = TestClient(make_app(room, Lock(None, local=True), own_pages=[own]), base_url="http://127.0.0.1")
+        context = WebContext((shop.pipeline,), lambda: status, shop.watch.catalog, shop.watch.topics)
+        client = TestClient(make_app(context, Lock(None, local=True), own_pages=[own]), base_url="http://127.0.0.1")
         answer = client.get("/", follow_redirects=False)
         return str(answer.headers.get("location", "the control room"))
 
@@ -266,8 +266,8 @@ def test_pages_that_can_not_be_loaded(shop: ShopLake, tmp_path: Path) -> None:
 
 def test_a_pipeline_that_can_not_be_loaded_is_shown_with_what_is_wrong(shop: ShopLake) -> None:
     broken = {"other": SpecError('unknown key "formt"', where="pipelines/other/pipeline.yml:4", next_step="Fix the key.")}
-    room = Room((), shop.watch.figures, shop.watch.catalog, shop.watch.topics, broken=broken)
-    client = TestClient(make_app(room, Lock(None, local=True)), base_url="http://127.0.0.1")
+    context = WebContext((), shop.watch.figures, shop.watch.catalog, shop.watch.topics, broken=broken)
+    client = TestClient(make_app(context, Lock(None, local=True)), base_url="http://127.0.0.1")
     assert client.get("/api/flow").json()["broken"][0]["where"] == "pipelines/other/pipeline.yml:4"
 
 
@@ -327,8 +327,8 @@ def test_a_browser_is_told_on_a_page_that_something_is_away(shop: ShopLake) -> N
     def away() -> tuple[PipelineStatus, ...]:
         raise UnavailableError("the catalog does not answer", next_step="Check it: headrace doctor")
 
-    room = Room((shop.pipeline,), away, shop.watch.catalog, shop.watch.topics)
-    with TestClient(make_app(room, Lock(None, local=True)), base_url="http://127.0.0.1") as client:
+    context = WebContext((shop.pipeline,), away, shop.watch.catalog, shop.watch.topics)
+    with TestClient(make_app(context, Lock(None, local=True)), base_url="http://127.0.0.1") as client:
         answer = client.get("/", headers=BROWSER)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     assert "The catalog does not answer" in answer.text
@@ -348,8 +348,8 @@ def test_a_table_whose_catalog_or_object_store_is_away(shop: ShopLake, error: Ex
     def away() -> Catalog:
         raise error
 
-    room = Room((shop.pipeline,), shop.watch.figures, away, shop.watch.topics)
-    app = make_app(room, Lock(None, local=True))
+    context = WebContext((shop.pipeline,), shop.watch.figures, away, shop.watch.topics)
+    app = make_app(context, Lock(None, local=True))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         answer = client.get("/api/tables/raw.charges")
     assert answer.status_code == status
@@ -362,7 +362,7 @@ def test_a_table_whose_catalog_or_object_store_is_away(shop: ShopLake, error: Ex
 def test_a_copy_of_weather_has_its_page_beside_the_original(shop: ShopLake, tmp_path: Path) -> None:
     copy_pipeline("weather", target_name="mine", folder=tmp_path)
     pipelines = [load_pipeline(name, environ={}, folder=tmp_path) for name in ("weather", "mine")]
-    app = make_app(shop.room, Lock(None, local=True), own_pages=load_own_pages(pipelines))
+    app = make_app(shop.context, Lock(None, local=True), own_pages=load_own_pages(pipelines))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         for name in ("weather", "mine"):
             page = client.get(f"/{name}", headers=BROWSER)

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.errors import QueryError, UnavailableError
 from headrace.iceberg.files.storage import local_path
-from headrace.serving.sql.asking import Desk
+from headrace.serving.sql.asking import QueryService
 from headrace.serving.sql.query_worker import WorkerLimits
 from tests.serving.shop_lake import ShopLake
 from tests.support.waiting import wait_until
@@ -42,13 +42,13 @@ def spills(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def desk(spills: Path) -> Iterator[Desk]:
+def queries(spills: Path) -> Iterator[QueryService]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("HEADRACE_TOKEN", "a token that no worker needs")
         patched.setenv("STRIPE_WEBHOOK_SECRET", "a secret that no worker needs")
-        desk = Desk(limits=LIMITS)
-        yield desk
-        desk.close()
+        queries = QueryService(limits=LIMITS)
+        yield queries
+        queries.close()
     assert list(spills.iterdir()) == [], "what workers write is removed with them"
 
 
@@ -67,52 +67,54 @@ def memory_of(process: psutil.Process) -> int:
     return 0
 
 
-def test_memory_is_bounded_and_the_reason_is_given(lake: ShopLake, desk: Desk) -> None:
+def test_memory_is_bounded_and_the_reason_is_given(lake: ShopLake, queries: QueryService) -> None:
     peak = 0
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(desk.ask, lake.catalog, "SELECT list(repeat('ab', 5000000)) FROM range(100000)", most_seconds=LONG)
+        asked = pool.submit(
+            queries.ask, lake.catalog, "SELECT list(repeat('ab', 5000000)) FROM range(100000)", most_seconds=LONG
+        )
         while not asked.done():
             peak = max([peak, *map(memory_of, workers())])
             time.sleep(0.02)
     with pytest.raises(QueryError, match="needs more memory than it may have"):
         asked.result()
     assert 0 < peak < LIMITS.data_bytes + 200 * MB, "the libraries themselves are mapped, too"
-    assert desk.ask(lake.catalog, "SELECT count(*) FROM raw.charges").rows == ((2,),)
+    assert queries.ask(lake.catalog, "SELECT count(*) FROM raw.charges").rows == ((2,),)
 
 
-def test_spill_is_bounded_and_removed(lake: ShopLake, desk: Desk, spills: Path) -> None:
+def test_spill_is_bounded_and_removed(lake: ShopLake, queries: QueryService, spills: Path) -> None:
     sql = "SELECT a.range, b.range, repeat('x', 200) AS t FROM range(3000) a, range(3000) b ORDER BY t, b.range DESC, a.range"
     before = set(Path.cwd().iterdir())
     with pytest.raises(QueryError, match="needs more memory than it may have"):
-        desk.ask(lake.catalog, sql, most_seconds=LONG)
+        queries.ask(lake.catalog, sql, most_seconds=LONG)
     assert set(Path.cwd().iterdir()) == before
     assert sum(each.stat().st_size for each in spills.rglob("*") if each.is_file()) < MB
 
 
-def test_a_result_that_is_too_long_is_refused(lake: ShopLake, desk: Desk) -> None:
+def test_a_result_that_is_too_long_is_refused(lake: ShopLake, queries: QueryService) -> None:
     with pytest.raises(QueryError, match="the result has more than 1 MB"):
-        desk.ask(lake.catalog, "SELECT repeat('x', 30000) FROM range(100)")
+        queries.ask(lake.catalog, "SELECT repeat('x', 30000) FROM range(100)")
 
 
-def test_deep_nesting_is_a_query_error(lake: ShopLake, desk: Desk) -> None:
+def test_deep_nesting_is_a_query_error(lake: ShopLake, queries: QueryService) -> None:
     with pytest.raises(QueryError, match="nested too deeply"):
-        desk.ask(lake.catalog, "SELECT " + "(" * 9_000 + "1" + ")" * 9_000)
+        queries.ask(lake.catalog, "SELECT " + "(" * 9_000 + "1" + ")" * 9_000)
 
 
-def test_workers_have_no_secrets_of_the_server(lake: ShopLake, desk: Desk) -> None:
-    desk.ask(lake.catalog, "SELECT 1")
+def test_workers_have_no_secrets_of_the_server(lake: ShopLake, queries: QueryService) -> None:
+    queries.ask(lake.catalog, "SELECT 1")
     found = [each.environ() for each in workers()]
     assert found
     assert all("HEADRACE_TOKEN" not in each and "STRIPE_WEBHOOK_SECRET" not in each for each in found)
 
 
-def test_a_file_that_hangs_is_given_up_while_others_are_answered(tmp_path: Path, lake: ShopLake, desk: Desk) -> None:
+def test_a_file_that_hangs_is_given_up_while_others_are_answered(tmp_path: Path, lake: ShopLake, queries: QueryService) -> None:
     hung = ShopLake(tmp_path)
     hung.land(["a"])
     replace_data_file(hung, os.mkfifo)
     with pytest.raises(QueryError, match="ran for longer than 1 seconds"):
-        desk.ask(hung.catalog, "SELECT id FROM raw.charges", most_seconds=1.0)
-    own = Desk(limits=LIMITS)
+        queries.ask(hung.catalog, "SELECT id FROM raw.charges", most_seconds=1.0)
+    own = QueryService(limits=LIMITS)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(own.ask, hung.catalog, "SELECT id FROM raw.charges", most_seconds=LONG)
         wait_until(lambda: own._pool._busy, what="the query to run")
@@ -124,7 +126,7 @@ def test_a_file_that_hangs_is_given_up_while_others_are_answered(tmp_path: Path,
     hung.watch.close()
 
 
-def test_damaged_metadata_ends_at_most_its_own_process(tmp_path: Path, lake: ShopLake, desk: Desk) -> None:
+def test_damaged_metadata_ends_at_most_its_own_process(tmp_path: Path, lake: ShopLake, queries: QueryService) -> None:
     damaged = ShopLake(tmp_path)
     damaged.land(["a"])
     table = damaged.catalog.load_table("raw.charges")
@@ -137,33 +139,33 @@ def test_damaged_metadata_ends_at_most_its_own_process(tmp_path: Path, lake: Sho
     for length in (len(whole) * 3 // 4, len(whole) // 2, len(whole) // 4, 4):
         manifest.write_bytes(whole[:length])
         try:
-            desk.ask(damaged.catalog, "SELECT id FROM raw.charges")
+            queries.ask(damaged.catalog, "SELECT id FROM raw.charges")
         except QueryError:
             refused += 1
     assert refused
-    assert desk.ask(lake.catalog, "SELECT count(*) FROM raw.charges").rows == ((2,),)
+    assert queries.ask(lake.catalog, "SELECT count(*) FROM raw.charges").rows == ((2,),)
     damaged.watch.close()
 
 
-def test_an_idle_worker_that_is_killed_is_replaced(lake: ShopLake, desk: Desk) -> None:
-    desk.ask(lake.catalog, "SELECT 1")
+def test_an_idle_worker_that_is_killed_is_replaced(lake: ShopLake, queries: QueryService) -> None:
+    queries.ask(lake.catalog, "SELECT 1")
     for each in workers():
         each.kill()
         each.wait()
-    assert desk.ask(lake.catalog, "SELECT 1 AS one").rows == ((1,),)
+    assert queries.ask(lake.catalog, "SELECT 1 AS one").rows == ((1,),)
 
 
 def test_without_a_temporary_folder_the_reason_is_given(
     lake: ShopLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = Desk(limits=LIMITS)
+    own = QueryService(limits=LIMITS)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(UnavailableError, match="a worker for queries can't be started: No such file or directory"):
         own.ask(lake.catalog, "SELECT 1")
 
 
 def test_closing_ends_a_query_that_runs(lake: ShopLake) -> None:
-    own = Desk(limits=LIMITS)
+    own = QueryService(limits=LIMITS)
     own.ask(lake.catalog, "SELECT 1")
     sql = "SELECT count(*) FROM range(9000000) a, range(9000000) b WHERE a.range ^ b.range = 3"
     with ThreadPoolExecutor(1) as pool:

@@ -22,7 +22,7 @@ from headrace.serving.sql.query import run_query
 from headrace.sessions.building import Outcome, build, open_lake
 from headrace.sessions.landing import Session, land
 from headrace.sessions.lock import build_lock
-from headrace.sessions.patience import for_a_command
+from headrace.sessions.retry_policy import for_command
 from headrace.sources.generate import generate
 from headrace.sources.generators import Rate
 from headrace.spec.model.pipeline import Pipeline
@@ -93,8 +93,8 @@ def build_tables(session: Session, *, built: Callable[[Outcome], None], report: 
     count = len(pipeline.tables)
     report(f"Building {count_of(count, 'table')}. The first build is the slowest: Spark compiles a plan for each of them")
     with build_lock(session.settings, pipeline.name):
-        patience = for_a_command("builds", report=report)
-        outcomes = build(open_lake(session.settings, pipeline, session.spark), done=built, patience=patience)
+        retry_policy = for_command("builds", report=report)
+        outcomes = build(open_lake(session.settings, pipeline, session.spark), done=built, retry_policy=retry_policy)
     for outcome in outcomes:
         if outcome.error:
             raise BuildError("a table could not be built", where=pipeline.name, next_step="See above.") from outcome.error

@@ -15,15 +15,15 @@ from headrace.app.publish_queue import PublishQueue, publish_queue
 from headrace.build.lake import Lake
 from headrace.errors import HeadraceError
 from headrace.garbage import collect_rarely, freeze_loaded
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.landing.landed import Batch
-from headrace.operations.maintain.idle import MaintenanceGate, maintained
+from headrace.operations.maintain.maintenance_gate import MaintenanceGate, maintained
 from headrace.servers.embedded import Report
 from headrace.sessions.building import Outcome, mirror, open_lake
 from headrace.sessions.landing import Session, land
 from headrace.sessions.lock import build_lock
-from headrace.sessions.patience import for_a_command
 from headrace.sessions.publishing import Publisher
+from headrace.sessions.retry_policy import for_command
 from headrace.spec.model.pipeline import Pipeline, TableName
 
 Turn = Callable[[TableName], AbstractContextManager[object]]
@@ -59,13 +59,13 @@ def live_pipeline(session: Session, *, report: Report, publisher: Publisher | No
         return
 
     def attempt() -> Lake:
-        with away_if_broken():
+        with translate_outages():
             lake = open_lake(session.settings, session.pipeline, session.spark)
             mirror(lake)
             return lake
 
     with build_lock(session.settings, session.pipeline.name):
-        lake = for_a_command("builds", report=report).keep_trying(attempt, stop=Event())
+        lake = for_command("builds", report=report).keep_trying(attempt, stop=Event())
         yield LivePipeline(session, lake, publisher)
 
 

@@ -21,12 +21,12 @@ from headrace.build.plan import TablePlan, plan_table
 from headrace.build.scheduling.scheduler import MOST_BUILDS, Scheduler
 from headrace.build.scheduling.table_state import Changes, ScheduledTable
 from headrace.errors import HeadraceError, UnavailableError
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.watched import WatchedCatalog
 from headrace.servers.embedded import Report
 from headrace.sessions.building import Outcome, build_one, follow_inputs
 from headrace.sessions.claims import read_claims
-from headrace.sessions.patience import Patience
+from headrace.sessions.retry_policy import RetryPolicy
 from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import TableName
 
@@ -64,7 +64,7 @@ class LiveBuilds:
         self._tables = {table.table: (table, each) for each in pipelines for table in each.lake.pipeline.tables}
         self._catalogs = [WatchedCatalog(each.lake.catalog) for each in pipelines]
         self._scheduler = Scheduler([_scheduled(table) for table, _ in self._tables.values()])
-        self._patience = Patience("builds", report=report)
+        self._patience = RetryPolicy("builds", report=report)
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._growing = Lock()
         self._claimed: frozenset[TableName] = frozenset()
@@ -150,7 +150,7 @@ class LiveBuilds:
         """Mark the tables that have something to build. What others changed has happened since the last look."""
         changes = Changes(now if self._looked_at is None else self._looked_at, float("-inf"))
         for each, catalog in zip(self._pipelines, self._catalogs, strict=True):
-            with away_if_broken():
+            with translate_outages():
                 catalog.look()
             for table in each.lake.pipeline.tables:
                 if self._is_stale(each.lake, catalog, table) and not self._scheduler.has_unseen(table.table):
@@ -159,7 +159,7 @@ class LiveBuilds:
 
     def _is_stale(self, lake: Lake, catalog: WatchedCatalog, table: LayerTable) -> bool:
         try:
-            with away_if_broken():
+            with translate_outages():
                 plan = plan_table(catalog, lake.pipeline, table)
         except UnavailableError:
             raise
@@ -244,7 +244,7 @@ class LiveBuilds:
     def _follow_inputs(self, outcome: Outcome, pipeline: BuiltPipeline) -> Outcome:
         """Analyse the pipeline's queries again for the columns that its raw tables have now."""
         try:
-            with self._growing, away_if_broken():
+            with self._growing, translate_outages():
                 pipeline.lake = follow_inputs(pipeline.lake)
         except UnavailableError as error:
             return replace(outcome, error=error)

@@ -9,7 +9,7 @@ from threading import Event, Lock, Thread
 from headrace.app.waiting_requests import WaitingRequests
 from headrace.build.lake import Lake
 from headrace.errors import HeadraceError, UnavailableError
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.servers.embedded import Report
 from headrace.sessions.building import Outcome, mirror
 
@@ -65,7 +65,7 @@ class Mirror:
     def _flush(self) -> None:
         with self._lock:
             outcomes = tuple(self._outcomes)
-        with away_if_broken():
+        with translate_outages():
             if outcomes:
                 mirror(self._lake, outcomes)
                 with self._lock:

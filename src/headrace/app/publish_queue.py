@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.servers.embedded import Report
-from headrace.sessions.patience import Patience
 from headrace.sessions.publishing import Publisher
+from headrace.sessions.retry_policy import RetryPolicy
 from headrace.spec.model.pipeline import PostgresTable, TableName
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class PublishQueue:
         self._tables = publisher.pipeline.serving.postgres if publisher else ()
         self._due: dict[PostgresTable, float] = {}
         self._away_until = 0.0
-        self._away = Patience("publishing", report=report)
-        self._failing: dict[PostgresTable, Patience] = {}
+        self._away = RetryPolicy("publishing", report=report)
+        self._failing: dict[PostgresTable, RetryPolicy] = {}
         self._changed = Condition()
         self._is_ending = False
 
@@ -92,8 +92,8 @@ class PublishQueue:
                 self._away_until = time.monotonic() + self._away.next_pause(error)
                 self._due.setdefault(table, 0.0)
                 return
-            patience = self._failing.setdefault(table, Patience(f"publishing {table.name}", report=self._report))
-            self._due[table] = time.monotonic() + patience.next_pause(error)
+            retry_policy = self._failing.setdefault(table, RetryPolicy(f"publishing {table.name}", report=self._report))
+            self._due[table] = time.monotonic() + retry_policy.next_pause(error)
 
 
 @contextmanager

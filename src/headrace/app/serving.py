@@ -14,9 +14,9 @@ from headrace.servers.ports import name_holder
 from headrace.servers.postgres import find_postgres
 from headrace.servers.status import list_services
 from headrace.serving.web.app import make_app
+from headrace.serving.web.context import WebContext
 from headrace.serving.web.guard import make_lock
 from headrace.serving.web.pages import OwnPages, load_pages
-from headrace.serving.web.room import Room
 from headrace.settings import Settings
 from headrace.spec.model.pipeline import Pipeline
 
@@ -34,7 +34,7 @@ def serve(
     lock = make_lock(host, environ)
     pipelines, broken = load_pipelines(names, environ=environ, folder=settings.folder)
     watch = Watch(settings, pipelines)
-    room = Room(
+    context = WebContext(
         pipelines,
         watch.figures,
         watch.catalog,
@@ -43,7 +43,7 @@ def serve(
         postgres=lambda: find_postgres(settings),
         broken=broken,
     )
-    app = make_app(room, lock, own_pages=load_own_pages(pipelines))
+    app = make_app(context, lock, own_pages=load_own_pages(pipelines))
     server = make_server(app)
     with listen(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host

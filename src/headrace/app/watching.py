@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from headrace.app.figures import Bounds, read_bounds, read_figures
 from headrace.app.topics import TopicDesk, read_all_bounds
 from headrace.errors import HeadraceError, UnavailableError
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.watched import WatchedCatalog, watch_catalog
 from headrace.kafka.client import KafkaServers
 from headrace.kafka.topics import admin_client
@@ -82,7 +82,7 @@ class Watch:
 
     def _read(self) -> None:
         try:
-            with away_if_broken():
+            with translate_outages():
                 self._figures = self._look()
         except (SQLAlchemyError, OSError) as error:
             raise UnavailableError(

@@ -21,7 +21,7 @@ from headrace.build.scanned_inputs import ScannedInputs
 from headrace.build.staged_build import StagedBuild
 from headrace.build.stored_columns import stored_columns
 from headrace.build.strategies.registry import strategy_of
-from headrace.faults import reach
+from headrace.faults import fault_point
 from headrace.iceberg.catalog.tables import ensure_table, load_table, table_location
 from headrace.iceberg.commits.build_commit import FileChanges, commit_build
 from headrace.iceberg.commits.build_phases import BuildPhases, PhaseTimer, phase, time_phases
@@ -30,7 +30,7 @@ from headrace.iceberg.commits.small_build_commit import commit_small_build
 from headrace.iceberg.files.in_flight import check_in_time
 from headrace.iceberg.ledgers.build import BuildLedger
 from headrace.iceberg.schema.rescaling import keep_scales, rescaled_columns
-from headrace.quality.refused import settle_refused
+from headrace.quality.refused import flush_refused
 from headrace.spec.model.layers import HIDDEN
 from headrace.spec.model.pipeline import TableName
 from headrace.spec.model.types import Column
@@ -92,7 +92,7 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
         location=table_location(lake.settings, name),
         properties=_PROPERTIES,
     )
-    settle_refused(lake.catalog, lake.settings, name, plan.entry)
+    flush_refused(lake.catalog, lake.settings, name, plan.entry)
     build_id = plan.entry.build_id + 1
     try:
         with phase("query"):
@@ -121,8 +121,8 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
         replays=plan.entry.replays + (1 if plan.replayed else 0),
         rows_carried=result.carried + (0 if plan.action == "refresh" else plan.entry.rows_carried),
         rows_unknown=result.unknown + (0 if plan.action == "refresh" else plan.entry.rows_unknown),
-        truncated_at=result.glance.truncated_at,
-        deleted_at=result.glance.deleted_at,
+        truncated_at=result.batch_stats.truncated_at,
+        deleted_at=result.batch_stats.deleted_at,
         knows_deletes=plan.action == "refresh" or plan.entry.knows_deletes,
         removed_in=build_id if result.removed else 0 if plan.action == "refresh" else plan.entry.removed_in,
         largest_entity=result.largest_entity,
@@ -130,14 +130,14 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
         frozen=tuple(map(str, table.frozen)),
         added_columns=tuple(added for added in HIDDEN if added not in {column.name for column in lake.columns[name]}),
     )
-    reach(f"{name}:staged")
+    fault_point(f"{name}:staged")
     check_in_time(lake.settings, began=began, where=str(name))
     with phase("commit"):
         entry = _commit(lake, name, result.change, planned=plan.entry, new=entry, replaced=rescaled)
     lake.commit_seconds[name] = timer.phases.commit or 0.0
     lake.read_snapshots.note(name, entry.reads)
-    reach(f"{name}:committed")
-    settle_refused(lake.catalog, lake.settings, name, entry)
+    fault_point(f"{name}:committed")
+    flush_refused(lake.catalog, lake.settings, name, entry)
     if entry.largest_entity and entry.largest_entity > table.largest_entity:
         _LOG.warning("%s: build %d has an entity of %d records", name, build_id, entry.largest_entity)
     return Built(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.build.glance import Glance
+from headrace.build.batch_stats import BatchStats
 from headrace.build.rows import Rows
 from headrace.iceberg.ledgers.build import CheckedExpectation
 
@@ -24,4 +24,4 @@ class CheckedRows:
     refused: DataFrame | pa.Table
     processed: int
     results: tuple[CheckedExpectation, ...]
-    glance: Glance
+    batch_stats: BatchStats

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.build.carry import has_unknown
+from headrace.build.fill_unchanged import has_unknown
 from headrace.build.joins import drop_matching
 from headrace.build.merge import PLACE
 from headrace.build.removed import DELETED

@@ -16,7 +16,7 @@ from headrace.spec.model.layers import Expectation, LayerTable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-UNTOLD = "__untold"
+OMITTED = "__untold"
 """The names of the columns whose value an event could not tell; null where it told all."""
 
 EPOCH = "__epoch"
@@ -27,7 +27,7 @@ def mark_events(table: LayerTable, rows: DataFrame) -> DataFrame:
     """Gives back the rows with what they say: `_tombstone`, `_truncates`, untold columns; without what the table leaves out."""
     marks = event_marks(table)
     if table.unchanged:
-        marks[UNTOLD] = named(table.unchanged)
+        marks[OMITTED] = named(table.unchanged)
     return rows.withColumns(marks).drop(*table.except_columns)
 
 

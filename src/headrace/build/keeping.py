@@ -12,7 +12,7 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.removed import DELETED, TRUNCATES, write_removed
 from headrace.build.target import Merged
 from headrace.build.types import spark_schema
-from headrace.faults import reach
+from headrace.faults import fault_point
 from headrace.spark.arrow import to_arrow
 from headrace.spark.columns import named
 
@@ -63,7 +63,7 @@ def keep_removed(
         kept = rows.select(*map(named, names), F.lit(False).alias(TRUNCATES))
         kept = kept if truncates is None else kept.unionByName(truncates)
     write_removed(lake, table.table, kept, columns=columns, build_id=build_id, generation=generation)
-    reach(f"{table.table}:kept")
+    fault_point(f"{table.table}:kept")
 
 
 def _truncates_in(inputs: PlannedInputs, marked: DataFrame) -> DataFrame:

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.build.access import driver_keys, key_ranges, lookup_paths
+from headrace.build.batch_stats import BatchStats, batch_stats_here, batch_stats_metrics, has_batch_stats, read_batch_stats
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.events import event_marks
-from headrace.build.glance import Glance, glance_here, glance_metrics, has_glance, read_glance
 from headrace.build.joins import keep_matching
 from headrace.build.local_tables import MOST_ROWS, LocalTables, match_table
 from headrace.build.planned_inputs import NotLocalError, OldRows, PlannedInputs
@@ -196,7 +196,7 @@ class LocalInputs(PlannedInputs):
     def check(self, measured: Measured) -> CheckedRows:
         table, reported = self.table, measured.reported
         also = (DELETED,) if table.apply_as_deletes else ()
-        if has_glance(table):
+        if has_batch_stats(table):
             said = (table.apply_as_deletes, table.apply_as_truncates)
             reported = derive(reported, ("marks", *said), lambda rows: rows.withColumns(event_marks(table)))
         computed = self.once(reported)
@@ -209,16 +209,16 @@ class LocalInputs(PlannedInputs):
             refused=report.refused,
             processed=computed.arrow.num_rows,
             results=report.results,
-            glance=self._glance(computed, before) if has_glance(table) else Glance(),
+            batch_stats=self._glance(computed, before) if has_batch_stats(table) else BatchStats(),
         )
 
-    def _glance(self, computed: LocalRows, before: BuildLedger) -> Glance:
-        found = glance_here(self.table, computed.arrow, before)
+    def _glance(self, computed: LocalRows, before: BuildLedger) -> BatchStats:
+        found = batch_stats_here(self.table, computed.arrow, before)
         if found is not None:
             return found
-        values = computed.frame.agg(*glance_metrics(self.table, computed.frame, before)).first()
+        values = computed.frame.agg(*batch_stats_metrics(self.table, computed.frame, before)).first()
         assert values is not None
-        return read_glance(values.asDict())
+        return read_batch_stats(values.asDict())
 
     def frame(self, name: str, rows: Rows) -> DataFrame:
         local = _local(rows)

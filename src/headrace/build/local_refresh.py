@@ -29,15 +29,15 @@ def refresh_few(inputs: LocalInputs, build_id: int, *, settle: Settle) -> Staged
     check_results(table, checked.results)
     reduced = _reduce(inputs, checked, settle)
     rows = copy_maps(reduced.filter(pc.invert(reduced[DELETED])).select(written_columns(inputs)))
-    keeps = bool(table.apply_as_deletes or checked.glance.truncates)
+    keeps = bool(table.apply_as_deletes or checked.batch_stats.truncates)
     if keeps:
-        marked = mark_events(table, checked.good.frame) if checked.glance.truncates else None
+        marked = mark_events(table, checked.good.frame) if checked.batch_stats.truncates else None
         deletions = copy_maps(reduced.filter(reduced[DELETED]))
         keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
     change = stage_new_rows(inputs.lake, own, rows, build_id=build_id, replaced=replaced)
     carried, unknown = count_carried(rows, table)
     staged = build_of_new_rows(inputs, checked, change, rows, build_id=build_id)
-    return replace(staged, glance=checked.glance, carried=carried, unknown=unknown, removed=keeps)
+    return replace(staged, batch_stats=checked.batch_stats, carried=carried, unknown=unknown, removed=keeps)
 
 
 def _reduce(inputs: LocalInputs, checked: CheckedRows, settle: Settle) -> pa.Table:
@@ -48,7 +48,7 @@ def _reduce(inputs: LocalInputs, checked: CheckedRows, settle: Settle) -> pa.Tab
         rows = rows.append_column(DELETED, pa.repeat(pa.scalar(False), rows.num_rows))
     if not table.keys:
         return rows
-    if not table.traits.keeps_versions and not table.unchanged and not checked.glance.truncates:
+    if not table.traits.keeps_versions and not table.unchanged and not checked.batch_stats.truncates:
         newest = newest_rows(rows, keys=table.keys, sequence_by=table.sequence_by)
         if newest is not None:
             return newest

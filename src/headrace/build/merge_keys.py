@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.aggregates.increment import has_redo
+from headrace.build.batch_stats import has_batch_stats
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.copy_on_write import copy_on_write
 from headrace.build.events import mark_events
-from headrace.build.glance import has_glance
 from headrace.build.keeping import keep_before
 from headrace.build.local_merge import Decided, MergeRule, decide_rows
 from headrace.build.merge import compare
@@ -42,7 +42,7 @@ def merge_keys(inputs: PlannedInputs, work: Work, build_id: int) -> StagedBuild:
         checked = inputs.check(work.keys.measured)
     check_results(table, checked.results)
     keys = work.keys
-    truncated = keys.touched is None and checked.glance.truncates > 0
+    truncated = keys.touched is None and checked.batch_stats.truncates > 0
     with inputs.old_rows(None if keys.whole or truncated else _touched(table, keys, checked), columns) as old:
         target = Target(inputs.lake, table, old, columns, build_id)
         merged: Merged
@@ -58,7 +58,7 @@ def merge_keys(inputs: PlannedInputs, work: Work, build_id: int) -> StagedBuild:
         removed = keep_before(inputs, merged, before, build_id, marked=marked)
         refused = refuse_rows(inputs, checked.refused, checked.results, build_id)
     staged = merged_build(merged, checked.processed, checked.results, refused)
-    return replace(staged, glance=checked.glance, removed=removed)
+    return replace(staged, batch_stats=checked.batch_stats, removed=removed)
 
 
 def _touched(table: LayerTable, keys: ComputedKeys, checked: CheckedRows) -> Rows:
@@ -71,16 +71,16 @@ def _touched(table: LayerTable, keys: ComputedKeys, checked: CheckedRows) -> Row
 
 def _decide_here(target: Target, work: Work, checked: CheckedRows, entry: BuildLedger) -> Decided | None:
     """Return what changes, decided in this process, or None where Spark has to decide."""
-    table, glance = target.table, checked.glance
+    table, batch_stats = target.table, checked.batch_stats
     if not isinstance(checked.good, LocalRows) or not isinstance(target.old.rows, LocalRows):
         return None
-    if table.traits.keeps_versions or glance.truncates or glance.before_truncates:
+    if table.traits.keeps_versions or batch_stats.truncates or batch_stats.before_truncates:
         return None
-    if table.unchanged and not (work.meets_old and glance.untold + entry.rows_carried == 0):
+    if table.unchanged and not (work.meets_old and batch_stats.omitted + entry.rows_carried == 0):
         return None
     if entry.truncated_at is not None and not work.meets_old:
         return None
-    if table.apply_as_deletes and work.meets_old and (glance.before_deletes or not entry.knows_deletes):
+    if table.apply_as_deletes and work.meets_old and (batch_stats.before_deletes or not entry.knows_deletes):
         return None
     rule = MergeRule(table.keys, table.sequence_by, meets_old=work.meets_old)
     rows, old = checked.good.arrow, target.old.rows.arrow
@@ -94,10 +94,10 @@ def _decide_on_spark(inputs: PlannedInputs, target: Target, work: Work, checked:
 
     def decide(rows: DataFrame, old: DataFrame) -> DataFrame:
         known = old.drop(FILE, POSITION).withColumn(DELETED, F.lit(False))
-        desired = work.decide(mark_events(table, rows), known, checked.glance)
+        desired = work.decide(mark_events(table, rows), known, checked.batch_stats)
         return compare(desired, old, row_key=table.row_key, columns=target.columns)
 
-    if not table.traits.keeps_versions or has_glance(table) or inputs.plan.entry.truncated_at is not None:
+    if not table.traits.keeps_versions or has_batch_stats(table) or inputs.plan.entry.truncated_at is not None:
         return decide(checked.good.frame, old.frame)  # it depends on more than the table and the rows
     good = inputs.frame("good", checked.good)
     return derive(good, ("verdicts", work.meets_old), decide, inputs.frame("own", old))

@@ -63,9 +63,9 @@ def refresh(inputs: PlannedInputs, build_id: int, *, settle: Settle, rescaled: t
     )
     if checks_files and not has_unique_keys(table):
         _check_keys(inputs, java_table, staged)
-    keeps = bool(table.apply_as_deletes or result.glance.truncates)
+    keeps = bool(table.apply_as_deletes or result.batch_stats.truncates)
     if keeps:
-        marked = mark_events(table, measured.good) if result.glance.truncates else None
+        marked = mark_events(table, measured.good) if result.batch_stats.truncates else None
         deletions = reduced(measured.good).where(F.col(DELETED))
         keep_removed(inputs, deletions, build_id=build_id, generation=build_id, marked=marked)
     stored = load_java_table(inputs.lake.spark, table.table)  # the table to write may be a transaction's, which has no scans

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.build.batch_stats import batch_stats_metrics, read_batch_stats
 from headrace.build.changes import read_changes
 from headrace.build.checked_rows import CheckedRows
-from headrace.build.glance import glance_metrics, read_glance
 from headrace.build.inputs import is_raw, position_column, read_input
 from headrace.build.joins import MOST_BROADCAST, broadcast_few, drop_matching, keep_matching
 from headrace.build.key_bounds import bounds_expression, key_bounds
@@ -109,7 +109,7 @@ class ScannedInputs(PlannedInputs):
     def check(self, measured: Measured) -> CheckedRows:
         computed = self.once(measured.rows)
         measured = replace(measured, rows=computed.frame)
-        metrics = [*measured.metrics(), *glance_metrics(self.table, computed.frame, self.plan.entry)]
+        metrics = [*measured.metrics(), *batch_stats_metrics(self.table, computed.frame, self.plan.entry)]
         row = computed.frame.agg(*metrics).first()
         assert row is not None
         values = row.asDict()
@@ -119,7 +119,7 @@ class ScannedInputs(PlannedInputs):
             refused=measured.refused,
             processed=rows_in(values),
             results=measured.read_metrics(values),
-            glance=read_glance(values),
+            batch_stats=read_batch_stats(values),
         )
 
     def frame(self, name: str, rows: Rows) -> DataFrame:

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.build.carry import has_unknown
+from headrace.build.batch_stats import BatchStats, batch_stats_metrics, read_batch_stats
 from headrace.build.checked_rows import CheckedRows
-from headrace.build.glance import Glance, glance_metrics, read_glance
+from headrace.build.fill_unchanged import has_unknown
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.target import Merged
 from headrace.iceberg.commits.build_commit import FileChanges
@@ -47,7 +47,7 @@ class StagedBuild:
     processed: int
     results: tuple[CheckedExpectation, ...]
     refused: tuple[str, ...]
-    glance: Glance = field(default_factory=Glance)
+    batch_stats: BatchStats = field(default_factory=BatchStats)
     carried: int = 0
     unknown: int = 0
     removed: bool = False
@@ -71,7 +71,7 @@ def write_measured(
     metrics = [
         *measured.metrics(),
         *refused_metrics(measured),
-        *glance_metrics(inputs.table, measured.rows, BuildLedger()),
+        *batch_stats_metrics(inputs.table, measured.rows, BuildLedger()),
     ]
     observed = replace(measured, rows=numbered.rows.observe(observation, *metrics))
     rows = shape(observed.good).withColumn(BUILD_ID, build_number(build_id))
@@ -92,7 +92,7 @@ def write_measured(
         processed=rows_in(values),
         results=results,
         refused=refuse_rows(inputs, measured.refused if collected is None else collected, results, build_id),
-        glance=read_glance(values),
+        batch_stats=read_batch_stats(values),
         carried=int(unknown.get[_CARRIED]) if inputs.table.unchanged else 0,
         unknown=int(unknown.get[_UNKNOWN]) if inputs.table.unchanged else 0,
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.build.aggregates.increment import run_with_states
+from headrace.build.batch_stats import BatchStats
 from headrace.build.events import expectations_of, split_truncates, truncate_columns, truncates
-from headrace.build.glance import Glance
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.pruning import driver_decides, same_key
 from headrace.build.rows import ChangeSet, Rows, union
@@ -21,7 +21,7 @@ from headrace.spec.model.pipeline import TableName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Decide = Callable[["DataFrame", "DataFrame", Glance], "DataFrame"]
+Decide = Callable[["DataFrame", "DataFrame", BatchStats], "DataFrame"]
 
 
 class Settle(Protocol):

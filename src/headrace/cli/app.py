@@ -34,7 +34,7 @@ from headrace.cli.commands.servers import clean, doctor, down, env, logs, psql, 
 from headrace.cli.commands.submitting import submit
 from headrace.cli.shared import err, home_settings, out
 from headrace.errors import HeadraceError
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 
 app = typer.Typer(
     name="headrace",
@@ -66,7 +66,7 @@ app.add_typer(export, name="export")
 def main() -> None:
     """Runs the command line; an error of ours becomes its message and exit code, and so does a catalog that is away."""
     try:
-        with away_if_broken():
+        with translate_outages():
             app(_with_profile_first(sys.argv[1:]), standalone_mode=True)
     except HeadraceError as error:
         err.print(str(error), style="bold red" if err.is_terminal else None, highlight=False, markup=False, soft_wrap=True)

@@ -24,16 +24,16 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
 from headrace.errors import HeadraceError, LandingError, RetryableError, SettingsError, SpecError, TakenOverError
-from headrace.faults import reach
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.faults import fault_point
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.tables import ensure_table, table_location
 from headrace.iceberg.commits.append import append_checkpoint
 from headrace.iceberg.files.in_flight import check_in_time
 from headrace.iceberg.files.storage import Storage
 from headrace.iceberg.ledgers.landing import Ledger, read_ledger, was_rolled_back
 from headrace.iceberg.ledgers.replay import read_replay
-from headrace.iceberg.metadata.quarantine import QUARANTINE, open_quarantine, paths_of, read_refused_before, settle_quarantine
-from headrace.iceberg.metadata.quarantine_replay import settle_replayed
+from headrace.iceberg.metadata.quarantine import QUARANTINE, flush_quarantine, open_quarantine, paths_of, read_refused_before
+from headrace.iceberg.metadata.quarantine_replay import flush_replayed
 from headrace.kafka.topics import ensure_topics
 from headrace.landing.apart import run_apart
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan, growth_of, refusals
@@ -88,7 +88,7 @@ class Lander:
         self._settle()
         for opened in self.streams:  # a replay that died may not have done it
             replayed = read_replay(opened.table)
-            self._quarantine = settle_replayed(catalog, self._quarantine, opened.label, replayed)
+            self._quarantine = flush_replayed(catalog, self._quarantine, opened.label, replayed)
         self._topics = WatchedTopics(admin, [stream.topic for stream in pipeline.streams])
 
     @property
@@ -139,7 +139,7 @@ class Lander:
         With `until`, what came after those ends is left for later. Where Kafka, the catalog or the object store is away it is
         an UnavailableError, and the next call goes on from what was committed.
         """
-        with away_if_broken():
+        with translate_outages():
             return self._land_batch(spark, until)
 
     def _land_batch(self, spark: SparkContext, until: Mapping[tuple[str, int], int] | None) -> Batch | None:
@@ -148,7 +148,7 @@ class Lander:
         ranges, behind = self._plan(until)
         if not ranges:
             return None
-        reach("plan")
+        fault_point("plan")
         topics = {part.topic for part in ranges}
         active = [stream for stream in self.streams if stream.stream.topic in topics]
         results = self._run_apart(spark, active, ranges)
@@ -159,7 +159,7 @@ class Lander:
         check_in_time(self._settings, began=began, where=", ".join(stream.label for stream in active))
         self._topics.check_unchanged(stream.stream.topic for stream in whole)
         landed = self._commit(whole, ranges, results, started=started)
-        reach("commit")
+        fault_point("commit")
         behind += sum(part.size for part in ranges if growth.get(part.topic))
         return Batch(landed, time.monotonic() - started, behind, (*grown, *refusals(results)))
 
@@ -338,7 +338,7 @@ class Lander:
                 pool.submit(self._commit_stream, stream, ranges, results[stream.label], started=started) for stream in active
             ]
         errors = [(stream, error) for stream, future in zip(active, futures, strict=True) if (error := future.exception())]
-        reach("committing")
+        fault_point("committing")
         known = {file.file_path: file for parts in results.values() for part in parts for file in part.quarantine_files}
         self._settle(known)
         for _, error in errors:
@@ -408,4 +408,4 @@ class Lander:
 
     def _settle(self, known: Mapping[str, object] | None = None) -> None:
         ledgers = {stream.label: stream.ledger for stream in self.streams}
-        self._quarantine = settle_quarantine(self._catalog, self._quarantine, ledgers, known=known)  # type: ignore[arg-type]
+        self._quarantine = flush_quarantine(self._catalog, self._quarantine, ledgers, known=known)  # type: ignore[arg-type]

@@ -16,9 +16,9 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyspark import TaskContext
 
-from headrace.faults import InjectedError, reach, reach_topic
+from headrace.faults import InjectedError, fault_point, reach_topic
 from headrace.garbage import freeze_loaded
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.files.storage import Storage
 from headrace.iceberg.files.write import TableFiles, TableFormat
 from headrace.kafka.records import Messages, Records, split_messages
@@ -39,7 +39,7 @@ _NO_PARTITIONS = PartitionSpec().model_dump_json()
 def run_tasks(plans: Iterable[TaskPlan]) -> Iterator[StreamResult]:
     """Runs in a Spark task: yields what became of each stream of each plan."""
     for plan in plans:
-        with _without_gc(), away_if_broken():
+        with _without_gc(), translate_outages():
             results = _run_task(plan)
         _freeze_once()
         yield from results
@@ -53,17 +53,17 @@ def _run_task(plan: TaskPlan) -> list[StreamResult]:
     reader = reader_of_this_worker(plan.consumer)
     try:
         for records in reader.read(plan.ranges, failed=lambda topic, error: tasks[topic].fail(error)):
-            reach("read", driver_pid=plan.driver_pid, attempt=attempt)
+            fault_point("read", driver_pid=plan.driver_pid, attempt=attempt)
             tasks[records.topic].take(records)
         results = [task.finish(reader) for task in tasks.values()]
     except BaseException:
         for task in tasks.values():
             task.abort()
         raise
-    reach("write", driver_pid=plan.driver_pid, attempt=attempt)
+    fault_point("write", driver_pid=plan.driver_pid, attempt=attempt)
     now = datetime.now(timezone.utc)
     logged = [task.log(result, now=now) for task, result in zip(tasks.values(), results, strict=True)]
-    reach("log", driver_pid=plan.driver_pid, attempt=attempt)
+    fault_point("log", driver_pid=plan.driver_pid, attempt=attempt)
     return logged
 
 
@@ -194,12 +194,12 @@ class _StreamWriter:
         """Writes the records: at once if all of them are good and their format allows it, else by messages."""
         table = None if self._careful else self._read_block(records)
         if table is not None:
-            reach("decode", driver_pid=driver_pid, attempt=attempt)
+            fault_point("decode", driver_pid=driver_pid, attempt=attempt)
             self._write(table)
         else:
             for messages in split_messages(records, rows=CHUNK_ROWS[self.job.stream.format]):
                 self._take_messages(messages, driver_pid=driver_pid, attempt=attempt)
-        reach("writing", driver_pid=driver_pid, attempt=attempt)
+        fault_point("writing", driver_pid=driver_pid, attempt=attempt)
 
     def _read_block(self, records: Records) -> pa.Table | None:
         return rows_of_block(
@@ -227,7 +227,7 @@ class _StreamWriter:
         except GrowthError as growth:
             self._growth.update(dict.fromkeys(growth.columns))
             return
-        reach("decode", driver_pid=driver_pid, attempt=attempt)
+        fault_point("decode", driver_pid=driver_pid, attempt=attempt)
         if self._growth:
             return  # only to find all that the table lacks: the batch will be read again
         self._extras.update(decoded.extras)

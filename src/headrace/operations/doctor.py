@@ -22,7 +22,7 @@ from headrace.servers.postgres import running_postgres, without_password
 from headrace.servers.registry import running_registry
 from headrace.servers.trino import running_trino
 from headrace.settings import FILE, HANDED_ON, KNOWN, SECRETS, Settings, without_passwords
-from headrace.settings.known import Kind, Known
+from headrace.settings.setting_specs import Kind, SettingSpec
 from headrace.spark.session import spark_groups
 
 _FREE_BYTES = 2 * 1024**3
@@ -76,7 +76,7 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
     )
 
 
-def _shown(known: Known, settings: Settings) -> str:
+def _shown(known: SettingSpec, settings: Settings) -> str:
     """Gives back the setting's value as people may see it: without a password."""
     value = getattr(settings, known.field)
     if value is None or value == "":

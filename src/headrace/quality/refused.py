@@ -14,7 +14,7 @@ from headrace.iceberg.commits.commit import commit_once
 from headrace.iceberg.files.spark_files import load_java_table, stage_files
 from headrace.iceberg.files.staged_rows import stage_rows
 from headrace.iceberg.ledgers.build import BuildLedger
-from headrace.iceberg.metadata.quarantine import QUARANTINE, Refused, open_quarantine, settle_quarantine
+from headrace.iceberg.metadata.quarantine import QUARANTINE, Refused, flush_quarantine, open_quarantine
 from headrace.settings import Settings
 from headrace.spark.columns import build_number
 from headrace.spec.model.pipeline import TableName
@@ -69,7 +69,7 @@ def stage_refused_rows(
     return tuple(file.file_path for file in stage_rows(quarantine, [shaped]))
 
 
-def settle_refused(catalog: Catalog, settings: Settings, table: TableName, entry: BuildLedger) -> None:
+def flush_refused(catalog: Catalog, settings: Settings, table: TableName, entry: BuildLedger) -> None:
     """Brings the quarantine to what a table's entry says. Idempotent by table and build.
 
     The files that the entry names are appended; a build that wrote the whole table anew has looked at all rows again, so what
@@ -80,7 +80,7 @@ def settle_refused(catalog: Catalog, settings: Settings, table: TableName, entry
         _forget(catalog, table, before=entry.build_id)
     if entry.quarantine_files:
         refused = Refused(entry.build_id, entry.quarantine_files)
-        settle_quarantine(catalog, open_quarantine(catalog, settings), {str(table): refused})
+        flush_quarantine(catalog, open_quarantine(catalog, settings), {str(table): refused})
 
 
 def _forget(catalog: Catalog, table: TableName, *, before: int) -> None:

@@ -29,7 +29,7 @@ from headrace.errors import (
     TakenOverError,
     UnavailableError,
 )
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.spark import open_spark_catalog
 from headrace.iceberg.catalog.tables import find_catalog, load_table, open_catalog
 from headrace.iceberg.files.live_files import LiveFiles
@@ -41,7 +41,7 @@ from headrace.quality.results import CheckedBuild, record_results
 from headrace.servers.embedded import Report
 from headrace.sessions.landing import spark_session
 from headrace.sessions.lock import build_lock
-from headrace.sessions.patience import Patience, for_a_command, patiently
+from headrace.sessions.retry_policy import RetryPolicy, for_command, retry
 from headrace.settings import Settings
 from headrace.spark.session import explain_end
 from headrace.spec.model.layers import LayerTable
@@ -85,8 +85,8 @@ def building_session(
 ) -> Iterator[Lake]:
     """Gives a pipeline's lake with a Spark of its own, while no one else builds it."""
     with build_lock(settings, pipeline.name), spark_session(settings, report=report) as spark:
-        patience = for_a_command("build", report=report)
-        yield patiently(lambda: open_lake(settings, pipeline, spark, tables=tables), patience)
+        retry_policy = for_command("build", report=report)
+        yield retry(lambda: open_lake(settings, pipeline, spark, tables=tables), retry_policy)
 
 
 def open_lake(
@@ -176,14 +176,14 @@ def build(
     refresh: Collection[TableName] = (),
     done: Callable[[Outcome], None] = lambda outcome: None,
     stop: Event | None = None,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> tuple[Outcome, ...]:
     """Builds what has to be built, each table when those that it reads are done; gives back what became of each.
 
     With `only`, tables that are not among them are taken as they are. Those in `refresh` are written anew.
     A table that fails stops only those that read it. What was built is then mirrored into `metadata`; what an application that
     died had not mirrored, is mirrored first. A table whose input has grown is built after all queries were analysed again, so
-    that no row is read without its new columns. Where the catalog or the object store is away, all wait with `patience` and
+    that no row is read without its new columns. Where the catalog or the object store is away, all wait with `retry_policy` and
     what is not built yet is tried again; without it, the table failed.
     """
     ended = stop or Event()
@@ -203,24 +203,24 @@ def build(
             and not (each.table in found and found[each.table].built)
         )
         tables = tuple(each for each in choose_tables(lake.pipeline, table) if only is None or each.table in only)
-        outcomes = _round(lake, tables, refresh=anew, done=tell, stop=stop, patience=patience)
+        outcomes = _round(lake, tables, refresh=anew, done=tell, stop=stop, retry_policy=retry_policy)
         grown = {each.table.table for each in outcomes if each.grown}
         for each in outcomes:
             before = found.get(each.table.table)
             if before is None or each.built or each.error or not before.built:
                 found[each.table.table] = replace(each, grown=each.grown or (before is not None and before.grown))
         away = next((each.error for each in outcomes if isinstance(each.error, UnavailableError)), None)
-        if patience is not None and away is not None:
-            if ended.wait(patience.next_pause(away)):
+        if retry_policy is not None and away is not None:
+            if ended.wait(retry_policy.next_pause(away)):
                 return tuple(found.values())
             continue
-        if patience is not None:
-            patience.goes_on()
+        if retry_policy is not None:
+            retry_policy.goes_on()
         if not grown:
             break
         known = lake
-        lake = patiently(lambda: follow_inputs(known), patience, stop=ended)  # noqa: B023
-    patiently(lambda: mirror(lake, (*parts, *found.values())), patience, stop=ended)
+        lake = retry(lambda: follow_inputs(known), retry_policy, stop=ended)  # noqa: B023
+    retry(lambda: mirror(lake, (*parts, *found.values())), retry_policy, stop=ended)
     return tuple(found.values())
 
 
@@ -231,11 +231,11 @@ def _round(
     refresh: Collection[TableName],
     done: Callable[[Outcome], None],
     stop: Event | None,
-    patience: Patience | None,
+    retry_policy: RetryPolicy | None,
 ) -> tuple[Outcome, ...]:
     """Builds each table, side by side where they don't read one another; gives back what became of each at last.
 
-    With `patience`, no more are begun when the first finds a server away, and what becomes of those is not told as theirs.
+    With `retry_policy`, no more are begun when the first finds a server away, and what becomes of those is not told as theirs.
     """
     away = False
     outcomes: dict[TableName, Outcome] = {}
@@ -261,9 +261,9 @@ def _round(
                         running[pool.submit(build_one, lake, outcome.table, full_refresh=False)] = name
                         continue
                     outcomes[name] = outcome
-                    is_away = patience is not None and isinstance(outcome.error, UnavailableError)
-                    if patience is not None and outcome.built and not away:
-                        patience.goes_on()
+                    is_away = retry_policy is not None and isinstance(outcome.error, UnavailableError)
+                    if retry_policy is not None and outcome.built and not away:
+                        retry_policy.goes_on()
                     away = away or is_away
                     if not outcome.grown and not is_away:
                         done(outcome)
@@ -311,7 +311,7 @@ def build_one(
     attempt = compacted = 0
     while attempt < _TRIES and compacted < _TRIES_BESIDE_MAINTENANCE:
         try:
-            with away_if_broken():
+            with translate_outages():
                 planned = plan_table(lake.catalog, lake.pipeline, table, full_refresh=full_refresh)
                 if planned.action == "nothing":
                     return Outcome(table, planned)

@@ -12,7 +12,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from headrace.errors import LandingError, RetryableError
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.properties import secret_names
 from headrace.iceberg.catalog.tables import open_catalog
 from headrace.kafka.client import KafkaServers
@@ -26,7 +26,7 @@ from headrace.servers.registry import ExpectedRegistry
 from headrace.sessions.capturing import capturing
 from headrace.sessions.lock import pipeline_lock
 from headrace.sessions.own_topics import make_topics
-from headrace.sessions.patience import Patience, for_a_command
+from headrace.sessions.retry_policy import RetryPolicy, for_command
 from headrace.settings import Settings
 from headrace.spark.session import spark_jars, start_spark, stop_spark
 from headrace.spec.model.pipeline import Pipeline
@@ -59,8 +59,8 @@ class Session:
 def _kafka_with_topics(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[KafkaServers]:
     """Yield the servers of a Kafka that has the pipeline's topics, before anything slower starts."""
     with kafka(settings, report=report) as servers:
-        patience = for_a_command("landing", report=report)
-        patience.keep_trying(lambda: make_topics(settings, servers, pipeline.streams), stop=Event())
+        retry_policy = for_command("landing", report=report)
+        retry_policy.keep_trying(lambda: make_topics(settings, servers, pipeline.streams), stop=Event())
         yield servers
 
 
@@ -91,7 +91,7 @@ def open_session(
     """Return a session that lands a pipeline, whose lock the caller holds."""
 
     def open_lander() -> Lander:
-        with away_if_broken():
+        with translate_outages():
             return Lander(
                 settings,
                 pipeline,
@@ -101,7 +101,7 @@ def open_session(
                 find_registry=ExpectedRegistry(settings).find,
             )
 
-    lander = for_a_command("landing", report=report).keep_trying(open_lander, stop=Event())
+    lander = for_command("landing", report=report).keep_trying(open_lander, stop=Event())
     for label in lander.rolled_back:
         report(f"{label}: its table was rolled back; what it no longer holds is landed again")
     return Session(settings, pipeline, servers, lander, spark)
@@ -138,7 +138,7 @@ def land(
     after a few. When Kafka, the catalog or the object store is away, landing waits and says so; with `once` it gives up after
     five minutes. While `is_busy`, batches start at most once in a second.
     """
-    patience = for_a_command("landing", report=report) if once else Patience("landing", report=report)
+    retry_policy = for_command("landing", report=report) if once else RetryPolicy("landing", report=report)
     until: Mapping[tuple[str, int], int] | None = None
     told: set[str] = set()
     failing: dict[str, str] = {}
@@ -150,9 +150,9 @@ def land(
                 until = session.lander.ends()
             batch = session.lander.land_batch(session.spark.sparkContext, until=until)
         except RetryableError as error:
-            stop.wait(patience.next_pause(error))
+            stop.wait(retry_policy.next_pause(error))
             continue
-        patience.goes_on()
+        retry_policy.goes_on()
         failing = _report_changes(failing, session.lander, report)
         if batch is not None:
             for note in batch.notes:

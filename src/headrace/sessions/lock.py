@@ -58,14 +58,14 @@ def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
 
 
 @contextmanager
-def maintain_lock(settings: Settings, pipeline: str, *, patience: float = 60.0) -> Iterator[None]:
+def maintain_lock(settings: Settings, pipeline: str, *, retry_policy: float = 60.0) -> Iterator[None]:
     """Holds the pipeline's lock for maintenance, which neither landing nor building needs; an erasure does.
 
-    `headrace run` holds it for seconds at a time, so it is waited for, up to `patience` seconds.
+    `headrace run` holds it for seconds at a time, so it is waited for, up to `retry_policy` seconds.
     """
     file = f"{pipeline}.maintain.lock"
     next_step = "Wait for it: maintenance and erasures rewrite the same files."
-    with _lock(settings, pipeline, file, does="maintains", take_over=False, next_step=next_step, patience=patience):
+    with _lock(settings, pipeline, file, does="maintains", take_over=False, next_step=next_step, retry_policy=retry_policy):
         yield
 
 
@@ -78,10 +78,10 @@ def _lock(
     does: str,
     take_over: bool,
     next_step: str,
-    patience: float = 0.0,
+    retry_policy: float = 0.0,
 ) -> Iterator[None]:
     path = _path(settings, file)
-    held = wait_for_lock(path, timeout=patience)
+    held = wait_for_lock(path, timeout=retry_policy)
     if held is None and not take_over:
         holder = path.read_text(encoding="utf-8").strip()
         raise LockedError(

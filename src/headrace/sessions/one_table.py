@@ -12,7 +12,7 @@ from headrace.iceberg.ledgers.build import CheckedExpectation, read_build
 from headrace.iceberg.schema.partitions import changed_partitions, list_partitions
 from headrace.plurals import count_of
 from headrace.sessions.building import Outcome, build
-from headrace.sessions.patience import Patience
+from headrace.sessions.retry_policy import RetryPolicy
 from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import Pipeline
 
@@ -51,9 +51,9 @@ def build_alone(
     *,
     full_refresh: bool,
     done: Callable[[Outcome], None],
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> Outcome:
-    """Builds one table from its inputs as they are; gives back what became of it. For servers that are away it has `patience`.
+    """Build one table from its inputs as they are, and return the outcome. `retry_policy` says how outages are waited for.
 
     An input that was never built is a BuildError: without its rows the table would be wrong, and for a lookup nothing would
     mend it later.
@@ -67,7 +67,7 @@ def build_alone(
                 next_step=f"Build that one first, or both: headrace build {lake.pipeline.name} --table {table.table}",
             )
     refresh = {table.table} if full_refresh else ()
-    (outcome,) = build(lake, only={table.table}, refresh=refresh, done=done, patience=patience)
+    (outcome,) = build(lake, only={table.table}, refresh=refresh, done=done, retry_policy=retry_policy)
     return outcome
 
 

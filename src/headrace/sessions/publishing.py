@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyiceberg.catalog import Catalog
 
 from headrace.errors import HeadraceError, SpecError, UnavailableError
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.tables import open_catalog
 from headrace.servers.embedded import Report
 from headrace.servers.postgres import find_postgres, postgres, start_postgres
@@ -54,7 +54,7 @@ class Publisher:
         dsn = find_postgres(self.settings)
         if dsn is None:
             dsn = start_postgres(self.settings, detached=False, report=self.report).dsn
-        with away_if_broken():
+        with translate_outages():
             done = publish(dsn, self.catalog, table, full=full, pipeline=self.pipeline.name)
         if done is None:
             return False

@@ -5,9 +5,9 @@ once, at the start of a command, and passed down. `values.py` is the one list of
 """
 
 from headrace.settings.addresses import passwords_in, without_passwords
-from headrace.settings.known import SENSITIVE
 from headrace.settings.load import load_settings
 from headrace.settings.profile import FILE, LOCAL, STACK, read_profile
+from headrace.settings.setting_specs import SENSITIVE
 from headrace.settings.values import ADDRESSED, HANDED_ON, KNOWN, REDACTED, SECRETS, Settings
 
 __all__ = [

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from headrace.settings.known import SENSITIVE
+from headrace.settings.setting_specs import SENSITIVE
 
 LOGIN = r"://[^/:@\s]*:[^/\s]+@"
 """A name and a password before a host, as Java's patterns say it too."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from headrace.errors import SettingsError
 from headrace.settings.check import check_settings
-from headrace.settings.known import Known
 from headrace.settings.profile import FILE, LOCAL, STACK, read_profile, refuse_secrets
+from headrace.settings.setting_specs import SettingSpec
 from headrace.settings.values import HANDED_ON, KNOWN, SECRETS, Settings
 
 _DEFAULT = "default"
@@ -60,7 +60,7 @@ def _under(prefix: str, from_file: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType({name.removeprefix(prefix): value for name, value in from_file.items() if name.startswith(prefix)})
 
 
-def _read(known: Known, text: str, origin: str, *, folder: Path) -> str | int | bool | Path:
+def _read(known: SettingSpec, text: str, origin: str, *, folder: Path) -> str | int | bool | Path:
     """Gives back the value that the text stands for."""
     if known.choices:
         return _choice(known, text, origin)
@@ -76,7 +76,7 @@ def _read(known: Known, text: str, origin: str, *, folder: Path) -> str | int | 
     return text
 
 
-def _choice(known: Known, text: str, origin: str) -> str:
+def _choice(known: SettingSpec, text: str, origin: str) -> str:
     found = {each.lower(): each for each in known.choices} | ({} if known.default else {"": ""})
     if text.lower() not in found:
         raise SettingsError(
@@ -85,7 +85,7 @@ def _choice(known: Known, text: str, origin: str) -> str:
     return found[text.lower()]
 
 
-def _whole_number(known: Known, text: str, origin: str) -> int:
+def _whole_number(known: SettingSpec, text: str, origin: str) -> int:
     try:
         number = int(text)
     except ValueError:
@@ -99,7 +99,7 @@ def _whole_number(known: Known, text: str, origin: str) -> int:
     return number
 
 
-def _yes_or_no(known: Known, text: str, origin: str) -> bool:
+def _yes_or_no(known: SettingSpec, text: str, origin: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise SettingsError(
             f'{known.name} must be true or false, not "{text}"', where=origin, next_step=f"Set {known.name} to one of them."

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.errors import SettingsError
-from headrace.settings.known import SENSITIVE
+from headrace.settings.setting_specs import SENSITIVE
 from headrace.settings.values import HANDED_ON, KNOWN, SECRETS
 
 if sys.version_info >= (3, 11):

@@ -13,7 +13,7 @@ from typing import Annotated
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from headrace.settings.addresses import LOGIN, passwords_in
-from headrace.settings.known import ADDRESSES, SENSITIVE, Known, known_of
+from headrace.settings.setting_specs import ADDRESSES, SENSITIVE, SettingSpec, known_of
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -32,44 +32,44 @@ class Settings:
     origins: Mapping[str, str]
     spark_conf_dir: Path | None
 
-    home: Annotated[Path, Known(".headrace", "state of the embedded servers, the warehouse and the logs", kind="folder")]
+    home: Annotated[Path, SettingSpec(".headrace", "state of the embedded servers, the warehouse and the logs", kind="folder")]
 
     state_shared: Annotated[
-        bool, Known("false", "true: other users of this machine may read the state; false: its owner alone", kind="bool")
+        bool, SettingSpec("false", "true: other users of this machine may read the state; false: its owner alone", kind="bool")
     ]
     services_secure: Annotated[
         bool,
-        Known("false", "true: the embedded Kafka and registry ask for a password, as Connect always does", kind="bool"),
+        SettingSpec("false", "true: the embedded Kafka and registry ask for a password, as Connect always does", kind="bool"),
     ]
 
     kafka_bootstrap_servers: Annotated[
         str | None,
-        Known(
+        SettingSpec(
             None,
             "your own Kafka; empty: one is started for you",
             variable="KAFKA_BOOTSTRAP_SERVERS",
             empty="(embedded)",
         ),
     ]
-    kafka_security_protocol: Annotated[str, Known("", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", choices=_PROTOCOLS)]
+    kafka_security_protocol: Annotated[str, SettingSpec("", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", choices=_PROTOCOLS)]
     kafka_sasl_mechanism: Annotated[
-        str, Known("", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", choices=_MECHANISMS, empty="(none)")
+        str, SettingSpec("", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", choices=_MECHANISMS, empty="(none)")
     ]
     kafka_ca_location: Annotated[
         str,
-        Known(
+        SettingSpec(
             "", "certificates (PEM) that Kafka's is checked against; empty: this system's", kind="file", empty="(this system's)"
         ),
     ]
     kafka_certificate_location: Annotated[
-        str, Known("", "a certificate (PEM) of your own to show to Kafka", kind="file", empty="(none)")
+        str, SettingSpec("", "a certificate (PEM) of your own to show to Kafka", kind="file", empty="(none)")
     ]
-    kafka_key_location: Annotated[str, Known("", "the key (PEM) of that certificate", kind="file", empty="(none)")]
-    kafka_port: Annotated[int, Known("9092", "the embedded broker's port; a free one if it is taken", kind="number")]
+    kafka_key_location: Annotated[str, SettingSpec("", "the key (PEM) of that certificate", kind="file", empty="(none)")]
+    kafka_port: Annotated[int, SettingSpec("9092", "the embedded broker's port; a free one if it is taken", kind="number")]
 
     postgres_url: Annotated[
         str | None,
-        Known(
+        SettingSpec(
             None,
             "your own Postgres; empty: one is started for you",
             kind="postgres",
@@ -77,28 +77,28 @@ class Settings:
             empty="(embedded)",
         ),
     ]
-    postgres_port: Annotated[int, Known("7777", "the embedded Postgres's port; a free one if it is taken", kind="number")]
+    postgres_port: Annotated[int, SettingSpec("7777", "the embedded Postgres's port; a free one if it is taken", kind="number")]
     connect_url: Annotated[
-        str | None, Known(None, "your own Kafka Connect; empty: one is started for you", kind="web", empty="(embedded)")
+        str | None, SettingSpec(None, "your own Kafka Connect; empty: one is started for you", kind="web", empty="(embedded)")
     ]
-    connect_port: Annotated[int, Known("8083", "the embedded Connect's port; a free one if it is taken", kind="number")]
+    connect_port: Annotated[int, SettingSpec("8083", "the embedded Connect's port; a free one if it is taken", kind="number")]
     registry_url: Annotated[
-        str | None, Known(None, "your own schema registry; empty: one is started for you", kind="web", empty="(embedded)")
+        str | None, SettingSpec(None, "your own schema registry; empty: one is started for you", kind="web", empty="(embedded)")
     ]
-    registry_port: Annotated[int, Known("8081", "the embedded registry's port; a free one if it is taken", kind="number")]
+    registry_port: Annotated[int, SettingSpec("8081", "the embedded registry's port; a free one if it is taken", kind="number")]
     trino_port: Annotated[
-        int, Known("8080", "the port of Trino, where it is asked for; a free one if it is taken", kind="number")
+        int, SettingSpec("8080", "the port of Trino, where it is asked for; a free one if it is taken", kind="number")
     ]
 
     receive_public_url: Annotated[
-        str | None, Known(None, "the address that senders of webhooks know; empty: as they ask", empty="(as senders ask)")
+        str | None, SettingSpec(None, "the address that senders of webhooks know; empty: as they ask", empty="(as senders ask)")
     ]
-    receive_max_body_bytes: Annotated[int, Known("1048576", "the longest body of a webhook", kind="number")]
+    receive_max_body_bytes: Annotated[int, SettingSpec("1048576", "the longest body of a webhook", kind="number")]
 
-    catalog_type: Annotated[str, Known("sql", "sql (SQLite or Postgres), rest, hive or glue", choices=_CATALOGS)]
+    catalog_type: Annotated[str, SettingSpec("sql", "sql (SQLite or Postgres), rest, hive or glue", choices=_CATALOGS)]
     catalog_uri: Annotated[
         str,
-        Known(
+        SettingSpec(
             "",
             "where the catalog is; empty: SQLite in home",
             kind="database",
@@ -107,61 +107,63 @@ class Settings:
         ),
     ]
     catalog_warehouse: Annotated[
-        str, Known("", "what a REST catalog calls the warehouse; empty: its address", empty="(as warehouse)")
+        str, SettingSpec("", "what a REST catalog calls the warehouse; empty: its address", empty="(as warehouse)")
     ]
-    catalog_scope: Annotated[str, Known("", "the OAuth2 scope to ask a REST catalog for", empty="(none)")]
+    catalog_scope: Annotated[str, SettingSpec("", "the OAuth2 scope to ask a REST catalog for", empty="(none)")]
     catalog_oauth2_server_uri: Annotated[
-        str, Known("", "who gives tokens; empty: the REST catalog itself", kind="web", empty="(the catalog)")
+        str, SettingSpec("", "who gives tokens; empty: the REST catalog itself", kind="web", empty="(the catalog)")
     ]
-    catalog_properties: Annotated[Mapping[str, str], Known(None, "any property of an Iceberg catalog", kind="handed on")]
-    warehouse: Annotated[str, Known("", "where tables live (file:// or s3://); empty: a folder in home")]
-    s3_endpoint: Annotated[str, Known("", "an object store that is not Amazon's", kind="web", empty="(Amazon's)")]
-    s3_region: Annotated[str, Known("us-east-1", "the region of the buckets", variable="AWS_REGION")]
+    catalog_properties: Annotated[Mapping[str, str], SettingSpec(None, "any property of an Iceberg catalog", kind="handed on")]
+    warehouse: Annotated[str, SettingSpec("", "where tables live (file:// or s3://); empty: a folder in home")]
+    s3_endpoint: Annotated[str, SettingSpec("", "an object store that is not Amazon's", kind="web", empty="(Amazon's)")]
+    s3_region: Annotated[str, SettingSpec("us-east-1", "the region of the buckets", variable="AWS_REGION")]
     s3_path_style: Annotated[
-        bool, Known(None, "true: the bucket is in the path; empty: so it is with an endpoint", kind="bool")
+        bool, SettingSpec(None, "true: the bucket is in the path; empty: so it is with an endpoint", kind="bool")
     ]
 
-    spark_master: Annotated[str, Known("local[*]", "where Spark runs: local[*], spark://…, k8s://…, yarn")]
-    spark_driver_memory: Annotated[str, Known("1g", "heap of Spark's driver")]
+    spark_master: Annotated[str, SettingSpec("local[*]", "where Spark runs: local[*], spark://…, k8s://…, yarn")]
+    spark_driver_memory: Annotated[str, SettingSpec("1g", "heap of Spark's driver")]
     spark_driver_host: Annotated[
-        str, Known("", "this machine's address for executors elsewhere; empty: as Spark finds", empty="(as Spark finds)")
+        str, SettingSpec("", "this machine's address for executors elsewhere; empty: as Spark finds", empty="(as Spark finds)")
     ]
-    spark_executor_memory: Annotated[str, Known("", "heap of an executor; empty: as Spark has it", empty="(as Spark has it)")]
+    spark_executor_memory: Annotated[
+        str, SettingSpec("", "heap of an executor; empty: as Spark has it", empty="(as Spark has it)")
+    ]
     spark_executor_cores: Annotated[
         int | None,
-        Known(None, "tasks at once of an executor; empty: as Spark has it", kind="number", empty="(as Spark has it)"),
+        SettingSpec(None, "tasks at once of an executor; empty: as Spark has it", kind="number", empty="(as Spark has it)"),
     ]
-    spark_python: Annotated[str, Known("", "the Python of executors; empty: this one, by its path", empty="(this one)")]
+    spark_python: Annotated[str, SettingSpec("", "the Python of executors; empty: this one, by its path", empty="(this one)")]
     spark_python_archive: Annotated[
-        str, Known("", "a packed environment (tar.gz) that executors unpack and use", empty="(none)")
+        str, SettingSpec("", "a packed environment (tar.gz) that executors unpack and use", empty="(none)")
     ]
-    spark_conf: Annotated[Mapping[str, str], Known(None, "any setting of Spark's own", kind="handed on")]
+    spark_conf: Annotated[Mapping[str, str], SettingSpec(None, "any setting of Spark's own", kind="handed on")]
 
-    batch_max_records: Annotated[int, Known("2000000", "records that one landing batch takes at most", kind="number")]
+    batch_max_records: Annotated[int, SettingSpec("2000000", "records that one landing batch takes at most", kind="number")]
     build_cache_mb: Annotated[
-        int, Known("4096", "disk for rows of data files that builds look up, in home/cache/rows", kind="number")
+        int, SettingSpec("4096", "disk for rows of data files that builds look up, in home/cache/rows", kind="number")
     ]
-    maintain_target_file_mb: Annotated[int, Known("128", "how big compaction makes data files", kind="number")]
-    maintain_keep_days: Annotated[int, Known("7", "for how long snapshots are kept", kind="number")]
-    maintain_grace_minutes: Annotated[int, Known("1440", "how long files stay that nothing refers to", kind="number")]
-    maintain_every_minutes: Annotated[int, Known("10", "how often headrace run looks after its tables", kind="number")]
+    maintain_target_file_mb: Annotated[int, SettingSpec("128", "how big compaction makes data files", kind="number")]
+    maintain_keep_days: Annotated[int, SettingSpec("7", "for how long snapshots are kept", kind="number")]
+    maintain_grace_minutes: Annotated[int, SettingSpec("1440", "how long files stay that nothing refers to", kind="number")]
+    maintain_every_minutes: Annotated[int, SettingSpec("10", "how often headrace run looks after its tables", kind="number")]
 
-    postgres_password: Annotated[str | None, Known(None, "the embedded Postgres; else one is made up", kind="secret")]
+    postgres_password: Annotated[str | None, SettingSpec(None, "the embedded Postgres; else one is made up", kind="secret")]
     debezium_password: Annotated[
-        str | None, Known(None, "the role that reads a database's changes; else one is made up", kind="secret")
+        str | None, SettingSpec(None, "the role that reads a database's changes; else one is made up", kind="secret")
     ]
     catalog_credential: Annotated[
         str | None,
-        Known(
+        SettingSpec(
             None,
             "`id:secret` of a REST catalog (OAuth2; a new token is asked for when one ends), `user:password` of a database",
             kind="secret",
         ),
     ]
-    catalog_token: Annotated[str | None, Known(None, "a token that a REST catalog takes as it is", kind="secret")]
+    catalog_token: Annotated[str | None, SettingSpec(None, "a token that a REST catalog takes as it is", kind="secret")]
     s3_access_key_id: Annotated[
         str | None,
-        Known(
+        SettingSpec(
             None,
             "the key of the object store; without it, what Amazon's own tools find",
             kind="secret",
@@ -169,14 +171,14 @@ class Settings:
         ),
     ]
     s3_secret_access_key: Annotated[
-        str | None, Known(None, "the secret of that key", kind="secret", variable="AWS_SECRET_ACCESS_KEY")
+        str | None, SettingSpec(None, "the secret of that key", kind="secret", variable="AWS_SECRET_ACCESS_KEY")
     ]
     s3_session_token: Annotated[
-        str | None, Known(None, "the token of a session with that key", kind="secret", variable="AWS_SESSION_TOKEN")
+        str | None, SettingSpec(None, "the token of a session with that key", kind="secret", variable="AWS_SESSION_TOKEN")
     ]
-    kafka_username: Annotated[str | None, Known(None, "the name for SASL", kind="secret")]
-    kafka_password: Annotated[str | None, Known(None, "the password for SASL", kind="secret")]
-    kafka_key_password: Annotated[str | None, Known(None, "the key of your own certificate", kind="secret")]
+    kafka_username: Annotated[str | None, SettingSpec(None, "the name for SASL", kind="secret")]
+    kafka_password: Annotated[str | None, SettingSpec(None, "the password for SASL", kind="secret")]
+    kafka_key_password: Annotated[str | None, SettingSpec(None, "the key of your own certificate", kind="secret")]
 
     def __repr__(self) -> str:
         shown = (each.name for each in fields(self) if each.name not in SECRETS and each.name not in _ADDRESSES)

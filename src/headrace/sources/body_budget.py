@@ -41,12 +41,12 @@ class BodyBudget:
         total: int = TOTAL_BYTES,
         free: int = FREE_BYTES,
         wait: float = WAIT_SECONDS,
-        patience: float = PATIENCE_SECONDS,
+        retry_policy: float = PATIENCE_SECONDS,
     ) -> None:
         self._total = total
         self._free = free
         self._wait = wait
-        self._patience = patience
+        self._patience = retry_policy
         self._shares: dict[Share, None] = {}
         self._released: asyncio.Event | None = None
         self._used = 0

@@ -23,9 +23,9 @@ from headrace.iceberg.rows.row_store import RowStore
 from headrace.serving.sql.query import run_query
 from headrace.sessions.building import plan
 from headrace.spec.model.layers import STATE
+from tests.build.layer_lake import AGGREGATES, TABLES, Event, LayerLake, assert_same
 from tests.build.paths import counted_paths
-from tests.build.pond import AGGREGATES, TABLES, Event, Pond, assert_same
-from tests.support.dying import KilledError, die_in
+from tests.support.crashing import KilledError, die_in
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as PyIcebergTable
@@ -50,35 +50,35 @@ def refuse(*_: object, **__: object) -> NoReturn:
     raise AssertionError("all rows of a key were asked for")
 
 
-def assert_as_refreshed(pond: Pond) -> None:
-    found = pond.all_rows()
-    pond.build(full_refresh=True)
-    assert_same(found, pond.all_rows())
+def assert_as_refreshed(layer_lake: LayerLake) -> None:
+    found = layer_lake.all_rows()
+    layer_lake.build(full_refresh=True)
+    assert_same(found, layer_lake.all_rows())
 
 
-def states(pond: Pond, table: str = "stats") -> dict[str | None, str | None]:
-    rows = pond.catalog.load_table(f"pond.{table}").scan().to_arrow().to_pylist()
+def states(layer_lake: LayerLake, table: str = "stats") -> dict[str | None, str | None]:
+    rows = layer_lake.catalog.load_table(f"pond.{table}").scan().to_arrow().to_pylist()
     return {row["g"]: row[STATE] for row in rows}
 
 
 def test_changed_rows_are_added_and_subtracted_without_reading_others(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pond = Pond(tmp_path, spark, FILES)
-    pond.land([event(number, key=number, group="xy"[number % 2], cents=number * 100) for number in range(1, 9)])
-    pond.build()
+    layer_lake = LayerLake(tmp_path, spark, FILES)
+    layer_lake.land([event(number, key=number, group="xy"[number % 2], cents=number * 100) for number in range(1, 9)])
+    layer_lake.build()
     with monkeypatch.context() as patch, counted_paths() as taken:
         patch.setattr("headrace.build.strategies.aggregate.FEW_ROWS_OF_KEYS", 0)
         patch.setattr(LocalInputs, "near", refuse)
-        pond.land([event(20, key=20), event(21, key=1, group="x"), event(22, key=22, group="new")])
-        pond.build()
-        pond.land([event(23, key=3, group=None), event(24, key=22, group="x", cents=7)])
-        pond.build()
+        layer_lake.land([event(20, key=20), event(21, key=1, group="x"), event(22, key=22, group="new")])
+        layer_lake.build()
+        layer_lake.land([event(23, key=3, group=None), event(24, key=22, group="x", cents=7)])
+        layer_lake.build()
     assert set(taken) == {"LocalInputs"}
-    assert set(states(pond)) == {"x", "y", None}, "no row has the group new any more"
-    shown = run_query(pond.catalog, "SELECT * FROM pond.stats")
+    assert set(states(layer_lake)) == {"x", "y", None}, "no row has the group new any more"
+    shown = run_query(layer_lake.catalog, "SELECT * FROM pond.stats")
     assert STATE not in shown.column_names
-    assert_as_refreshed(pond)
+    assert_as_refreshed(layer_lake)
 
 
 def test_rows_ordered_by_two_fields_of_one_name_are_recomputed(
@@ -86,98 +86,98 @@ def test_rows_ordered_by_two_fields_of_one_name_are_recomputed(
 ) -> None:
     monkeypatch.setattr("headrace.build.strategies.aggregate.FEW_ROWS_OF_KEYS", 0)
     stats = "/*\nkeys: [g]\n*/\nSELECT g, max_by(k, struct(n, tags['g'] AS n, k)) AS last_key FROM pond.latest GROUP BY g"
-    pond = Pond(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"], "b/stats.sql": stats})
-    pond.land([event(1, key=1), event(2, key=2), event(3, key=3, group="y")])
-    pond.build()
-    pond.land([event(4, key=4, group="y"), event(5, key=1)])
-    pond.build()
-    assert_as_refreshed(pond)
+    layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"], "b/stats.sql": stats})
+    layer_lake.land([event(1, key=1), event(2, key=2), event(3, key=3, group="y")])
+    layer_lake.build()
+    layer_lake.land([event(4, key=4, group="y"), event(5, key=1)])
+    layer_lake.build()
+    assert_as_refreshed(layer_lake)
 
 
 def test_a_table_without_states_gets_them_key_by_key(spark: SparkSession, tmp_path: Path) -> None:
-    pond = Pond(tmp_path, spark, FILES)
-    pond.land([event(number, key=number, group="xy"[number % 2]) for number in range(1, 7)])
-    pond.build()
-    with pond.catalog.load_table("pond.stats").update_schema() as change:
+    layer_lake = LayerLake(tmp_path, spark, FILES)
+    layer_lake.land([event(number, key=number, group="xy"[number % 2]) for number in range(1, 7)])
+    layer_lake.build()
+    with layer_lake.catalog.load_table("pond.stats").update_schema() as change:
         change.delete_column(STATE)
-    pond.land([event(20, key=20, group="x")])
-    assert {each.plan.action for each in pond.build() if each.plan} == {"increment"}
-    found = states(pond)
+    layer_lake.land([event(20, key=20, group="x")])
+    assert {each.plan.action for each in layer_lake.build() if each.plan} == {"increment"}
+    found = states(layer_lake)
     assert (found["x"] is None, found["y"]) == (False, None)
-    pond.land([event(21, key=21, group="y"), event(22, key=20, group="y")])
-    pond.build()
-    assert None not in states(pond).values()
-    assert_as_refreshed(pond)
+    layer_lake.land([event(21, key=21, group="y"), event(22, key=20, group="y")])
+    layer_lake.build()
+    assert None not in states(layer_lake).values()
+    assert_as_refreshed(layer_lake)
 
 
 def test_a_state_of_another_version_is_computed_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pond = Pond(tmp_path, spark, FILES)
-    pond.land([event(number, key=number, group="xy"[number % 2]) for number in range(1, 7)])
-    pond.build()
-    before = states(pond)
+    layer_lake = LayerLake(tmp_path, spark, FILES)
+    layer_lake.land([event(number, key=number, group="xy"[number % 2]) for number in range(1, 7)])
+    layer_lake.build()
+    before = states(layer_lake)
     monkeypatch.setattr(algebra, "_VERSION", 2)
-    pond.land([event(20, key=20, group="x")])
-    assert {each.plan.action for each in pond.build() if each.plan} == {"increment"}
-    after = states(pond)
+    layer_lake.land([event(20, key=20, group="x")])
+    assert {each.plan.action for each in layer_lake.build() if each.plan} == {"increment"}
+    after = states(layer_lake)
     assert after["y"] == before["y"]
     assert json.loads(str(after["x"]))["v"] != json.loads(str(before["x"]))["v"]
-    assert_as_refreshed(pond)
+    assert_as_refreshed(layer_lake)
 
 
 @pytest.mark.parametrize("knows_past", [True, False])
 def test_rows_that_came_and_went_between_two_builds_count_once(
     knows_past: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pond = Pond(tmp_path, spark, FILES)
-    pond.land([event(1, key=1), event(2, key=2), event(3, key=3, group="y")])
-    pond.build()
+    layer_lake = LayerLake(tmp_path, spark, FILES)
+    layer_lake.land([event(1, key=1), event(2, key=2), event(3, key=3, group="y")])
+    layer_lake.build()
     for number, (key, group) in enumerate([(1, "y"), (4, "x"), (1, "x"), (4, "y"), (2, None), (1, "z")], start=10):
-        pond.land([event(number, key=key, group=group, cents=number)])
-        pond.build("pond.latest")
+        layer_lake.land([event(number, key=key, group=group, cents=number)])
+        layer_lake.build("pond.latest")
     monkeypatch.setattr(PlannedInputs, "knows_past", lambda *_: knows_past)
-    pond.build()
-    assert_as_refreshed(pond)
+    layer_lake.build()
+    assert_as_refreshed(layer_lake)
 
 
 def test_rows_that_a_dead_build_meant_to_remove_are_not_subtracted(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pond = Pond(tmp_path, spark, FILES)
-    pond.land([event(1, key=1), event(2, key=2)])
-    pond.build()
+    layer_lake = LayerLake(tmp_path, spark, FILES)
+    layer_lake.land([event(1, key=1), event(2, key=2)])
+    layer_lake.build()
 
-    pond.land([event(3, key=1, group="y")])
+    layer_lake.land([event(3, key=1, group="y")])
     die_in(monkeypatch, keeping)[:] = ["pond.latest:kept"]
     with pytest.raises(KilledError):
-        pond.build()
-    kept = pond.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().num_rows
+        layer_lake.build()
+    kept = layer_lake.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().num_rows
     assert kept == 1
     # The next attempt keeps the row once more. One that is still there stands for rows that the next attempt leaves alone.
-    row = pond.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().to_pylist()[0]
-    table = pond.catalog.load_table("metadata.removed_pond_latest")
+    row = layer_lake.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().to_pylist()[0]
+    table = layer_lake.catalog.load_table("metadata.removed_pond_latest")
     table.append(pa.Table.from_pylist([{**row, "k": "k2", "n": 2}], schema=table.scan().to_arrow().schema))
-    pond.build()
-    assert sum(pond.rows("latest").values()) == 2
-    assert_as_refreshed(pond)
+    layer_lake.build()
+    assert sum(layer_lake.rows("latest").values()) == 2
+    assert_as_refreshed(layer_lake)
 
 
 def test_a_row_that_fails_an_expectation_keeps_no_state(spark: SparkSession, tmp_path: Path) -> None:
     stats = STATS.replace("keys: [g]", "keys: [g]\nexpect:\n  there are two: {that: keys > 1, otherwise: quarantine}")
-    pond = Pond(tmp_path, spark, {**FILES, "b/stats.sql": stats})
-    pond.land([event(1, key=1), event(2, key=2, group="y"), event(3, key=3, group="y")])
-    pond.build()
-    assert set(states(pond)) == {"y"}
-    refused = pond.catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
+    layer_lake = LayerLake(tmp_path, spark, {**FILES, "b/stats.sql": stats})
+    layer_lake.land([event(1, key=1), event(2, key=2, group="y"), event(3, key=3, group="y")])
+    layer_lake.build()
+    assert set(states(layer_lake)) == {"y"}
+    refused = layer_lake.catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
     assert [STATE in json.loads(row["original_bytes"]) for row in refused] == [False]
-    pond.land([event(4, key=4)])
-    pond.build()
-    assert set(states(pond)) == {"x", "y"}, "the row that was not stored counts, too"
-    pond.land([event(5, key=4, group="y")])
-    pond.build()
-    assert set(states(pond)) == {"y"}
-    assert_as_refreshed(pond)
+    layer_lake.land([event(4, key=4)])
+    layer_lake.build()
+    assert set(states(layer_lake)) == {"x", "y"}, "the row that was not stored counts, too"
+    layer_lake.land([event(5, key=4, group="y")])
+    layer_lake.build()
+    assert set(states(layer_lake)) == {"y"}
+    assert_as_refreshed(layer_lake)
 
 
 @pytest.mark.parametrize("knows_past", [True, False])
@@ -186,40 +186,40 @@ def test_a_key_that_having_hides_is_shown_when_it_holds(
 ) -> None:
     monkeypatch.setattr(PlannedInputs, "knows_past", lambda *_: knows_past)
     stats = f"{STATS} HAVING count(*) > 1 AND coalesce(g, '') <> 'never'"
-    pond = Pond(tmp_path, spark, {**FILES, "b/stats.sql": stats})
-    pond.land([event(1, key=1), event(2, key=2, group="y"), event(3, key=3, group="y"), event(4, key=9, group="never")])
-    pond.build()
-    assert set(states(pond)) == {"y"}
-    pond.land([event(5, key=4), event(6, key=10, group="never")])
-    pond.build()
-    assert set(states(pond)) == {"x", "y"}
-    pond.land([event(7, key=2, group="x"), event(8, key=10, group=None)])
-    pond.build()
-    assert set(states(pond)) == {"x"}
-    assert_as_refreshed(pond)
+    layer_lake = LayerLake(tmp_path, spark, {**FILES, "b/stats.sql": stats})
+    layer_lake.land([event(1, key=1), event(2, key=2, group="y"), event(3, key=3, group="y"), event(4, key=9, group="never")])
+    layer_lake.build()
+    assert set(states(layer_lake)) == {"y"}
+    layer_lake.land([event(5, key=4), event(6, key=10, group="never")])
+    layer_lake.build()
+    assert set(states(layer_lake)) == {"x", "y"}
+    layer_lake.land([event(7, key=2, group="x"), event(8, key=10, group=None)])
+    layer_lake.build()
+    assert set(states(layer_lake)) == {"x"}
+    assert_as_refreshed(layer_lake)
 
 
 def test_having_over_a_floating_point_sum_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     stats = STATS.replace("sum(amount)", "sum(CAST(amount AS DOUBLE))") + " HAVING count(*) > 1"
     with pytest.raises(SpecError, match=r"sum\(…\) of a double"):
-        Pond(tmp_path, spark, {**FILES, "b/stats.sql": stats})
+        LayerLake(tmp_path, spark, {**FILES, "b/stats.sql": stats})
 
 
 def test_a_lookup_that_moved_computes_its_keys_again(spark: SparkSession, tmp_path: Path) -> None:
     by_size = TABLES["b/by_size.sql"].replace("sum(l.amount) AS amount", "avg(l.amount) AS amount, min(l.n) AS oldest")
-    pond = Pond(tmp_path, spark, {**FILES, "b/groups.sql": TABLES["b/groups.sql"], "b/by_size.sql": by_size})
-    pond.land([event(1, key=1), event(2, key=2), event(3, key=3, group="y"), event(4, key=4, group="y")])
-    pond.build()
+    layer_lake = LayerLake(tmp_path, spark, {**FILES, "b/groups.sql": TABLES["b/groups.sql"], "b/by_size.sql": by_size})
+    layer_lake.land([event(1, key=1), event(2, key=2), event(3, key=3, group="y"), event(4, key=4, group="y")])
+    layer_lake.build()
     for number, (key, group) in enumerate([(5, "x"), (1, "y"), (3, "z")], start=10):
-        pond.land([event(number, key=key, group=group, cents=number)])
-        pond.build()
-    assert sum(pond.rows("by_size").values())
-    assert_as_refreshed(pond)
+        layer_lake.land([event(number, key=key, group=group, cents=number)])
+        layer_lake.build()
+    assert sum(layer_lake.rows("by_size").values())
+    assert_as_refreshed(layer_lake)
 
 
 def test_plan_says_how_keys_are_maintained(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     floats = STATS.replace("sum(amount)", "sum(CAST(amount AS DOUBLE))")
-    pond = Pond(
+    layer_lake = LayerLake(
         tmp_path,
         spark,
         {
@@ -231,15 +231,15 @@ def test_plan_says_how_keys_are_maintained(spark: SparkSession, tmp_path: Path, 
     )
 
     def upkeep() -> dict[str, str]:
-        plans = plan(pond.settings, pond.pipeline, table=None, full_refresh=False)
-        show_plan(Console(), plans, pipeline=pond.pipeline, as_json=True)
+        plans = plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
+        show_plan(Console(), plans, pipeline=layer_lake.pipeline, as_json=True)
         return {each["table"]: each["upkeep"] for each in json.loads(capsys.readouterr().out) if "upkeep" in each}
 
     adds = "adds changed rows to stored states"
     distinct = "recomputes touched keys: count(DISTINCT …) needs all values of a key"
-    pond.land([event(1, key=1)])
+    layer_lake.land([event(1, key=1)])
     assert upkeep() == {"pond.stats": adds, "pond.floats": adds, "pond.distinct": distinct}
-    pond.build()
+    layer_lake.build()
     assert upkeep() == {
         "pond.stats": adds,
         "pond.floats": "recomputes touched keys: no states are stored, as for sums and averages of floating point",
@@ -264,11 +264,11 @@ def test_rows_are_looked_for_only_in_files_with_their_constants(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {name: TABLES[name] for name in ("a/by_event.sql", "a/latest.sql")}
-    pond = Pond(tmp_path, spark, {**files, "b/days.sql": DAYS, "b/joined.sql": JOINED})
+    layer_lake = LayerLake(tmp_path, spark, {**files, "b/days.sql": DAYS, "b/joined.sql": JOINED})
     days = 4
-    pond.land([Event(f"e{day}", "k", "x", day, 100, "u", 1_440 * day) for day in range(days)])
-    pond.build()
-    assert len(pond.lake.files.of(pond.catalog.load_table("pond.by_event"), None)) == days
+    layer_lake.land([Event(f"e{day}", "k", "x", day, 100, "u", 1_440 * day) for day in range(days)])
+    layer_lake.build()
+    assert len(layer_lake.lake.files.of(layer_lake.catalog.load_table("pond.by_event"), None)) == days
     looked_into: list[tuple[str, int]] = []
     fetch = RowStore.fetch
 
@@ -279,14 +279,14 @@ def test_rows_are_looked_for_only_in_files_with_their_constants(
 
     monkeypatch.setattr("headrace.build.strategies.aggregate.FEW_ROWS_OF_KEYS", 0)
     monkeypatch.setattr(RowStore, "fetch", count_files)
-    pond.land([Event("e2", "k", "x", 9, 700, "u", 1_440 * 2)])
+    layer_lake.land([Event("e2", "k", "x", 9, 700, "u", 1_440 * 2)])
     with counted_paths() as taken:
-        pond.build()
+        layer_lake.build()
     assert set(taken) == {"LocalInputs"}
     # The old rows of the upsert and of the join, and for the aggregate the row as it was and as it is.
     assert {name for name, _ in looked_into} == {"by_event", "joined"}
     assert max(files for _, files in looked_into) <= 2, "the other days have other files"
-    assert_as_refreshed(pond)
+    assert_as_refreshed(layer_lake)
 
 
 SUMMED = """/*
@@ -304,17 +304,17 @@ def test_a_sum_that_outgrows_its_type_is_an_error_with_its_line(
 ) -> None:
     monkeypatch.setattr("headrace.build.strategies.aggregate.FEW_ROWS_OF_KEYS", rows_read_again)
     files = {**FILES, "c/summed.sql": SUMMED.format(sum="sum")}
-    pond = Pond(tmp_path, spark, files)
-    pond.land([event(40, key=1), event(41, key=2), event(3, key=3, group="y")])
-    pond.build()
-    before = pond.rows("summed")
-    pond.land([event(42, key=4), event(4, key=6, group="y")])
+    layer_lake = LayerLake(tmp_path, spark, files)
+    layer_lake.land([event(40, key=1), event(41, key=2), event(3, key=3, group="y")])
+    layer_lake.build()
+    before = layer_lake.rows("summed")
+    layer_lake.land([event(42, key=4), event(4, key=6, group="y")])
     with pytest.raises(BuildError, match=r"Overflow in sum of decimals(.|\n)*Nothing was published") as raised:
-        pond.build()
+        layer_lake.build()
     assert raised.value.where == "pipelines/pond/c/summed.sql:5"
-    assert pond.rows("summed") == before, "the table keeps its rows"
-    assert states(pond)["y"] is not None, "other tables were built"
+    assert layer_lake.rows("summed") == before, "the table keeps its rows"
+    assert states(layer_lake)["y"] is not None, "other tables were built"
     (tmp_path / "pipelines/pond/c/summed.sql").write_text(SUMMED.format(sum="try_sum"), encoding="utf-8")
-    pond.reload()
-    pond.build()
-    assert_as_refreshed(pond)
+    layer_lake.reload()
+    layer_lake.build()
+    assert_as_refreshed(layer_lake)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.build.pond import START, Pond
+from tests.build.layer_lake import START, LayerLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ class Record:
         return {**values, "created_at": START + timedelta(days=self.day)}
 
 
-class People(Pond):
+class People(LayerLake):
     """A pond whose events are records of people."""
 
     def __init__(self, folder: Path, spark: SparkSession, tables: Mapping[str, str] | None = None) -> None:

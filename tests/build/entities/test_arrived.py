@@ -15,7 +15,7 @@ from headrace.build.work import DriverChanges, driver_changes
 from headrace.iceberg.ledgers.build import InputState
 from headrace.spec.model.pipeline import TableName
 from tests.build.entities.people import TABLES, People, Record
-from tests.build.pond import assert_same
+from tests.build.layer_lake import assert_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from headrace.iceberg.maintenance.purge import purge_table
 from headrace.serving.web.table_facts import list_files
 from headrace.spec import TableName
 from tests.build.entities.people import TABLES, People, Record, clusters
-from tests.build.pond import assert_same
+from tests.build.layer_lake import assert_same
 from tests.support.engine_rows import IN_PROCESS
 
 if TYPE_CHECKING:

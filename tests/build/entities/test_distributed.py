@@ -38,7 +38,7 @@ from headrace.spark.checkpoints import Checkpoints
 from headrace.spec.model.fuzzy import Block, Comparison, Fuzzy
 from headrace.spec.model.layers import TableSettings
 from headrace.spec.model.matching import ENTITY_ID, PREVIOUS, UNUSED, Match
-from tests.build.pond import START
+from tests.build.layer_lake import START
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -29,8 +29,8 @@ from tests.build.entities.people import TABLES, People, Record
 from tests.build.entities.test_entity_builds import records_of
 from tests.build.entities.test_fuzzy_builds import TABLES as FUZZY
 from tests.build.entities.test_fuzzy_builds import TRAINED, person_records
-from tests.build.pond import assert_same
-from tests.support.dying import KilledError, die_in
+from tests.build.layer_lake import assert_same
+from tests.support.crashing import KilledError, die_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from headrace.build import build as build_module
 from headrace.build import keeping
 from headrace.build.entities import build as entity_build
 from tests.build.entities.people import SCHEMA, TABLES, People, Record, clusters
-from tests.build.pond import assert_same
-from tests.support.dying import KilledError, die_in
+from tests.build.layer_lake import assert_same
+from tests.support.crashing import KilledError, die_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ from headrace.iceberg.ledgers.build import BuildLedger, read_build
 from headrace.spec.model import layers as layers_module
 from headrace.spec.model.matching import ENTITY_COLUMNS
 from tests.build.entities.people import STAGED, People, Record, clusters
-from tests.build.pond import assert_same
+from tests.build.layer_lake import assert_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import TakenOverError
-from tests.operations.erase.club import FILES
+from tests.operations.erase.people_lake import FILES
 from tests.support.folders import write_files
 from tests.support.lake import Lake
 from tests.support.topics import make_topic, produce
@@ -36,10 +36,10 @@ def test_landing_goes_on_exactly_once(lake: Lake, spark: SparkSession) -> None:
         lake.folder / "pipelines" / "club",
         {name: FILES[name] for name in FILES if "marts" not in name} | {"pipeline.yml": text},
     )
-    club = lake.pipeline("club")
+    people_lake = lake.pipeline("club")
     produce(lake.servers, topics["members"], [event(ANN, 1), event(BOB, 2), b"{" + ANN.encode(), b"{bob", event(ANN, 1)])
-    lake.land(spark, club)
-    stale = lake.lander(club)
+    lake.land(spark, people_lake)
+    stale = lake.lander(people_lake)
 
     died = lake.start(
         *("forget", "club", "--email", ANN, "--yes"),
@@ -55,10 +55,10 @@ def test_landing_goes_on_exactly_once(lake: Lake, spark: SparkSession) -> None:
     produce(lake.servers, topics["members"], [event(BOB, 4)])
     with pytest.raises(TakenOverError):
         stale.land_batch(spark.sparkContext)
-    lake.land(spark, club)
+    lake.land(spark, people_lake)
     assert sorted(row["id"] for row in lake.rows("raw.members")) == ["member-0002", "member-0004"]
     assert [row["original_bytes"] for row in lake.quarantine("club.members")] == [b"{bob"]
-    verified = lake.verify(club)[0]
+    verified = lake.verify(people_lake)[0]
     assert verified.holds, verified
     assert (verified.in_topic, verified.landed, verified.quarantined, verified.erased) == (6, 2, 1, 3)
     files = [path for path in lake.home.rglob("*") if path.is_file()]

@@ -14,7 +14,7 @@ from headrace.iceberg.ledgers.landing import Ledger, read_ledger
 from headrace.iceberg.metadata.erasures import read_erased_offsets, read_erasures
 from headrace.operations.erase.forgetting import Proof, look
 from headrace.operations.erase.identifiers import identify, is_concealed
-from tests.operations.erase.club import PEOPLE, Club, member, order, other
+from tests.operations.erase.people_lake import PEOPLE, PeopleLake, member, order, other
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.spark
 ANN, BOB = "ann@example.com", "bob@example.com"
 
 
-def fill(club: Club) -> None:
+def fill(people_lake: PeopleLake) -> None:
     """Ann under two spellings and with a guest order, Bob, who mentions her, and others whose addresses are almost hers."""
-    club.land(
+    people_lake.land(
         "members",
         [
             member("member-0001", " Ann@Example.com", phone="+1 555 0100 123", tags=[("mail", ANN)]),
@@ -36,9 +36,9 @@ def fill(club: Club) -> None:
         ],
         refused=[b'{"id": "member-0001", broken', b"{ANN@example.com", b"{bob@example.com"],
     )
-    club.build()
-    club.land("members", [member("member-0001", ANN, name="Ann the second", n=2, phone="+1 555 0100 123")])
-    club.land(
+    people_lake.build()
+    people_lake.land("members", [member("member-0001", ANN, name="Ann the second", n=2, phone="+1 555 0100 123")])
+    people_lake.land(
         "orders",
         [
             order("order-0001", ANN, buyer="member-0001"),
@@ -49,15 +49,15 @@ def fill(club: Club) -> None:
             order("order-0006", BOB, gift={"message": f"from {ANN}", "at": None}),
         ],
     )
-    club.land("other", [other({"cart": [1], "email": "ann\\u0040example.com"}), other({"cart": [2], "email": BOB})])
-    club.build()
+    people_lake.land("other", [other({"cart": [1], "email": "ann\\u0040example.com"}), other({"cart": [2], "email": BOB})])
+    people_lake.build()
 
 
 @dataclass(frozen=True)
 class Erased:
     """A lake from which Ann was erased, and how it was before."""
 
-    club: Club
+    people_lake: PeopleLake
     before: dict[str, list[dict[str, Any]]]
     ledger: Ledger
     leftovers: tuple[Path, ...]
@@ -66,23 +66,23 @@ class Erased:
 
 @pytest.fixture(scope="module")
 def erased(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Erased:
-    club = Club(tmp_path_factory.mktemp("club"), spark)
-    fill(club)
-    stray = club.leave_stray("orders", [order("order-0009", ANN)])
+    people_lake = PeopleLake(tmp_path_factory.mktemp("club"), spark)
+    fill(people_lake)
+    stray = people_lake.leave_stray("orders", [order("order-0009", ANN)])
     half = stray.with_name(f".{stray.name}.inprogress")
     half.write_bytes(b"PAR1" + ANN.encode())
-    table = club.table("raw.members")
+    table = people_lake.table("raw.members")
     snapshot = table.metadata.current_snapshot_id
     assert snapshot is not None
     table.manage_snapshots().create_tag(snapshot, "kept").commit()
-    before, ledger = club.all_rows(), read_ledger(table)
-    return Erased(club, before, ledger, (stray, half), club.forget(ANN))
+    before, ledger = people_lake.all_rows(), read_ledger(table)
+    return Erased(people_lake, before, ledger, (stray, half), people_lake.forget(ANN))
 
 
 def test_a_person_is_erased_everywhere(erased: Erased) -> None:
     assert erased.proof.hits == ()
     assert erased.proof.files_searched > 20
-    before, after = erased.before, erased.club.all_rows()
+    before, after = erased.before, erased.people_lake.all_rows()
     gone = {"member-0001", "order-0001", "order-0002", "order-0005"}
     touched = {"order-0003", "order-0006"}
     for name in ("raw.members", "raw.orders"):
@@ -92,7 +92,7 @@ def test_a_person_is_erased_everywhere(erased: Erased) -> None:
     assert notes["order-0003"][0] == "a gift for [erased], call [erased]"
     assert notes["order-0006"] == (None, {"message": "from [erased]", "at": None})
     assert [row["payload"] for row in after["raw.other"]] == [json.dumps({"cart": [2], "email": BOB})]
-    assert erased.club.refused() == [b"{bob@example.com"]
+    assert erased.people_lake.refused() == [b"{bob@example.com"]
     assert {row["id"] for row in after["staging.names"]} == {"member-0002", "member-0003", "member-0004"}
     assert {row["email"] for row in after["marts.spent"]} == {BOB, "joann@example.com"}
     assert not any("Ann" in str(row) for name, rows in after.items() for row in rows if name.startswith(("staging", "marts")))
@@ -102,15 +102,15 @@ def test_nothing_is_left_on_disk(erased: Erased) -> None:
     """Bytes that are not compressed are searched too: metadata, logs, notes."""
     assert not any(path.exists() for path in erased.leftovers)
     telling = (b"Ann the second", b"0100 123", b"member-0001", b"order-0001", b" Ann@Example.com")
-    files = [path for path in erased.club.settings.home.rglob("*") if path.is_file()]
+    files = [path for path in erased.people_lake.settings.home.rglob("*") if path.is_file()]
     assert [path for path in files if any(each in path.read_bytes() for each in telling)] == []
     for name in ("raw.members", "raw.orders", "staging.names", "marts.spent"):
-        assert len(erased.club.table(name).snapshots()) == 1
+        assert len(erased.people_lake.table(name).snapshots()) == 1
     assert erased.proof.dropped_refs == ("raw.members kept",)
 
 
 def test_what_is_said_of_it_tells_nobody_who_it_was(erased: Erased) -> None:
-    rows = read_erasures(erased.club.catalog, "club")
+    rows = read_erasures(erased.people_lake.catalog, "club")
     assert {(row["table_name"], row["rows_removed"], row["rows_redacted"]) for row in rows} >= {
         ("raw.members", 2, 0),
         ("raw.orders", 3, 2),
@@ -127,18 +127,18 @@ def test_what_is_said_of_it_tells_nobody_who_it_was(erased: Erased) -> None:
 
 
 def test_a_second_time_there_is_nothing_to_do_and_landing_goes_on(erased: Erased) -> None:
-    club = erased.club
-    found = read_ledger(club.table("raw.members"))
+    people_lake = erased.people_lake
+    found = read_ledger(people_lake.table("raw.members"))
     assert (found.offsets, found.checkpoint_id) == (erased.ledger.offsets, erased.ledger.checkpoint_id)
     assert found.writer != erased.ledger.writer, "an application that planned before can't commit files that are gone"
-    rows, snapshot = club.all_rows(), club.table("raw.members").metadata.current_snapshot_id
-    assert [each.table for each in club.look(ANN).found if each] == []
-    assert club.forget(ANN).holds
-    assert club.all_rows() == rows
-    assert club.table("raw.members").metadata.current_snapshot_id == snapshot
-    club.land("members", [member("member-0009", "new@example.com")])
-    club.build()
-    assert "new@example.com" in {row["email"] for row in club.rows("staging.members")}
+    rows, snapshot = people_lake.all_rows(), people_lake.table("raw.members").metadata.current_snapshot_id
+    assert [each.table for each in people_lake.look(ANN).found if each] == []
+    assert people_lake.forget(ANN).holds
+    assert people_lake.all_rows() == rows
+    assert people_lake.table("raw.members").metadata.current_snapshot_id == snapshot
+    people_lake.land("members", [member("member-0009", "new@example.com")])
+    people_lake.build()
+    assert "new@example.com" in {row["email"] for row in people_lake.rows("staging.members")}
 
 
 HOSTILE = (
@@ -153,88 +153,96 @@ HOSTILE = (
 
 
 def test_an_email_is_a_value_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    club = Club(tmp_path, spark, PEOPLE)
-    club.land("members", [member("member-0001", ANN), member("member-0002", BOB)])
-    before = club.rows("raw.members")
-    club.land("members", [member("hostile", email, n=number) for number, email in enumerate(HOSTILE)])
-    club.land("orders", [order("order-0001", BOB), *(order("order-h", email, note="mine") for email in HOSTILE)])
-    club.land("orders", [order("order-g", BOB, note=f"to {email}.") for email in HOSTILE])
-    found = {str(each.table): (each.removed, each.redacted) for each in club.look(*HOSTILE).found if each}
+    people_lake = PeopleLake(tmp_path, spark, PEOPLE)
+    people_lake.land("members", [member("member-0001", ANN), member("member-0002", BOB)])
+    before = people_lake.rows("raw.members")
+    people_lake.land("members", [member("hostile", email, n=number) for number, email in enumerate(HOSTILE)])
+    people_lake.land("orders", [order("order-0001", BOB), *(order("order-h", email, note="mine") for email in HOSTILE)])
+    people_lake.land("orders", [order("order-g", BOB, note=f"to {email}.") for email in HOSTILE])
+    found = {str(each.table): (each.removed, each.redacted) for each in people_lake.look(*HOSTILE).found if each}
     assert found == {"raw.members": (7, 0), "raw.orders": (7, 7)}
-    assert club.forget(*HOSTILE).holds
-    assert club.rows("raw.members") == before
-    assert {row["note"] for row in club.rows("raw.orders")} == {None, "to [erased]."}
+    assert people_lake.forget(*HOSTILE).holds
+    assert people_lake.rows("raw.members") == before
+    assert {row["note"] for row in people_lake.rows("raw.orders")} == {None, "to [erased]."}
 
 
 def test_rows_of_an_earlier_topic_at_the_same_offsets_stay(spark: SparkSession, tmp_path: Path) -> None:
-    club = Club(tmp_path, spark, PEOPLE)
-    club.land("members", [member("member-0001", ANN), member("member-0002", BOB)])
-    club.land("other", [other({"cart": [1]}), other({"cart": [2]})])
-    club.start_over("other")
-    club.land("other", [other({"id": "member-0001", "email": ANN}, kind="redact", event_id="event-1"), other({"cart": [3]})])
-    start = read_ledger(club.table("raw.other")).first_checkpoint
+    people_lake = PeopleLake(tmp_path, spark, PEOPLE)
+    people_lake.land("members", [member("member-0001", ANN), member("member-0002", BOB)])
+    people_lake.land("other", [other({"cart": [1]}), other({"cart": [2]})])
+    people_lake.start_over("other")
+    people_lake.land(
+        "other", [other({"id": "member-0001", "email": ANN}, kind="redact", event_id="event-1"), other({"cart": [3]})]
+    )
+    start = read_ledger(people_lake.table("raw.other")).first_checkpoint
     assert start == 2
-    assert club.forget(requested=True).holds
-    assert sorted(row["payload"] for row in club.rows("raw.other")) == ['{"cart": [1]}', '{"cart": [2]}', '{"cart": [3]}']
-    assert read_erased_offsets(club.catalog, "club.other") == []
-    assert read_erased_offsets(club.catalog, f"club.other@{start}") == [(0, 0)]
+    assert people_lake.forget(requested=True).holds
+    assert sorted(row["payload"] for row in people_lake.rows("raw.other")) == [
+        '{"cart": [1]}',
+        '{"cart": [2]}',
+        '{"cart": [3]}',
+    ]
+    assert read_erased_offsets(people_lake.catalog, "club.other") == []
+    assert read_erased_offsets(people_lake.catalog, f"club.other@{start}") == [(0, 0)]
 
 
 def test_requests_are_carried_out_and_go(spark: SparkSession, tmp_path: Path) -> None:
-    club = Club(tmp_path, spark, PEOPLE)
-    fill(club)
-    club.land(
+    people_lake = PeopleLake(tmp_path, spark, PEOPLE)
+    fill(people_lake)
+    people_lake.land(
         "other",
         [
             other({"id": "member-0001", "email": ANN, "orders": ["order-0004"]}, kind="redact", event_id="event-1"),
             other({"id": "member-7777", "email": None}, kind="redact", event_id="event-2"),
         ],
     )
-    looked = club.look(requested=True)
+    looked = people_lake.look(requested=True)
     assert [each.id for each in looked.requests] == ["event-1", "event-2"]
-    assert club.forget(requested=True).holds
-    assert [row["type"] for row in club.rows("raw.other")] == ["cart"]
-    assert {row["id"] for row in club.rows("raw.orders")} == {"order-0003", "order-0006"}, "the order that was named went too"
-    assert club.look(requested=True).requests == ()
-    assert read_erasures(club.catalog, "club")[0]["request_ids"] == ["event-1", "event-2"]
+    assert people_lake.forget(requested=True).holds
+    assert [row["type"] for row in people_lake.rows("raw.other")] == ["cart"]
+    assert {row["id"] for row in people_lake.rows("raw.orders")} == {"order-0003", "order-0006"}, (
+        "the order that was named went too"
+    )
+    assert people_lake.look(requested=True).requests == ()
+    assert read_erasures(people_lake.catalog, "club")[0]["request_ids"] == ["event-1", "event-2"]
 
 
 def test_a_repeated_request_erases_nobody_again(spark: SparkSession, tmp_path: Path) -> None:
-    club = Club(tmp_path, spark, PEOPLE)
-    fill(club)
+    people_lake = PeopleLake(tmp_path, spark, PEOPLE)
+    fill(people_lake)
     request = other({"id": "member-0001", "email": ANN, "orders": []}, kind="redact", event_id="event-1")
-    club.land("other", [request])
-    assert club.forget(requested=True).holds
-    club.land("members", [member("member-0001", ANN)])  # she came back
-    club.land("other", [request])  # and the old request is sent again
-    looked = club.look(requested=True)
+    people_lake.land("other", [request])
+    assert people_lake.forget(requested=True).holds
+    people_lake.land("members", [member("member-0001", ANN)])  # she came back
+    people_lake.land("other", [request])  # and the old request is sent again
+    looked = people_lake.look(requested=True)
     assert (looked.persons, looked.repeated) == ((), ("event-1",))
-    assert club.forget(requested=True).holds
-    assert [row["email"] for row in club.rows("raw.members")].count(ANN) == 1
-    assert "redact" not in [row["type"] for row in club.rows("raw.other")], "the request itself names her, so it goes"
-    assert club.look(requested=True).requests == ()
+    assert people_lake.forget(requested=True).holds
+    assert [row["email"] for row in people_lake.rows("raw.members")].count(ANN) == 1
+    assert "redact" not in [row["type"] for row in people_lake.rows("raw.other")], "the request itself names her, so it goes"
+    assert people_lake.look(requested=True).requests == ()
 
 
 def test_a_shared_value_takes_nobody_elses_rows(spark: SparkSession, tmp_path: Path) -> None:
-    club = Club(tmp_path, spark, PEOPLE)
-    club.land(
+    people_lake = PeopleLake(tmp_path, spark, PEOPLE)
+    people_lake.land(
         "members",
         [member("member-0001", ANN, phone="+1 555 0100 999"), member("member-0002", BOB, phone="+1 555 0100 999")],
     )
-    club.build()
-    looked = club.look(ANN)
+    people_lake.build()
+    looked = people_lake.look(ANN)
     assert looked.persons[0].shared == ("+1 555 0100 999",)
     stranger = identify(emails=["carl@example.com"], phones=["+1 555 0100 999"])
-    assert not any(look(club.erasing(), [stranger], requested=False).found), "what a stranger is said to have is others'"
-    assert club.forget(ANN).holds
-    assert [row["email"] for row in club.rows("raw.members")] == [BOB]
+    assert not any(look(people_lake.erasing(), [stranger], requested=False).found), "what a stranger is said to have is others'"
+    assert people_lake.forget(ANN).holds
+    assert [row["email"] for row in people_lake.rows("raw.members")] == [BOB]
 
 
 def test_an_email_of_several_persons_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    club = Club(tmp_path, spark, PEOPLE)
-    club.land("members", [member("member-0001", ANN), member("member-0002", ANN)])
-    club.build()
+    people_lake = PeopleLake(tmp_path, spark, PEOPLE)
+    people_lake.land("members", [member("member-0001", ANN), member("member-0002", ANN)])
+    people_lake.build()
     with pytest.raises(ErasureError, match="2 persons"):
-        club.look(ANN)
-    club.forget(ANN, ids=[("club", "member-0002")])
-    assert [row["id"] for row in club.rows("raw.members")] == ["member-0001"]
+        people_lake.look(ANN)
+    people_lake.forget(ANN, ids=[("club", "member-0002")])
+    assert [row["id"] for row in people_lake.rows("raw.members")] == ["member-0001"]

@@ -15,9 +15,9 @@ from headrace.operations.erase import erasing as erasing_module
 from headrace.operations.erase import forgetting as forgetting_module
 from headrace.operations.erase.note import read_notes
 from headrace.settings import Settings
-from tests.operations.erase.club import PEOPLE, Club, other
+from tests.operations.erase.people_lake import PEOPLE, PeopleLake, other
 from tests.operations.erase.test_forgetting import ANN, fill
-from tests.support.dying import KilledError, die_in
+from tests.support.crashing import KilledError, die_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,9 +46,9 @@ def die_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_it_dies_at_every_step_and_is_finished(spark: SparkSession, tmp_path: Path, die_at: list[str]) -> None:
-    whole, torn = Club(tmp_path / "whole", spark, TABLES), Club(tmp_path / "torn", spark, TABLES)
-    for club in (whole, torn):
-        fill(club)
+    whole, torn = PeopleLake(tmp_path / "whole", spark, TABLES), PeopleLake(tmp_path / "torn", spark, TABLES)
+    for people_lake in (whole, torn):
+        fill(people_lake)
     whole.forget(ANN)
     die_at[:] = PLACES
     with pytest.raises(KilledError, match="forget:noted"):
@@ -68,18 +68,18 @@ def test_it_dies_at_every_step_and_is_finished(spark: SparkSession, tmp_path: Pa
     assert raw_counts(torn) == raw_counts(whole)
 
 
-def raw_counts(club: Club) -> set[tuple[object, ...]]:
+def raw_counts(people_lake: PeopleLake) -> set[tuple[object, ...]]:
     """Gives back what was done to raw tables. What builds refuse may go with a build before the erasure comes to it."""
-    rows = read_erasures(club.catalog, "club")
+    rows = read_erasures(people_lake.catalog, "club")
     return {(row["table_name"], row["rows_removed"], row["rows_redacted"]) for row in rows if "raw." in str(row["table_name"])}
 
 
 def test_waiting_requests_are_told_once(spark: SparkSession, tmp_path: Path) -> None:
-    club = Club(tmp_path, spark, PEOPLE)
+    people_lake = PeopleLake(tmp_path, spark, PEOPLE)
     told: list[str] = []
-    waiting = WaitingRequests(club.lake, told.append)
+    waiting = WaitingRequests(people_lake.lake, told.append)
     waiting.look()
-    club.land("other", [other({"email": ANN}, kind="redact"), other({"email": ANN})])
+    people_lake.land("other", [other({"email": ANN}, kind="redact"), other({"email": ANN})])
     waiting.look()
     waiting.look()
     assert told == [
@@ -91,8 +91,8 @@ def test_waiting_requests_are_told_once(spark: SparkSession, tmp_path: Path) -> 
 def test_what_waited_too_long_for_its_commit_is_written_anew(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    club = Club(tmp_path, spark, TABLES)
-    fill(club)
+    people_lake = PeopleLake(tmp_path, spark, TABLES)
+    fill(people_lake)
     late = [where]
 
     def check_in_time(settings: Settings, *, began: float, where: str, next_step: str) -> None:
@@ -101,5 +101,5 @@ def test_what_waited_too_long_for_its_commit_is_written_anew(
 
     monkeypatch.setattr(erasing_module, "check_in_time", check_in_time)
     with pytest.raises(OutdatedError, match="run the same command again"):
-        club.forget(ANN)
-    assert club.finish().holds
+        people_lake.forget(ANN)
+    assert people_lake.finish().holds

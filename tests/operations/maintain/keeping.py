@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.iceberg.catalog.tables import open_catalog
 from headrace.iceberg.maintenance.orphans import Grace
-from headrace.operations.maintain.maintaining import Keeper, Maintained, list_work, maintain_table
+from headrace.operations.maintain.maintaining import Maintained, MaintenanceContext, list_work, maintain_table
 from headrace.settings import Settings
 from headrace.spec import Pipeline
 from headrace.spec.model.pipeline import TableName
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class ThoroughKeeper(Keeper):
+class ThoroughKeeper(MaintenanceContext):
     """One that has no grace period; who writes to the lake has one, so that files are not too old to be committed."""
 
     @property
@@ -30,13 +30,15 @@ class ThoroughKeeper(Keeper):
         return time.time_ns() // 1_000_000
 
 
-def thorough(settings: Settings, *, turn: Callable[[TableName], AbstractContextManager[object]] = nullcontext) -> Keeper:
+def thorough(
+    settings: Settings, *, turn: Callable[[TableName], AbstractContextManager[object]] = nullcontext
+) -> MaintenanceContext:
     """Gives back what keeps a lake without any patience."""
     return ThoroughKeeper(settings, open_catalog(settings), turn)
 
 
-def maintain_all(keeper: Keeper, spark: SparkSession, pipeline: Pipeline, *names: str) -> dict[str, Maintained]:
+def maintain_all(context: MaintenanceContext, spark: SparkSession, pipeline: Pipeline, *names: str) -> dict[str, Maintained]:
     """Gives back what became of each table of a pipeline, or of those that are named."""
-    work = list_work(keeper.settings, [pipeline])
-    found = [maintain_table(keeper, spark, owner, each) for owner, each in work if not names or str(each.name) in names]
+    work = list_work(context.settings, [pipeline])
+    found = [maintain_table(context, spark, owner, each) for owner, each in work if not names or str(each.name) in names]
     return {str(each.name): each for each in found if each}

@@ -26,7 +26,7 @@ from headrace.sessions.building import build, plan
 from headrace.spec import TableName
 from tests.build.entities.people import TABLES as PEOPLE
 from tests.build.entities.people import People, Record
-from tests.build.pond import TABLES, Event, Pond, assert_same
+from tests.build.layer_lake import TABLES, Event, LayerLake, assert_same
 from tests.operations.maintain.keeping import maintain_all, thorough
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def random_events(chance: Random, count: int, *, start: int) -> list[Event]:
     ]
 
 
-def pond_of(folder: Path, spark: SparkSession, *parts: dict[str, str]) -> Pond:
+def layer_lake_of(folder: Path, spark: SparkSession, *parts: dict[str, str]) -> LayerLake:
     tables = {f"a/{name}.sql": text for part in parts for name, text in part.items()}
-    return Pond(folder, spark, tables)
+    return LayerLake(folder, spark, tables)
 
 
 def people_of(folder: Path, spark: SparkSession) -> People:
@@ -68,53 +68,55 @@ def people_of(folder: Path, spark: SparkSession) -> People:
 
 def test_a_reader_that_is_far_behind_still_builds_the_same(spark: SparkSession, tmp_path: Path) -> None:
     chance, sent = Random(4), 0
-    pond = pond_of(tmp_path / "kept", spark, FOLLOWED, READERS)
-    keeper = thorough(pond.settings)
-    whole = pond_of(tmp_path / "whole", spark, FOLLOWED, READERS)
+    layer_lake = layer_lake_of(tmp_path / "kept", spark, FOLLOWED, READERS)
+    keeper = thorough(layer_lake.settings)
+    whole = layer_lake_of(tmp_path / "whole", spark, FOLLOWED, READERS)
     for number in range(6):
         events = random_events(chance, 4, start=sent)
         sent += len(events)
-        pond.land(events)
+        layer_lake.land(events)
         whole.land(events)
-        but_readers = [each.table for each in pond.pipeline.tables if each.table.name not in READERS]
-        built = build(pond.lake, only=but_readers if number else None)
+        but_readers = [each.table for each in layer_lake.pipeline.tables if each.table.name not in READERS]
+        built = build(layer_lake.lake, only=but_readers if number else None)
         assert not [outcome.error for outcome in built if outcome.error]
         if number in (2, 4):
-            done = maintain_all(keeper, pond.lake.spark, pond.pipeline)
+            done = maintain_all(keeper, layer_lake.lake.spark, layer_lake.pipeline)
     assert done["pond.events"].after.files == 1
     assert done["pond.latest"].after.snapshots == 2, "the newest, and the one that its reader has read"
-    assert count_removed(pond) > 0, "its reader has still to read them"
-    pond.build()
-    maintain_all(keeper, pond.lake.spark, pond.pipeline)
-    assert count_removed(pond) == 0, "nobody has to read them any more"
+    assert count_removed(layer_lake) > 0, "its reader has still to read them"
+    layer_lake.build()
+    maintain_all(keeper, layer_lake.lake.spark, layer_lake.pipeline)
+    assert count_removed(layer_lake) == 0, "nobody has to read them any more"
     whole.build()
-    assert_same(pond.all_rows(), whole.all_rows())
+    assert_same(layer_lake.all_rows(), whole.all_rows())
 
 
-def count_removed(pond: Pond) -> int:
-    return int(pond.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().num_rows)
+def count_removed(layer_lake: LayerLake) -> int:
+    return int(layer_lake.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().num_rows)
 
 
 def test_compaction_moves_nothing_for_those_who_read(spark: SparkSession, tmp_path: Path) -> None:
-    pond = pond_of(tmp_path, spark, FOLLOWED)
+    layer_lake = layer_lake_of(tmp_path, spark, FOLLOWED)
     for number in range(6):
-        pond.land(random_events(Random(number), 20, start=number * 20))
-    pond.build()
-    table = pond.catalog.load_table("pond.events")
+        layer_lake.land(random_events(Random(number), 20, start=number * 20))
+    layer_lake.build()
+    table = layer_lake.catalog.load_table("pond.events")
     rows = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["kafka_offset"])
-    keeper = thorough(pond.settings)
-    done = maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")["pond.events"]
+    keeper = thorough(layer_lake.settings)
+    done = maintain_all(keeper, layer_lake.lake.spark, layer_lake.pipeline, "pond.events")["pond.events"]
     assert (done.before.files, done.after.files, done.after.snapshots, done.gave_way) == (6, 1, 2, 0)
-    after = pond.catalog.load_table("pond.events")
+    after = layer_lake.catalog.load_table("pond.events")
     assert after.scan().to_arrow().to_pylist() == rows, "the same rows, in their order"
     assert read_ledger(after) == read_ledger(table)
-    assert {each.action for each in plan(pond.settings, pond.pipeline, table=None, full_refresh=False)} == {"nothing"}
-    logged = {entry.s3_key for entry in read_log(places_of(pond.pipeline.streams[0], pond.settings).commit_log)}
+    assert {each.action for each in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)} == {
+        "nothing"
+    }
+    logged = {entry.s3_key for entry in read_log(places_of(layer_lake.pipeline.streams[0], layer_lake.settings).commit_log)}
     assert {file.path for file in list_files(after)} == logged
-    again = maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")["pond.events"]
+    again = maintain_all(keeper, layer_lake.lake.spark, layer_lake.pipeline, "pond.events")["pond.events"]
     assert (again.changed, again.after.files) == (False, 1)
-    pond.land(random_events(Random(9), 5, start=200))
-    assert sum(pond.rows("events").values()) == 125
+    layer_lake.land(random_events(Random(9), 5, start=200))
+    assert sum(layer_lake.rows("events").values()) == 125
 
 
 def test_deleted_rows_are_folded_in(spark: SparkSession, tmp_path: Path) -> None:
@@ -210,50 +212,50 @@ def test_a_commit_that_comes_through_late_keeps_its_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second try finds the files gone that it replaces, because the first one has replaced them."""
-    pond = pond_of(tmp_path, spark, {})
+    layer_lake = layer_lake_of(tmp_path, spark, {})
     for number in range(6):
-        pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
+        layer_lake.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
     late = LateCatalog(spark)
     monkeypatch.setattr(compact, "load_java_table", late.load)
-    keeper = thorough(pond.settings)
-    done = maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")["pond.events"]
+    keeper = thorough(layer_lake.settings)
+    done = maintain_all(keeper, layer_lake.lake.spark, layer_lake.pipeline, "pond.events")["pond.events"]
     assert len(late.late) == 2
     assert (done.after.files, done.gave_way) == (1, 0)
-    assert sum(pond.rows("events").values()) == 6
+    assert sum(layer_lake.rows("events").values()) == 6
 
 
 def test_compaction_gives_way_to_a_build(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pond = pond_of(tmp_path, spark, {"latest": FOLLOWED["latest"]})
+    layer_lake = layer_lake_of(tmp_path, spark, {"latest": FOLLOWED["latest"]})
     for number in range(6):
-        pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
-        pond.build()
-    pond.land([Event("e9", "k0", "y", 9, 100, "u", 0)])
-    table = pond.catalog.load_table("pond.latest")
+        layer_lake.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
+        layer_lake.build()
+    layer_lake.land([Event("e9", "k0", "y", 9, 100, "u", 0)])
+    table = layer_lake.catalog.load_table("pond.latest")
     gone: list[str] = []
 
     def build_first(spark: SparkSession, name: Any, *rest: Any, how: Compaction, **named: Any) -> bool:
         def before_commit(paths: Any) -> None:
             gone.extend(paths)
-            pond.build()
+            layer_lake.build()
 
         return compact_group(spark, name, *rest, how=Compaction(how.order, how.target_bytes, before_commit), **named)
 
     monkeypatch.setattr(maintaining, "compact_group", build_first)
-    done = maintain_all(thorough(pond.settings), pond.lake.spark, pond.pipeline, "pond.latest")["pond.latest"]
+    done = maintain_all(thorough(layer_lake.settings), layer_lake.lake.spark, layer_lake.pipeline, "pond.latest")["pond.latest"]
     assert done.gave_way == 1
     stored = [file.uri for file in list_all(table.location())]
     assert gone
     assert not [uri for uri in stored for path in gone if uri.endswith(path.rsplit("/", 1)[1])]
-    pond.build()
-    assert sum(pond.rows("latest").values()) == 6
+    layer_lake.build()
+    assert sum(layer_lake.rows("latest").values()) == 6
 
 
 def test_files_that_are_too_old_to_be_committed_are_not(spark: SparkSession, tmp_path: Path) -> None:
     """Another home's maintenance may have removed them by now: here as if the machine had slept before the commit."""
-    pond = pond_of(tmp_path, spark, {})
+    layer_lake = layer_lake_of(tmp_path, spark, {})
     for number in range(6):
-        pond.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
-    keeper = replace(thorough(pond.settings), settings=replace(pond.settings, maintain_grace_minutes=0))
+        layer_lake.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
+    keeper = replace(thorough(layer_lake.settings), settings=replace(layer_lake.settings, maintain_grace_minutes=0))
     with pytest.raises(OutdatedError, match="so long ago"):
-        maintain_all(keeper, pond.lake.spark, pond.pipeline, "pond.events")
-    assert len(list_files(pond.catalog.load_table("pond.events"))) == 6
+        maintain_all(keeper, layer_lake.lake.spark, layer_lake.pipeline, "pond.events")
+    assert len(list_files(layer_lake.catalog.load_table("pond.events"))) == 6

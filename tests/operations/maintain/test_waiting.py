@@ -11,8 +11,8 @@ from headrace.errors import UnavailableError
 from headrace.iceberg.catalog.tables import find_catalog
 from headrace.operations.maintain import maintaining
 from headrace.operations.maintain.maintaining import Target, Work, list_made, list_work, maintain_all
-from headrace.sessions import patience as patience_module
-from headrace.sessions.patience import Patience
+from headrace.sessions import retry_policy as retry_module
+from headrace.sessions.retry_policy import RetryPolicy
 from headrace.settings import Settings, load_settings
 
 AWAY = OSError("When reading: AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 7, Couldn't connect to server")
@@ -34,14 +34,14 @@ class Weather:
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr(patience_module, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retry_module, "_FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(maintaining, "open_spark_catalog", lambda spark, settings: spark)
     return load_settings(flags={}, environ={}, folder=tmp_path)
 
 
-def maintain(settings: Settings, work: tuple[Work, ...], *, patience: Patience | None) -> None:
+def maintain(settings: Settings, work: tuple[Work, ...], *, retry_policy: RetryPolicy | None) -> None:
     spark: Any = None
-    maintain_all(settings, spark, work, patience=patience)
+    maintain_all(settings, spark, work, retry_policy=retry_policy)
 
 
 def test_each_table_is_maintained_once_servers_are_back(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_each_table_is_maintained_once_servers_are_back(settings: Settings, monk
     names = [str(target.name) for _, target in work]
     weather = Weather(names[1], names[1], names[3])
     monkeypatch.setattr(maintaining, "maintain_table", weather.maintain_table)
-    maintain(settings, work, patience=Patience("maintenance", report=said.append))
+    maintain(settings, work, retry_policy=RetryPolicy("maintenance", report=said.append))
     assert weather.done == names
     told = [sentence.split(": ")[1].split(" ")[0] for sentence in said]
     assert told == ["the", "going", "the", "going"], said
@@ -60,7 +60,7 @@ def test_without_patience_it_is_an_error_at_once(settings: Settings, monkeypatch
     work = list_work(settings, [])
     monkeypatch.setattr(maintaining, "maintain_table", Weather(str(work[0][1].name)).maintain_table)
     with pytest.raises(UnavailableError, match="object store"):
-        maintain(settings, work, patience=None)
+        maintain(settings, work, retry_policy=None)
 
 
 def test_a_catalog_that_is_away_is_waited_for(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_a_catalog_that_is_away_is_waited_for(settings: Settings, monkeypatch: p
         return find_catalog(settings)
 
     monkeypatch.setattr(maintaining, "find_catalog", find)
-    assert list_made(settings, list_work(settings, []), patience=Patience("maintenance", report=said.append)) == ()
+    assert list_made(settings, list_work(settings, []), retry_policy=RetryPolicy("maintenance", report=said.append)) == ()
     assert [sentence.split(";")[0] for sentence in said] == [
         "maintenance: the catalog does not answer: refused",
         "maintenance: going on after 0 s",

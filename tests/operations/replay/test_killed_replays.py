@@ -12,8 +12,8 @@ from headrace.iceberg.ledgers.replay import Window
 from headrace.operations.replay import replaying as replaying_module
 from headrace.operations.replay.choice import Wanted
 from headrace.operations.verify.verify import Verified
-from tests.operations.replay.shelf import BIG, NAMED, WIDE, Shelf, hours, thing
-from tests.support.dying import KilledError, die_in
+from tests.operations.replay.replay_lake import BIG, NAMED, WIDE, ReplayLake, hours, thing
+from tests.support.crashing import KilledError, die_in
 from tests.support.lake import Lake
 from tests.support.waiting import wait_until
 
@@ -37,63 +37,63 @@ RIGHT = [{"n": n, "name": f"name {n}"} for n in range(6)] + [{"n": BIG, "name": 
 def test_it_dies_and_the_next_one_finishes(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    shelf = Shelf(lake, spark)
-    shelf.send([*(thing(each) for each in range(6)), thing(6, n=BIG), b"{broken"])
-    shelf.land()
-    shelf.build()
-    before = shelf.rows("raw.things", "id", "n")
-    shelf.write({"schemas/thing.sql": WIDE})
+    replay_lake = ReplayLake(lake, spark)
+    replay_lake.send([*(thing(each) for each in range(6)), thing(6, n=BIG), b"{broken"])
+    replay_lake.land()
+    replay_lake.build()
+    before = replay_lake.rows("raw.things", "id", "n")
+    replay_lake.write({"schemas/thing.sql": WIDE})
     wanted = Wanted(Window(hours(0), None))
     die_in(monkeypatch, replaying_module, build_module)[:] = [place]
     with pytest.raises(KilledError):
-        shelf.replay(wanted)
+        replay_lake.replay(wanted)
     if place == "raw.things:staged":
-        assert shelf.rows("raw.things", "id", "n") == before
-        shelf.check(landed=6, refused=2)
-    shelf.lake.lander(shelf.pipeline)  # whoever lands next settles what the replay left
-    (verified,) = lake.verify(shelf.pipeline)
+        assert replay_lake.rows("raw.things", "id", "n") == before
+        replay_lake.check(landed=6, refused=2)
+    replay_lake.lake.lander(replay_lake.pipeline)  # whoever lands next settles what the replay left
+    (verified,) = lake.verify(replay_lake.pipeline)
     assert verified.holds, verified
     assert counted(verified) in ((6, 2), (7, 1))
-    shelf.build()  # and whoever builds next writes the tables anew
-    done = shelf.replay(wanted)
+    replay_lake.build()  # and whoever builds next writes the tables anew
+    done = replay_lake.replay(wanted)
     assert done.holds
-    shelf.check(landed=7, refused=1)
-    assert shelf.rows("raw.things", "n", "name") == sorted(RIGHT, key=lambda row: [str(row["n"]), str(row["name"])])
-    assert newest_of(shelf) == {"thing-0": 5, "thing-1": BIG, "thing-2": 2, "thing-3": 3, "thing-4": 4}
-    assert {row["newest"] for row in shelf.rows("marts.looked_up", "id", "newest") if row["id"] == "thing-1"} == {BIG}
+    replay_lake.check(landed=7, refused=1)
+    assert replay_lake.rows("raw.things", "n", "name") == sorted(RIGHT, key=lambda row: [str(row["n"]), str(row["name"])])
+    assert newest_of(replay_lake) == {"thing-0": 5, "thing-1": BIG, "thing-2": 2, "thing-3": 3, "thing-4": 4}
+    assert {row["newest"] for row in replay_lake.rows("marts.looked_up", "id", "newest") if row["id"] == "thing-1"} == {BIG}
 
 
 def test_a_real_command_is_killed_beside_a_live_run(lake: Lake, spark: SparkSession) -> None:
-    shelf = Shelf(lake, spark)
-    shelf.send([*(thing(each) for each in range(20)), thing(20, n=BIG), b"{broken"])
+    replay_lake = ReplayLake(lake, spark)
+    replay_lake.send([*(thing(each) for each in range(20)), thing(20, n=BIG), b"{broken"])
     live = lake.start("run", "shelf")
     live.wait_to_say("marts.looked_up  build 1", seconds=120)
-    shelf.write({"schemas/thing.sql": NAMED})
+    replay_lake.write({"schemas/thing.sql": NAMED})
     asked = ("replay", "shelf", "--from", "2026-01-01T00:00")
     died = lake.start(*asked, HEADRACE_FAULT="kill-application@raw.things:replayed")
     assert died.wait(seconds=180) == -signal.SIGKILL, died.said()
-    shelf.send([thing(22)])
+    replay_lake.send([thing(22)])
     live.wait_to_say("checkpoint 2", seconds=60)
     told = lake.run(*asked, "--dry-run")
     assert "No row was changed" in told, told
-    shelf.send([thing(23)])
+    replay_lake.send([thing(23)])
     said = lake.run(*asked)
     assert "raw.things" in said, said
     live.wait_to_say("checkpoint 3", seconds=60)
-    shelf.send([thing(24, n=999)])
-    wait_until(lambda: newest_of(shelf)["thing-4"] == 999, what="the live run to go on building", seconds=120)
+    replay_lake.send([thing(24, n=999)])
+    wait_until(lambda: newest_of(replay_lake)["thing-4"] == 999, what="the live run to go on building", seconds=120)
     live.signal(signal.SIGTERM)
     assert live.wait(seconds=60) == 0, live.said()
     assert "failed" not in live.said()
     assert "Traceback" not in live.said()
-    shelf.check(landed=23, refused=2)
-    named = {row["n"]: row["name"] for row in shelf.rows("raw.things", "n", "name")}
+    replay_lake.check(landed=23, refused=2)
+    named = {row["n"]: row["name"] for row in replay_lake.rows("raw.things", "n", "name")}
     assert all(named[n] == f"name {n}" for n in range(20))
-    assert newest_of(shelf) == {"thing-0": 15, "thing-1": 16, "thing-2": 22, "thing-3": 23, "thing-4": 999}
+    assert newest_of(replay_lake) == {"thing-0": 15, "thing-1": 16, "thing-2": 22, "thing-3": 23, "thing-4": 999}
 
 
-def newest_of(shelf: Shelf) -> dict[str, int]:
-    return {row["id"]: row["newest"] for row in shelf.rows("marts.counted", "id", "newest")}
+def newest_of(replay_lake: ReplayLake) -> dict[str, int]:
+    return {row["id"]: row["newest"] for row in replay_lake.rows("marts.counted", "id", "newest")}
 
 
 def counted(verified: Verified) -> tuple[int, int]:

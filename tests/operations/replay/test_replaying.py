@@ -30,13 +30,13 @@ from headrace.operations.replay import replaying
 from headrace.operations.replay.choice import Wanted
 from headrace.operations.replay.compare import Counts
 from headrace.operations.replay.mending import export_refused, read_mended
-from headrace.sessions import patience as patience_module
+from headrace.sessions import retry_policy as retry_module
 from headrace.sessions.landing import Session, land
-from headrace.sessions.patience import Patience
+from headrace.sessions.retry_policy import RetryPolicy
 from headrace.settings import Settings
 from headrace.spark.active_session import use_session
 from headrace.spec.model.pipeline import TableName
-from tests.operations.replay.shelf import BIG, WIDE, Shelf, hours, thing
+from tests.operations.replay.replay_lake import BIG, WIDE, ReplayLake, hours, thing
 from tests.support.lake import Lake
 from tests.support.topics import delete_records, replace_topic
 from tests.support.waiting import wait_until
@@ -48,11 +48,11 @@ pytestmark = [pytest.mark.services, pytest.mark.spark]
 TABLES = ["staging.latest", "marts.counted", "marts.looked_up"]
 
 
-def actions(shelf: Shelf) -> list[str]:
-    return [plan_table(shelf.lake.catalog, shelf.pipeline, each).action for each in shelf.pipeline.tables]
+def actions(replay_lake: ReplayLake) -> list[str]:
+    return [plan_table(replay_lake.lake.catalog, replay_lake.pipeline, each).action for each in replay_lake.pipeline.tables]
 
 
-def erase(shelf: Shelf, at: Offset, *, redacted: Offset) -> None:
+def erase(replay_lake: ReplayLake, at: Offset, *, redacted: Offset) -> None:
     """Takes a row away, and notes that another one is redacted, as an erasure does."""
     erased = ErasedTable(
         "e1",
@@ -67,58 +67,60 @@ def erase(shelf: Shelf, at: Offset, *, redacted: Offset) -> None:
         offsets=(at,),
         redacted_offsets=(redacted,),
     )
-    record_erasure(shelf.lake.catalog, shelf.lake.settings(), "e1", [erased])
-    shelf.lake.table("raw.things").delete(f"kafka_partition = {at.partition} AND kafka_offset = {at.offset}")
+    record_erasure(replay_lake.lake.catalog, replay_lake.lake.settings(), "e1", [erased])
+    replay_lake.lake.table("raw.things").delete(f"kafka_partition = {at.partition} AND kafka_offset = {at.offset}")
 
 
 def test_a_window_is_read_again_and_landing_goes_on(lake: Lake, spark: SparkSession) -> None:
-    shelf = Shelf(lake, spark)
-    shelf.send([thing(each) for each in range(10)])
-    shelf.send([thing(10, n=BIG), b"{broken", thing(12, n=BIG)])
-    shelf.land()
-    shelf.build()
-    shelf.check(landed=10, refused=3)
-    live = shelf.lake.lander(shelf.pipeline)
-    shelf.write({"schemas/thing.sql": WIDE})
+    replay_lake = ReplayLake(lake, spark)
+    replay_lake.send([thing(each) for each in range(10)])
+    replay_lake.send([thing(10, n=BIG), b"{broken", thing(12, n=BIG)])
+    replay_lake.land()
+    replay_lake.build()
+    replay_lake.check(landed=10, refused=3)
+    live = replay_lake.lake.lander(replay_lake.pipeline)
+    replay_lake.write({"schemas/thing.sql": WIDE})
     wanted = Wanted(Window(hours(4), hours(12)))
     right = Counts(replaced=6, recovered=1, still_refused=1)
 
-    done = shelf.replay(wanted)
+    done = replay_lake.replay(wanted)
     assert [(one.read, one.counts) for one in done.streams] == [(8, right)]
     assert [str(each.table.table) for each in done.outcomes if each.built] == TABLES
     assert done.holds
-    shelf.check(landed=11, refused=2)
-    named = shelf.rows("raw.things", "n", "name")
+    replay_lake.check(landed=11, refused=2)
+    named = replay_lake.rows("raw.things", "n", "name")
     assert named == sorted(
         [{"n": n, "name": f"name {n}" if n >= 4 else None} for n in range(10)] + [{"n": BIG, "name": "name 10"}],
         key=lambda row: [str(row["n"]), str(row["name"])],
     )
-    assert {row["newest"] for row in shelf.rows("marts.looked_up", "id", "newest") if row["id"] == "thing-0"} == {BIG}
-    assert actions(shelf) == ["nothing"] * 3
-    assert not list((shelf.lake.home / "warehouse/raw/things/replay").rglob("*.parquet")), "what was read again is deleted"
+    assert {row["newest"] for row in replay_lake.rows("marts.looked_up", "id", "newest") if row["id"] == "thing-0"} == {BIG}
+    assert actions(replay_lake) == ["nothing"] * 3
+    assert not list((replay_lake.lake.home / "warehouse/raw/things/replay").rglob("*.parquet")), (
+        "what was read again is deleted"
+    )
 
-    again = shelf.replay(wanted)
+    again = replay_lake.replay(wanted)
     assert [one.counts for one in again.streams] == [Counts(unchanged=7, still_refused=1)]
     assert again.rebuilds == ()
 
-    shelf.send([thing(13)])
+    replay_lake.send([thing(13)])
     batch = live.land_batch(spark.sparkContext)
     assert batch is not None
     assert [one.rows for one in batch.landed] == [1]
-    shelf.check(landed=12, refused=2)
-    assert actions(shelf)[0] == "increment"
+    replay_lake.check(landed=12, refused=2)
+    assert actions(replay_lake)[0] == "increment"
 
 
 def test_rows_of_an_earlier_topic_stay_as_they_are(lake: Lake, spark: SparkSession) -> None:
-    shelf = Shelf(lake, spark, tables=0)
-    shelf.send([thing(0), thing(1), b"{broken", thing(3)])
-    shelf.land()
+    replay_lake = ReplayLake(lake, spark, tables=0)
+    replay_lake.send([thing(0), thing(1), b"{broken", thing(3)])
+    replay_lake.land()
     replace_topic(admin_client(KafkaServers(lake.servers)), lake.topic, partitions=2)
     with pytest.raises(TopicResetError, match="deleted and created again"):
-        shelf.replay(Wanted(Window(hours(0), None)))
-    shelf.sent = 0
-    shelf.send([thing(100), b"{broken", thing(102), thing(103), thing(104)])
-    lake.land(spark, shelf.pipeline, replaced_topic=ReplacedTopic.RESTART)
+        replay_lake.replay(Wanted(Window(hours(0), None)))
+    replay_lake.sent = 0
+    replay_lake.send([thing(100), b"{broken", thing(102), thing(103), thing(104)])
+    lake.land(spark, replay_lake.pipeline, replaced_topic=ReplacedTopic.RESTART)
     table = lake.table("raw.things")
     current = table.current_snapshot()
     assert current is not None
@@ -127,24 +129,24 @@ def test_rows_of_an_earlier_topic_stay_as_they_are(lake: Lake, spark: SparkSessi
     planned = plan_files(load_java_table(session, TableName("raw", "things")), snapshot_id=current.snapshot_id)
     whole = Compaction((), 1 << 20)  # rows of both topics are in one file
     assert compact_group(session, TableName("raw", "things"), Group(list_files(table)), planned, at=current, how=whole)
-    shelf.write({"schemas/thing.sql": WIDE})
-    done = shelf.replay(Wanted(Window(hours(0), None)))
+    replay_lake.write({"schemas/thing.sql": WIDE})
+    done = replay_lake.replay(Wanted(Window(hours(0), None)))
     assert [one.counts for one in done.streams] == [Counts(replaced=4, still_refused=1)]
-    named = [(row["n"], row["name"]) for row in shelf.rows("raw.things", "n", "name")]
+    named = [(row["n"], row["name"]) for row in replay_lake.rows("raw.things", "n", "name")]
     assert sorted(named) == [(0, None), (1, None), (3, None), *((n, f"name {n}") for n in (100, 102, 103, 104))]
     assert len(lake.quarantine("shelf.things")) == 2
-    (verified,) = lake.verify(shelf.pipeline)
+    (verified,) = lake.verify(replay_lake.pipeline)
     assert (verified.landed, verified.quarantined, verified.earlier) == (4, 1, 4)
     assert (verified.missing, verified.doubled, verified.waiting) == (0, 0, 0)
 
 
 def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> None:
-    shelf = Shelf(lake, spark, tables=0)
-    shelf.send([thing(each) for each in range(20)])
-    shelf.land()
-    servers, lander = KafkaServers(shelf.lake.servers), shelf.lake.lander(shelf.pipeline)
-    session = Session(shelf.lake.settings(), shelf.pipeline, servers, lander, spark)
-    shelf.write({"schemas/thing.sql": WIDE})
+    replay_lake = ReplayLake(lake, spark, tables=0)
+    replay_lake.send([thing(each) for each in range(20)])
+    replay_lake.land()
+    servers, lander = KafkaServers(replay_lake.lake.servers), replay_lake.lake.lander(replay_lake.pipeline)
+    session = Session(replay_lake.lake.settings(), replay_lake.pipeline, servers, lander, spark)
+    replay_lake.write({"schemas/thing.sql": WIDE})
     stop = Event()
     said: list[str] = []
     batches: list[Batch] = []
@@ -158,14 +160,14 @@ def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> 
 
     def traffic() -> None:
         while not stop.is_set():
-            shelf.send([thing(shelf.sent), thing(shelf.sent + 1, n=BIG)])
+            replay_lake.send([thing(replay_lake.sent), thing(replay_lake.sent + 1, n=BIG)])
             time.sleep(0.3)
 
     threads = [Thread(target=live), Thread(target=traffic)]
     for thread in threads:
         thread.start()
     try:
-        done = shelf.replay(Wanted(Window(hours(0), None)))
+        done = replay_lake.replay(Wanted(Window(hours(0), None)))
         wait_until(lambda: errors or len(batches) > 1, what="landing to go on", seconds=60)
     finally:
         stop.set()
@@ -173,82 +175,82 @@ def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> 
             thread.join()
     assert (errors, said) == ([], []), "landing was not disturbed"
     assert done.streams[0].counts.replaced >= 20
-    shelf.land()
-    shelf.replay(Wanted(Window(hours(0), None)))
-    shelf.check(landed=shelf.sent, refused=0)
-    assert all(row["name"] for row in shelf.rows("raw.things", "name"))
+    replay_lake.land()
+    replay_lake.replay(Wanted(Window(hours(0), None)))
+    replay_lake.check(landed=replay_lake.sent, refused=0)
+    assert all(row["name"] for row in replay_lake.rows("raw.things", "name"))
 
 
 def test_what_kafka_no_longer_has_is_named(lake: Lake, spark: SparkSession) -> None:
-    shelf = Shelf(lake, spark, tables=2)
-    shelf.send([thing(each) for each in range(8)])
-    shelf.land()
-    shelf.build()
-    delete_records(admin_client(KafkaServers(shelf.lake.servers)), shelf.lake.topic, {0: 2})
-    shelf.write({"schemas/thing.sql": WIDE})
+    replay_lake = ReplayLake(lake, spark, tables=2)
+    replay_lake.send([thing(each) for each in range(8)])
+    replay_lake.land()
+    replay_lake.build()
+    delete_records(admin_client(KafkaServers(replay_lake.lake.servers)), replay_lake.lake.topic, {0: 2})
+    replay_lake.write({"schemas/thing.sql": WIDE})
     with pytest.raises(GapError, match="offsets 0 to 1 of partition 0") as gap:
-        shelf.replay(Wanted(Window(hours(0), None)))
+        replay_lake.replay(Wanted(Window(hours(0), None)))
     assert "--from-raw" in str(gap.value)
-    erase(shelf, Offset(1, 3), redacted=Offset(0, 3))
-    later = shelf.replay(Wanted(Window(hours(3), None), table="latest"))
+    erase(replay_lake, Offset(1, 3), redacted=Offset(0, 3))
+    later = replay_lake.replay(Wanted(Window(hours(3), None), table="latest"))
     assert [one.counts for one in later.streams] == [Counts(replaced=3)]
-    named = {row["n"]: row["name"] for row in shelf.rows("raw.things", "n", "name")}
+    named = {row["n"]: row["name"] for row in replay_lake.rows("raw.things", "n", "name")}
     assert named == {n: f"name {n}" if n in (3, 4, 5) else None for n in range(7)}, "what was erased does not come back"
-    anew = shelf.replay(Wanted(table="counted"))
+    anew = replay_lake.replay(Wanted(table="counted"))
     assert [str(each.table.table) for each in anew.outcomes if each.built] == ["marts.counted"]
     assert anew.streams == ()
 
 
 def test_what_was_refused_is_mended_and_replayed(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
-    shelf = Shelf(lake, spark, tables=1)
-    shelf.send([thing(1), thing(2, n=BIG), b"{broken", b"{hopeless", thing(5, n=5000)])
-    shelf.land()
-    shelf.build()
-    shelf.check(landed=2, refused=3)
-    assert [row["reason"] for row in shelf.lake.quarantine("staging.latest")] == ["the number is small"]
+    replay_lake = ReplayLake(lake, spark, tables=1)
+    replay_lake.send([thing(1), thing(2, n=BIG), b"{broken", b"{hopeless", thing(5, n=5000)])
+    replay_lake.land()
+    replay_lake.build()
+    replay_lake.check(landed=2, refused=3)
+    assert [row["reason"] for row in replay_lake.lake.quarantine("staging.latest")] == ["the number is small"]
 
     path = tmp_path / "refused.jsonl"
-    assert export_refused(shelf.lake.settings(), shelf.pipeline, Wanted(quarantined=True, reason="JSON"), path) == 2
+    assert export_refused(replay_lake.lake.settings(), replay_lake.pipeline, Wanted(quarantined=True, reason="JSON"), path) == 2
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["text"] for line in lines] == ["{broken", "{hopeless"]
     lines[0] = {name: lines[0][name] for name in ("stream", "partition", "offset")} | {"event": {"id": "mended", "n": 3}}
     path.write_text("\n".join(json.dumps(line) for line in lines))
-    mended = read_mended(shelf.pipeline, path)
-    done = shelf.replay(Wanted(quarantined=True, mended=mended))
+    mended = read_mended(replay_lake.pipeline, path)
+    done = replay_lake.replay(Wanted(quarantined=True, mended=mended))
     assert [one.counts for one in done.streams] == [Counts(recovered=1, still_refused=1)]
-    shelf.check(landed=3, refused=2)
-    (row,) = [row for row in shelf.lake.rows("raw.things") if row["id"] == "mended"]
+    replay_lake.check(landed=3, refused=2)
+    (row,) = [row for row in replay_lake.lake.rows("raw.things") if row["id"] == "mended"]
     assert (row["kafka_partition"], row["kafka_offset"], row["kafka_timestamp"]) == (0, 1, hours(2))
-    assert "mended" in {row["id"] for row in shelf.rows("staging.latest", "id")}
+    assert "mended" in {row["id"] for row in replay_lake.rows("staging.latest", "id")}
     with pytest.raises(LandingError, match="no message at partition 0, offset 1"):
-        shelf.replay(Wanted(quarantined=True, mended=mended))
+        replay_lake.replay(Wanted(quarantined=True, mended=mended))
 
-    window = shelf.replay(Wanted(Window(hours(0), None)))
+    window = replay_lake.replay(Wanted(Window(hours(0), None)))
     assert [one.counts for one in window.streams] == [Counts(unchanged=2, kept=1, still_refused=2)]
 
     latest = "SELECT id, n FROM raw.things"
-    shelf.write({"schemas/thing.sql": WIDE, "staging/latest.sql": f"/*\nkeys: [id]\nsequence_by: n\n*/\n{latest}"})
-    told = shelf.replay(Wanted(quarantined=True), dry_run=True)
+    replay_lake.write({"schemas/thing.sql": WIDE, "staging/latest.sql": f"/*\nkeys: [id]\nsequence_by: n\n*/\n{latest}"})
+    told = replay_lake.replay(Wanted(quarantined=True), dry_run=True)
     assert [one.counts for one in told.streams] == [Counts(recovered=1, still_refused=1)]
     assert [str(each) for each in told.rebuilds] == ["staging.latest"]
-    shelf.check(landed=3, refused=2)
-    done = shelf.replay(Wanted(quarantined=True))
+    replay_lake.check(landed=3, refused=2)
+    done = replay_lake.replay(Wanted(quarantined=True))
     assert done.streams == told.streams
     assert [str(each.table.table) for each in done.outcomes if each.built] == ["staging.latest"]
-    shelf.check(landed=4, refused=1)
-    assert shelf.lake.quarantine("staging.latest") == []
-    assert {row["n"] for row in shelf.rows("staging.latest", "n")} == {1, 3, BIG, 5000}
-    assert shelf.replay(Wanted(quarantined=True)).rebuilds == ()
+    replay_lake.check(landed=4, refused=1)
+    assert replay_lake.lake.quarantine("staging.latest") == []
+    assert {row["n"] for row in replay_lake.rows("staging.latest", "n")} == {1, 3, BIG, 5000}
+    assert replay_lake.replay(Wanted(quarantined=True)).rebuilds == ()
 
 
 def test_what_waited_too_long_for_its_commit_is_read_again(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a machine slept: maintenance may have removed the files."""
-    shelf = Shelf(lake, spark, tables=1)
-    shelf.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
-    shelf.land()
-    shelf.write({"schemas/thing.sql": WIDE})
+    replay_lake = ReplayLake(lake, spark, tables=1)
+    replay_lake.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
+    replay_lake.land()
+    replay_lake.write({"schemas/thing.sql": WIDE})
     seen: list[float] = []
 
     def check_in_time(settings: Settings, *, began: float, where: str) -> None:
@@ -256,30 +258,30 @@ def test_what_waited_too_long_for_its_commit_is_read_again(
         in_flight.check_in_time(settings, began=0.0 if len(seen) == 1 else began, where=where)
 
     monkeypatch.setattr(replaying, "check_in_time", check_in_time)
-    (done,) = shelf.replay(Wanted(Window(hours(0), None))).streams
+    (done,) = replay_lake.replay(Wanted(Window(hours(0), None))).streams
     assert done.counts.recovered == 1
     assert len(seen) == 2
     assert seen[0] < seen[1]
-    shelf.check(landed=5, refused=0)
+    replay_lake.check(landed=5, refused=0)
 
 
 def test_every_step_waits_for_servers_that_are_away(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also between the commit and the quarantine's: what was committed is found, and not taken for another's."""
-    shelf = Shelf(lake, spark, tables=1)
-    shelf.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
-    shelf.land()
-    shelf.build()
-    shelf.write({"schemas/thing.sql": WIDE})
-    monkeypatch.setattr(patience_module, "_FIRST_PAUSE_SECONDS", 0.01)
+    replay_lake = ReplayLake(lake, spark, tables=1)
+    replay_lake.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
+    replay_lake.land()
+    replay_lake.build()
+    replay_lake.write({"schemas/thing.sql": WIDE})
+    monkeypatch.setattr(retry_module, "_FIRST_PAUSE_SECONDS", 0.01)
     steps, said = ["plan_target", "find_ranges", "compare", "read_build", "commit_replay", "settle_replayed"], list[str]()
     for step in steps:
         monkeypatch.setattr(replaying, step, away_once(getattr(replaying, step)))
-    done = shelf.replay(Wanted(Window(hours(0), None)), patience=Patience("replay", report=said.append))
+    done = replay_lake.replay(Wanted(Window(hours(0), None)), retry_policy=RetryPolicy("replay", report=said.append))
     assert done.holds
     assert done.streams[0].counts.recovered == 1
     assert [sentence.split(" ")[1] for sentence in said] == ["the", "going"] * 3, "read, look what was built, put in place"
-    shelf.check(landed=5, refused=0)
-    logged = [entry.s3_key for entry in read_log(places_of(shelf.pipeline.streams[0], lake.settings()).commit_log)]
+    replay_lake.check(landed=5, refused=0)
+    logged = [entry.s3_key for entry in read_log(places_of(replay_lake.pipeline.streams[0], lake.settings()).commit_log)]
     assert len(logged) == len(set(logged)), "a step that is tried again logs its files once"
 
 

@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
 from headrace.iceberg.ledgers.replay import KEY, ReplayLedger, Settlement, Window
 from headrace.iceberg.metadata.quarantine import QUARANTINE, QUARANTINE_COLUMNS, open_quarantine
-from headrace.iceberg.metadata.quarantine_replay import read_refused, settle_replayed, write_refused
-from headrace.operations.maintain.maintaining import Keeper, foresee, shared_targets
+from headrace.iceberg.metadata.quarantine_replay import flush_replayed, read_refused, write_refused
+from headrace.operations.maintain.maintaining import MaintenanceContext, foresee, shared_targets
 from headrace.settings import load_settings
 from headrace.spec import TableName
 
@@ -59,11 +59,11 @@ def test_it_is_settled_once(tmp_path: Path) -> None:
     entry = ReplayLedger(1, "r1", settlement=replace(scope, files=files))
     assert ReplayLedger.from_json(entry.to_json()) == entry
     right = [("a", 1, "landed since"), ("a", 1, "new"), ("a", 5, "late"), ("b", 0, "other")]
-    assert held(settle_replayed(catalog, quarantine, "a", entry)) == right
+    assert held(flush_replayed(catalog, quarantine, "a", entry)) == right
     assert not list((tmp_path / "staged").glob("*")), "its rows are the quarantine's now"
-    assert held(settle_replayed(catalog, open_quarantine(catalog, settings), "a", entry)) == right
+    assert held(flush_replayed(catalog, open_quarantine(catalog, settings), "a", entry)) == right
     nothing = ReplayLedger(2, "r2", settlement=Settlement(1, Window()))
-    assert held(settle_replayed(catalog, quarantine, "a", nothing)) == [("a", 1, "landed since"), ("b", 0, "other")]
+    assert held(flush_replayed(catalog, quarantine, "a", nothing)) == [("a", 1, "landed since"), ("b", 0, "other")]
 
 
 def test_maintenance_leaves_what_a_replay_has_still_to_settle(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_maintenance_leaves_what_a_replay_has_still_to_settle(tmp_path: Path) ->
         catalog, TableName("raw", "a"), columns=QUARANTINE_COLUMNS, location=location, properties={KEY: entry.to_json()}
     )
     (target,) = (each for each in shared_targets(settings) if each.name == QUARANTINE)
-    found = foresee(Keeper(settings, catalog), None, target)
+    found = foresee(MaintenanceContext(settings, catalog), None, target)
     assert found is not None
     assert {uri for uri in found.orphans.gone if uri.endswith(".parquet")} == set(nameless)
-    assert held(settle_replayed(catalog, open_quarantine(catalog, settings), "a", entry)) == [("a", 0, "new")]
+    assert held(flush_replayed(catalog, open_quarantine(catalog, settings), "a", entry)) == [("a", 0, "new")]

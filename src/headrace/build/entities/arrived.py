@@ -13,10 +13,10 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import Observation
 
+from headrace.build.batch_stats import BatchStats
 from headrace.build.changes import read_frame
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.events import expectations_of
-from headrace.build.glance import Glance
 from headrace.build.local_inputs import LocalInputs, arrow_of
 from headrace.build.plain_query import NotPlainError, PlainQuery, plain_condition, plain_query
 from headrace.build.planned_inputs import PlannedInputs
@@ -77,7 +77,7 @@ def _compute(inputs: PlannedInputs, measured: Measured) -> CheckedRows:
     observed = replace(measured, rows=measured.rows.observe(observation, *measured.metrics()))
     good = collect(inputs.lake.spark, observed.good)
     results, processed = measured.read_metrics(observation.get), rows_in(observation.get)
-    return CheckedRows(SparkRows(measured.rows), good, measured.refused, processed, results, Glance())
+    return CheckedRows(SparkRows(measured.rows), good, measured.refused, processed, results, BatchStats())
 
 
 def _arrived(inputs: PlannedInputs, checked: CheckedRows) -> Arrived:

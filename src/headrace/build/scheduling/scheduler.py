@@ -153,7 +153,7 @@ class Scheduler:
                 yield state.unseen.oldest + state.table.target_lag
             for upstream in (self._states[name] for name in self._upstream[state.table.name]):
                 if upstream.building is not None:
-                    yield upstream.started_at + state.patience
+                    yield upstream.started_at + state.retry_policy
 
     def _can_start(self, state: TableState, now: float) -> bool:
         is_due = state.unseen is not None and state.building is None and state.ready_at <= now
@@ -245,7 +245,7 @@ class Scheduler:
             return False
         for name in self._upstream[state.table.name]:
             upstream = self._states[name]
-            if not upstream.is_coming(now) or upstream.runs_since(now, state.patience) or not upstream.owes(oldest):
+            if not upstream.is_coming(now) or upstream.runs_since(now, state.retry_policy) or not upstream.owes(oldest):
                 continue
             if upstream.building or not (name in self._claimed or any(self._must_wait_for(upstream, now))):
                 return True

@@ -86,7 +86,7 @@ class TableState:
         return self.seconds is not None and self.seconds < LONG_BUILD_SECONDS
 
     @property
-    def patience(self) -> float:
+    def retry_policy(self) -> float:
         """For how many seconds of its build an upstream table is waited for: the more a second build of this one would cost."""
         return _PATIENCE_AT_FIRST_SECONDS if self.seconds is None else max(LONG_BUILD_SECONDS, 2 * self.seconds)
 

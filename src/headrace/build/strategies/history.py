@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.build.carry import carry_values, own_events
 from headrace.build.events import with_epochs
+from headrace.build.fill_unchanged import carry_values, own_events
 from headrace.build.plan import TablePlan
 from headrace.build.strategies.merged_events import MergedEvents
 from headrace.build.versions import history_of_keys, newest_of_keys

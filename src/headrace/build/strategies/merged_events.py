@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.build.carry import without_carried
+from headrace.build.batch_stats import BatchStats
 from headrace.build.events import expectations_of, split_truncates
-from headrace.build.glance import Glance
+from headrace.build.fill_unchanged import without_carried
 from headrace.build.merge_keys import merge_keys
 from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.removed import DELETED
@@ -50,9 +50,9 @@ class MergedEvents(IncrementalStrategy):
         table, entry = inputs.table, inputs.plan.entry
         columns = tuple(each for each in inputs.lake.columns[table.table] if each.name not in self.version_columns)
 
-        def decide(rows: DataFrame, old: DataFrame, glance: Glance) -> DataFrame:
+        def decide(rows: DataFrame, old: DataFrame, batch_stats: BatchStats) -> DataFrame:
             rows, found = split_truncates(table, rows)
-            carry = table.unchanged is not None and (glance.untold + entry.rows_carried) > 0
+            carry = table.unchanged is not None and (batch_stats.omitted + entry.rows_carried) > 0
             old = old.drop(*self.version_columns)
             if carry:
                 events = rows.unionByName(self.events_of_rows(table, old))
@@ -60,12 +60,12 @@ class MergedEvents(IncrementalStrategy):
                 events = without_carried(rows, like=old).unionByName(old)
             else:
                 events = rows.unionByName(old)
-            if table.apply_as_deletes and (self.needs_kept(glance.before_deletes) or not entry.knows_deletes):
-                deletes = inputs.kept_deletes(columns, keys=events if glance.truncates else rows)
+            if table.apply_as_deletes and (self.needs_kept(batch_stats.before_deletes) or not entry.knows_deletes):
+                deletes = inputs.kept_deletes(columns, keys=events if batch_stats.truncates else rows)
                 if deletes is not None:
                     events = events.unionByName(deletes.withColumn(DELETED, F.lit(True)), allowMissingColumns=True)
-            kept = kept_truncates(inputs) if self.needs_kept(glance.before_truncates) else None
-            every = (found if glance.truncates else None, kept)
+            kept = kept_truncates(inputs) if self.needs_kept(batch_stats.before_truncates) else None
+            every = (found if batch_stats.truncates else None, kept)
             return self.settle(table, events, tuple(each for each in every if each is not None), carry=carry)
 
         return decide

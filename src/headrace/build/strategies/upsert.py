@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from headrace.build.carry import carry_values, events_of_newest
 from headrace.build.events import EPOCH, with_epochs
+from headrace.build.fill_unchanged import carry_values, events_of_newest
 from headrace.build.plan import TablePlan
 from headrace.build.strategies.merged_events import MergedEvents
 from headrace.build.versions import ORDER, newest_of_keys

@@ -255,8 +255,8 @@ def build(
     from headrace.cli.render.results import nothing_to_build
     from headrace.sessions.building import build as build_tables
     from headrace.sessions.building import building_session, choose_tables
-    from headrace.sessions.patience import for_a_command
     from headrace.sessions.publishing import publishing
+    from headrace.sessions.retry_policy import for_command
 
     settings, loaded = settings_here(), load(pipeline)
     chosen = choose_tables(loaded, table)
@@ -273,8 +273,8 @@ def build(
     board = lines(out)
     with publishing(settings, loaded, report=say, published=board.published) as publisher:
         with building_session(settings, loaded, report=say) as lake, publish_queue(publisher) as queue:
-            patience, done = for_a_command("build", report=say), queue.after(board.built)
-            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=done, patience=patience)
+            retry_policy, done = for_command("build", report=say), queue.after(board.built)
+            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=done, retry_policy=retry_policy)
         if publisher is not None:
             publisher.publish()
     if any(each.error for each in outcomes):
@@ -340,14 +340,14 @@ def _build_alone(
     from headrace.cli.render.results import show_report
     from headrace.sessions.building import building_session
     from headrace.sessions.one_table import build_alone, describe_quality, publishing_only, report_on
-    from headrace.sessions.patience import for_a_command
     from headrace.sessions.publishing import publishing
+    from headrace.sessions.retry_policy import for_command
 
     tell, board, table = (say_aside, lines(err), tables[-1]) if as_json else (say, lines(out), tables[-1])
     with publishing(settings, publishing_only(pipeline, table), report=tell, published=board.published) as publisher:
         with building_session(settings, pipeline, report=tell, tables=tables) as lake:
-            patience = for_a_command("build", report=tell)
-            outcome = build_alone(lake, table, full_refresh=full_refresh, done=board.built, patience=patience)
+            retry_policy = for_command("build", report=tell)
+            outcome = build_alone(lake, table, full_refresh=full_refresh, done=board.built, retry_policy=retry_policy)
         if not outcome.built and not outcome.error:
             tell("nothing has changed since the last build")
         for sentence in describe_quality(outcome):

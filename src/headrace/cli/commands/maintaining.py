@@ -25,22 +25,22 @@ def maintain(
     from headrace.cli.render.maintenance import show_foreseen, show_maintained
     from headrace.operations.maintain.maintaining import list_made, list_work, look_ahead, maintain_all
     from headrace.sessions.landing import spark_session
-    from headrace.sessions.patience import for_a_command
+    from headrace.sessions.retry_policy import for_command
 
     settings = settings_here()
     found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
     for name, error in broken.items():
         err.print(f"{name} is left out: {error}", highlight=False, markup=False, soft_wrap=True)
     tell = quiet if as_json else say
-    patience = None if dry_run else for_a_command("maintenance", report=tell)
-    work = list_made(settings, list_work(settings, found, table=table), patience=patience)
+    retry_policy = None if dry_run else for_command("maintenance", report=tell)
+    work = list_made(settings, list_work(settings, found, table=table), retry_policy=retry_policy)
     if dry_run:
         show_foreseen(out, look_ahead(settings, work), as_json=as_json)
     elif not work:
         show_maintained(out, (), as_json=as_json)
     else:
         with spark_session(settings, report=tell) as spark:
-            show_maintained(out, maintain_all(settings, spark, work, patience=patience), as_json=as_json)
+            show_maintained(out, maintain_all(settings, spark, work, retry_policy=retry_policy), as_json=as_json)
     if broken:
         raise typer.Exit(1)
 

@@ -55,8 +55,8 @@ def replay(
     from headrace.operations.replay.mending import export_refused, read_mended
     from headrace.operations.replay.replaying import replay as replay_pipeline
     from headrace.operations.replay.replaying import replaying_session
-    from headrace.sessions.patience import for_a_command
     from headrace.sessions.publishing import publishing
+    from headrace.sessions.retry_policy import for_command
 
     _check(since, until, from_raw=from_raw, quarantined=quarantined, narrowed=any((reason, export, from_file)))
     settings, loaded = settings_here(), load(pipeline)
@@ -73,9 +73,9 @@ def replay(
         replaying_session(settings, loaded, needs_kafka=window is not None, report=tell) as replaying,
     ):
         built = (lambda one: None) if as_json else board.built
-        patience = for_a_command("replay", report=tell)
+        retry_policy = for_command("replay", report=tell)
         with publish_queue(publisher) as queue:
-            done = replay_pipeline(replaying, wanted, dry_run=dry_run, built=queue.after(built), patience=patience)
+            done = replay_pipeline(replaying, wanted, dry_run=dry_run, built=queue.after(built), retry_policy=retry_policy)
         if publisher is not None:
             publisher.publish()
     show_replayed(out, done, as_json=as_json)

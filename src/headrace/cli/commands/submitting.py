@@ -11,7 +11,7 @@ import typer
 from headrace.cli.shared import PipelineName, load, say, say_aside, settings_here
 
 
-class What(str, Enum):
+class SubmitCommand(str, Enum):
     """The command that the cluster runs."""
 
     run = "run"
@@ -21,7 +21,9 @@ class What(str, Enum):
 
 def submit(
     pipeline: PipelineName,
-    what: Annotated[What, typer.Option("--run", help="what is run: all of it live, or landing or a build once")] = What.run,
+    what: Annotated[
+        SubmitCommand, typer.Option("--run", help="what is run: all of it live, or landing or a build once")
+    ] = SubmitCommand.run,
     profile: Annotated[Optional[str], typer.Option(help="the section of headrace.toml that names the cluster")] = None,
     in_image: Annotated[bool, typer.Option("--in-image", help="on Kubernetes: the pipeline is in the image")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only show the command and its settings, without secrets")] = False,

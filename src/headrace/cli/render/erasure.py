@@ -14,13 +14,13 @@ from headrace.serving.values import print_json
 from headrace.terminal import data_text
 
 if TYPE_CHECKING:
-    from headrace.operations.erase.forgetting import Look, Proof
+    from headrace.operations.erase.forgetting import ErasurePreview, Proof
     from headrace.settings import Settings
 
 _FEW = 20
 
 
-def show_look(console: Console, looked: Look, *, as_json: bool) -> None:
+def show_look(console: Console, looked: ErasurePreview, *, as_json: bool) -> None:
     tables = [{"table": str(each.table), "rows": each.removed, "redacted": each.redacted} for each in looked.found if each]
     if as_json:
         records = [dict(record) for person in looked.persons for record in person.records]

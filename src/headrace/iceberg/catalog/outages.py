@@ -60,7 +60,7 @@ _LOGIN = re.compile(r"//[^/@\s]+@")
 
 
 @contextmanager
-def away_if_broken() -> Iterator[None]:
+def translate_outages() -> Iterator[None]:
     """Turns an error in the block that means that the catalog or the object store is away into an UnavailableError; any other
     stays what it is."""
     try:

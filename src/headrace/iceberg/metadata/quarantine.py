@@ -111,7 +111,7 @@ def read_refused_before(quarantine: Table, label: str, ledger: Ledger) -> frozen
     return frozenset(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
 
 
-def settle_quarantine(
+def flush_quarantine(
     catalog: Catalog,
     quarantine: Table,
     ledgers: Mapping[str, Refusal],
@@ -139,7 +139,7 @@ def settle_quarantine(
         entry=lambda snapshot_id, sequence: entries,
         is_there=lambda table: any(_is_settled(table, label, ledger) for label, ledger in open_ledgers.items()),
     )
-    return settle_quarantine(catalog, found, open_ledgers, known=known)
+    return flush_quarantine(catalog, found, open_ledgers, known=known)
 
 
 def _is_settled(quarantine: Table, label: str, ledger: Refusal) -> bool:

@@ -41,7 +41,7 @@ def write_refused(quarantine: Table, rows: pa.Table, *, folder: str, name: str) 
     return tuple(file.file_path for file in files.close())
 
 
-def settle_replayed(catalog: Catalog, quarantine: Table, label: str, entry: ReplayLedger) -> Table:
+def flush_replayed(catalog: Catalog, quarantine: Table, label: str, entry: ReplayLedger) -> Table:
     """Gives back the quarantine as a replay's entry says that it shall be. Idempotent by stream and replay.
 
     The files that the entry names are deleted then: their rows are in files of the quarantine's own.

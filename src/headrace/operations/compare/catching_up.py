@@ -26,7 +26,7 @@ Ends = Mapping[tuple[str, int], int]
 
 
 @dataclass(frozen=True)
-class Way:
+class CdcPath:
     """What an LSN has to pass on its way into the lake: the slot, the topics, the raw tables, and what is built of them."""
 
     pipeline: Pipeline
@@ -37,7 +37,7 @@ class Way:
     tables: tuple[LayerTable, ...] = ()
 
 
-def wait_for_topics(way: Way, lsn: int, *, seconds: float) -> Ends:
+def wait_for_topics(way: CdcPath, lsn: int, *, seconds: float) -> Ends:
     """Gives back the ends of the topics once they hold every change up to the LSN."""
     with psycopg.connect(way.dsn, autocommit=True) as connection:
 
@@ -58,7 +58,7 @@ def wait_for_topics(way: Way, lsn: int, *, seconds: float) -> Ends:
     return {place: high for place, (_, high) in list_bounds(admin, wanted).items()}
 
 
-def wait_for_tables(way: Way, ends: Ends, *, catalog: Catalog, seconds: float) -> None:
+def wait_for_tables(way: CdcPath, ends: Ends, *, catalog: Catalog, seconds: float) -> None:
     """Returns when an application that lands and builds has brought every message before these ends into all tables."""
     reached: dict[TableName, int] = {}
 
@@ -100,7 +100,7 @@ def _is_built(catalog: Catalog, pipeline: Pipeline, table: LayerTable, reached: 
     return True
 
 
-def _wait(is_done: Callable[[], bool], way: Way, *, what: str, seconds: float) -> None:
+def _wait(is_done: Callable[[], bool], way: CdcPath, *, what: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not is_done():
         if time.monotonic() > deadline:

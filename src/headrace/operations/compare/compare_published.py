@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.tables import find_catalog
 from headrace.operations.compare.compare_with_source import WAIT_SECONDS, Compared
 from headrace.operations.compare.published_rows import PublishedComparison, compare_published
@@ -34,7 +34,7 @@ def compare_all_published(
 def _compare(settings: Settings, pipeline: Pipeline, table: PostgresTable, *, dsn: str, deadline: float) -> Compared:
     while True:
         waits = is_running(settings, pipeline.name) and time.monotonic() < deadline
-        with away_if_broken():
+        with translate_outages():
             found = compare_published(dsn, find_catalog(settings), table, needs_current=waits)
         if not waits or found.is_current:
             return _describe(found, pipeline, table)

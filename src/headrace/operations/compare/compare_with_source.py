@@ -17,7 +17,7 @@ from headrace.errors import LandingError, SpecError, UnavailableError
 from headrace.iceberg.catalog.tables import find_catalog, load_table
 from headrace.kafka.client import KafkaServers
 from headrace.operations.compare import lake_tables, source_tables
-from headrace.operations.compare.catching_up import Way, tables_on_the_way, wait_for_tables, wait_for_topics
+from headrace.operations.compare.catching_up import CdcPath, tables_on_the_way, wait_for_tables, wait_for_topics
 from headrace.operations.compare.differences import Counted, Difference, Layout, compare_found, compare_in_order
 from headrace.operations.compare.lake_tables import LSN
 from headrace.operations.compare.source_tables import Key, Moment, SourceTable, find_table, open_moment
@@ -130,7 +130,7 @@ def compare(
             where=f"pipeline {pipeline.name}",
             next_step="Add one for each table to its folder: keys, sequence_by and SELECT * from its stage table.",
         )
-    way = Way(
+    way = CdcPath(
         pipeline,
         dsn,
         slot=pipeline.name,
@@ -154,7 +154,7 @@ def compare(
 
 
 @contextmanager
-def _following(settings: Settings, way: Way, *, report: Report) -> Iterator[Callable[[int, float], None]]:
+def _following(settings: Settings, way: CdcPath, *, report: Report) -> Iterator[Callable[[int, float], None]]:
     """Gives what brings the lake up to an LSN: by waiting for the application that lands the pipeline, or by landing itself."""
     catalog = find_catalog(settings)
     with ExitStack() as stack:

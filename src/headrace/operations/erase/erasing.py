@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.lake import Lake
 from headrace.errors import ErasureError
-from headrace.faults import reach
+from headrace.faults import fault_point
 from headrace.iceberg.catalog.tables import load_table
 from headrace.iceberg.commits.erase_commit import commit_erasure, commit_landed_erasure
 from headrace.iceberg.files.in_flight import check_in_time
@@ -20,8 +20,8 @@ from headrace.iceberg.ledgers.landing import read_ledger
 from headrace.iceberg.ledgers.replay import read_replay
 from headrace.iceberg.maintenance.purge import stray_files
 from headrace.iceberg.metadata.erasures import Offset, record_erasure
-from headrace.iceberg.metadata.quarantine import QUARANTINE, open_quarantine, settle_quarantine
-from headrace.iceberg.metadata.quarantine_replay import settle_replayed
+from headrace.iceberg.metadata.quarantine import QUARANTINE, flush_quarantine, open_quarantine
+from headrace.iceberg.metadata.quarantine_replay import flush_replayed
 from headrace.landing.commit_log import log_files
 from headrace.landing.places import logged_elsewhere, places_of
 from headrace.operations.erase.identifiers import Identifiers
@@ -29,7 +29,7 @@ from headrace.operations.erase.matching import holds_them, is_theirs, names_them
 from headrace.operations.erase.note import Note, write_note
 from headrace.operations.erase.offsets import quarantine_offsets_label, stream_offsets_label
 from headrace.operations.erase.removal import Found, Mark, Marks, Place, find_rows, stage_rest
-from headrace.quality.refused import settle_refused
+from headrace.quality.refused import flush_refused
 from headrace.spark.columns import named
 from headrace.spec.model.pipeline import Pipeline, Stream
 
@@ -80,8 +80,8 @@ def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
     places, planned = places_of(stream, lake.settings), read_ledger(table)
     label = f"{lake.pipeline.name}.{stream.name}"
     quarantine = open_quarantine(lake.catalog, lake.settings)
-    quarantine = settle_quarantine(lake.catalog, quarantine, {label: planned})  # its files are not named by any table yet
-    settle_replayed(lake.catalog, quarantine, label, read_replay(table))
+    quarantine = flush_quarantine(lake.catalog, quarantine, {label: planned})  # its files are not named by any table yet
+    flush_replayed(lake.catalog, quarantine, label, read_replay(table))
     began = time.time()
     found = find_in_stream(lake, stream, note.person, note.request_offsets)
     logged = logged_elsewhere(stream, table, lake.settings)
@@ -101,10 +101,10 @@ def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
             now=note.begun_at,
             storage=Storage.of(table.io.properties),
         )
-    reach(f"{stream.table}:staged")
+    fault_point(f"{stream.table}:staged")
     check_in_time(lake.settings, began=began, where=str(stream.table), next_step=_AGAIN)
     commit_landed_erasure(lake.spark, lake.catalog, stream.table, files=files, planned=planned, erased=bool(found))
-    reach(f"{stream.table}:erased")
+    fault_point(f"{stream.table}:erased")
     return note
 
 
@@ -113,7 +113,7 @@ def erase_quarantined(lake: Lake, note: Note) -> Note:
     for table in lake.pipeline.tables:
         entry = read_build(load_table(lake.catalog, table.table))
         if entry.build_id:
-            settle_refused(lake.catalog, lake.settings, table.table, entry)  # a build that died may not have done it
+            flush_refused(lake.catalog, lake.settings, table.table, entry)  # a build that died may not have done it
     began = time.time()
     for found in find_in_quarantine(lake, note.person):
         if found:

@@ -24,7 +24,7 @@ import polars as pl
 from headrace.build.entities.normalise import normalise
 from headrace.build.lake import Lake
 from headrace.errors import ErasureError
-from headrace.faults import reach
+from headrace.faults import fault_point
 from headrace.iceberg.catalog.tables import count_rows, load_table
 from headrace.iceberg.maintenance.purge import Purged
 from headrace.iceberg.metadata.erasures import read_answered_requests, record_erasure
@@ -55,7 +55,7 @@ class Erasing:
 
 
 @dataclass(frozen=True)
-class Look:
+class ErasurePreview:
     """What an erasure would do: who is meant, the requests that ask for it, and what of each landed table goes.
 
     `repeated` are ids of requests that an earlier erasure answered: their rows go, and nobody is erased because of them.
@@ -116,7 +116,7 @@ def catch_up(erasing: Erasing) -> None:
     _build(erasing.lake, next_step="Nothing was erased. Mend it, then run the same command again.")
 
 
-def look(erasing: Erasing, asked: Sequence[Identifiers], *, requested: bool) -> Look:
+def look(erasing: Erasing, asked: Sequence[Identifiers], *, requested: bool) -> ErasurePreview:
     """Step 1. Gives back what an erasure of these persons would do, and with `requested` of all whose requests wait."""
     lake, people = erasing.lake, erasing.people
     use_session(lake.spark)
@@ -139,13 +139,13 @@ def look(erasing: Erasing, asked: Sequence[Identifiers], *, requested: bool) -> 
         except ErasureError as error:
             unclear.append(f"request {request.id}: {error.what}")
     repeated = tuple(sorted({each.id for each in clear} & answered))
-    looked = Look(tuple(persons), tuple(clear), (), tuple(unclear), repeated)
+    looked = ErasurePreview(tuple(persons), tuple(clear), (), tuple(unclear), repeated)
     at = tuple((each.stream, each.partition, each.offset) for each in looked.requests)
     streams = [find_in_stream(lake, each, looked.person, at) for each in lake.pipeline.streams]
     return replace(looked, found=(*streams, *find_in_quarantine(lake, looked.person)))
 
 
-def begin(erasing: Erasing, looked: Look) -> Note:
+def begin(erasing: Erasing, looked: ErasurePreview) -> Note:
     """Step 2. Gives back the note of a new erasure, durably written."""
     lake = erasing.lake
     told = [_subject(each.identifiers) for each in looked.persons]
@@ -161,7 +161,7 @@ def begin(erasing: Erasing, looked: Look) -> Note:
         rows=rows,
     )
     write_note(lake.settings, note)
-    reach("forget:noted")
+    fault_point("forget:noted")
     return note
 
 
@@ -175,17 +175,17 @@ def finish(erasing: Erasing, note: Note, *, publish: Callable[[], None], report:
     for stream in lake.pipeline.streams:
         note = erase_stream(lake, stream, note)
     report("their rows have left the raw tables")
-    reach("forget:landed")
+    fault_point("forget:landed")
     note = erase_quarantined(lake, note)
-    reach("forget:quarantined")
+    fault_point("forget:quarantined")
     _build(lake, next_step=f"The erasure is not finished. Mend it, then run: headrace forget {lake.pipeline.name}")
     report("the tables that were made of them are made anew")
-    reach("forget:built")
+    fault_point("forget:built")
     publish()
-    reach("forget:published")
+    fault_point("forget:published")
     purged = purge_past(lake, note, since=erasing.since)
     lake.store.clear()
-    reach("forget:purged")
+    fault_point("forget:purged")
     hits, searched = prove(lake, note)
     if hits:
         past = purge_past(lake, note, since=erasing.since, also=frozenset(hit.table for hit in hits))
@@ -202,7 +202,7 @@ def finish(erasing: Erasing, note: Note, *, publish: Callable[[], None], report:
         done = note.tables or (note.erased_table(""),)
         rows = [replace(each, files_searched=searched, proved_at=now) for each in done]
         record_erasure(lake.catalog, lake.settings, note.erasure_id, rows)
-        reach("forget:proved")
+        fault_point("forget:proved")
         remove_note(lake.settings, note)
         proof = replace(proof, note=note)
     return proof

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 from headrace.operations.erase.identifiers import Identifiers, text_pattern
 from headrace.spark.columns import named
 from headrace.spark.times import EXACT_JSON
-from headrace.spec.model.pipeline import Whose
+from headrace.spec.model.pipeline import PersonColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -24,7 +24,7 @@ ERASED = "[erased]"
 """What stands in another's row where it named the person."""
 
 
-def is_theirs(rows: DataFrame, whose: Whose | None, person: Identifiers) -> Column:
+def is_theirs(rows: DataFrame, whose: PersonColumns | None, person: Identifiers) -> Column:
     """Gives back whether a row is the person's. Of a table of which nobody says whose its rows are, it is if it names them."""
     if whose is None:
         return names_them(rows, person)

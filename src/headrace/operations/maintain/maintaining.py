@@ -51,7 +51,7 @@ from headrace.landing.places import logged_elsewhere, places_of
 from headrace.operations.erase.erasure_proof import folders_of
 from headrace.quality.results import QUALITY_RESULTS
 from headrace.sessions.lock import SHARED, maintain_lock
-from headrace.sessions.patience import Patience, patiently
+from headrace.sessions.retry_policy import RetryPolicy, retry
 from headrace.settings import Settings
 from headrace.spark.active_session import use_session
 from headrace.spec.model.layers import BUILD_ID
@@ -121,7 +121,7 @@ class Foreseen:
 
 
 @dataclass(frozen=True)
-class Keeper:
+class MaintenanceContext:
     """What maintenance works with. `turn` is held for each step on a table that its builds should not have to repeat their work
     for, and `most_bytes` is how much of a table one of them takes, so that nobody waits for long."""
 
@@ -185,99 +185,101 @@ def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str |
     return tuple((owner, each) for owner, each in found if str(each.name) == table) or tuple(found)
 
 
-def list_made(settings: Settings, work: Sequence[Work], *, patience: Patience | None = None) -> tuple[Work, ...]:
-    """Gives back the tables that are there; where the catalog is away, it is waited for with `patience`."""
+def list_made(settings: Settings, work: Sequence[Work], *, retry_policy: RetryPolicy | None = None) -> tuple[Work, ...]:
+    """Gives back the tables that are there; where the catalog is away, it is waited for with `retry_policy`."""
 
     def look() -> tuple[Work, ...]:
         catalog = find_catalog(settings)
         return tuple((owner, target) for owner, target in work if load_table(catalog, target.name) is not None)
 
-    return patiently(look, patience)
+    return retry(look, retry_policy)
 
 
 def look_ahead(settings: Settings, work: Sequence[Work]) -> tuple[Foreseen, ...]:
     """Gives back what maintenance would do to each table that there is."""
-    keeper = Keeper(settings, find_catalog(settings))
-    found = (foresee(keeper, owner, target) for owner, target in work)
+    context = MaintenanceContext(settings, find_catalog(settings))
+    found = (foresee(context, owner, target) for owner, target in work)
     return tuple(each for each in found if each)
 
 
 def maintain_all(
-    settings: Settings, spark: SparkSession, work: Sequence[Work], *, patience: Patience | None = None
+    settings: Settings, spark: SparkSession, work: Sequence[Work], *, retry_policy: RetryPolicy | None = None
 ) -> tuple[Maintained, ...]:
     """Gives back what became of each table that there is.
 
-    Where the catalog or the object store is away, it waits with `patience` and goes on with the table that it was at.
+    Where the catalog or the object store is away, it waits with `retry_policy` and goes on with the table that it was at.
     """
-    keeper = Keeper(settings, patiently(lambda: open_catalog(settings), patience))
+    context = MaintenanceContext(settings, retry(lambda: open_catalog(settings), retry_policy))
     session = open_spark_catalog(spark, settings)
     done = []
     for owner, parts in groupby(work, key=lambda each: each[0]):
         with maintaining(settings, owner):
             for _, target in parts:
-                done.append(patiently(partial(maintain_table, keeper, session, owner, target), patience))
+                done.append(retry(partial(maintain_table, context, session, owner, target), retry_policy))
     return tuple(each for each in done if each)
 
 
 @contextmanager
-def maintaining(settings: Settings, pipeline: Pipeline | None, *, patience: float = 60.0) -> Iterator[None]:
+def maintaining(settings: Settings, pipeline: Pipeline | None, *, retry_policy: float = 60.0) -> Iterator[None]:
     """Holds the lock that keeps erasures, and other maintenance, away from a pipeline's tables, or those that all share."""
-    with maintain_lock(settings, pipeline.name if pipeline else SHARED, patience=patience):
+    with maintain_lock(settings, pipeline.name if pipeline else SHARED, retry_policy=retry_policy):
         yield
 
 
-def foresee(keeper: Keeper, pipeline: Pipeline | None, target: Target) -> Foreseen | None:
+def foresee(context: MaintenanceContext, pipeline: Pipeline | None, target: Target) -> Foreseen | None:
     """Gives back what maintenance would do to a table now, from metadata alone; None where there is no such table."""
-    table = load_table(keeper.catalog, target.name)
+    table = load_table(context.catalog, target.name)
     if table is None:
         return None
-    protected = {*snapshots_of(table), *_readers(keeper, pipeline, target)}
-    expired = snapshots_to_expire(table.metadata.snapshots, protected=protected, before_ms=keeper.expire_before_ms)
-    named = _named_files(keeper, target)
-    logged = _logged_elsewhere(keeper, target)
+    protected = {*snapshots_of(table), *_readers(context, pipeline, target)}
+    expired = snapshots_to_expire(table.metadata.snapshots, protected=protected, before_ms=context.expire_before_ms)
+    named = _named_files(context, target)
+    logged = _logged_elsewhere(context, target)
     orphans, _ = find_orphans(
-        keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace, logged=logged
+        context.catalog, target.name, folders=target.folders, named=named, grace=context.grace, logged=logged
     )
     return Foreseen(
         target.name,
         read_size(table),
-        sum(len(group.files) for group in keeper.groups(table)),
+        sum(len(group.files) for group in context.groups(table)),
         len(expired),
         has_many_manifests(table),
         orphans,
     )
 
 
-def maintain_table(keeper: Keeper, spark: SparkSession, pipeline: Pipeline | None, target: Target) -> Maintained | None:
+def maintain_table(
+    context: MaintenanceContext, spark: SparkSession, pipeline: Pipeline | None, target: Target
+) -> Maintained | None:
     """Gives back what became of a table; None where there is no such table. Idempotent: there is little to do twice."""
     started = time.monotonic()
-    table = load_table(keeper.catalog, target.name)
+    table = load_table(context.catalog, target.name)
     if table is None:
         return None
     use_session(spark)
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", "maintenance")
     before = read_size(table)
     if target.removed_of and pipeline:
-        _forget_passed(keeper, pipeline, target.removed_of)
-    gave_way = _compact(keeper, spark, target)
-    if has_many_manifests(keeper.catalog.load_table(str(target.name))) and not keeper.stop.is_set():
-        with keeper.turn(target.removed_of or target.name):
+        _forget_passed(context, pipeline, target.removed_of)
+    gave_way = _compact(context, spark, target)
+    if has_many_manifests(context.catalog.load_table(str(target.name))) and not context.stop.is_set():
+        with context.turn(target.removed_of or target.name):
             rewrite_manifests(spark, target.name)
-    readers = _readers(keeper, pipeline, target)
-    expire_snapshots(keeper.catalog, target.name, readers=readers, before_ms=keeper.expire_before_ms)
-    named = _named_files(keeper, target)
-    logged = _logged_elsewhere(keeper, target)
+    readers = _readers(context, pipeline, target)
+    expire_snapshots(context.catalog, target.name, readers=readers, before_ms=context.expire_before_ms)
+    named = _named_files(context, target)
+    logged = _logged_elsewhere(context, target)
     orphans = remove_orphans(
-        keeper.catalog, target.name, folders=target.folders, named=named, grace=keeper.grace, logged=logged
+        context.catalog, target.name, folders=target.folders, named=named, grace=context.grace, logged=logged
     )
-    after = read_size(keeper.catalog.load_table(str(target.name)))
+    after = read_size(context.catalog.load_table(str(target.name)))
     return Maintained(target.name, before, after, orphans, gave_way, time.monotonic() - started)
 
 
-def _compact(keeper: Keeper, spark: SparkSession, target: Target) -> int:
+def _compact(context: MaintenanceContext, spark: SparkSession, target: Target) -> int:
     """Gives back how many groups of files others were faster with."""
-    table = keeper.catalog.load_table(str(target.name))
-    current, groups = table.current_snapshot(), keeper.groups(table)
+    table = context.catalog.load_table(str(target.name))
+    current, groups = table.current_snapshot(), context.groups(table)
     if current is None or not groups:
         return 0
     planned = plan_files(load_java_table(spark, target.name), snapshot_id=current.snapshot_id)
@@ -286,60 +288,60 @@ def _compact(keeper: Keeper, spark: SparkSession, target: Target) -> int:
     order = tuple(dict.fromkeys((*partition_order(table), *columns)))
     gave_way = 0
     for group in groups:
-        if keeper.stop.is_set():
+        if context.stop.is_set():
             break
-        with keeper.turn(target.removed_of or target.name):
-            how = Compaction(order, keeper.target_bytes, _before_commit(keeper, target, began=time.time()))
+        with context.turn(target.removed_of or target.name):
+            how = Compaction(order, context.target_bytes, _before_commit(context, target, began=time.time()))
             gave_way += not compact_group(spark, target.name, group, planned, at=current, how=how)
     return gave_way
 
 
-def _before_commit(keeper: Keeper, target: Target, *, began: float) -> Callable[[Sequence[str]], None]:
+def _before_commit(context: MaintenanceContext, target: Target, *, began: float) -> Callable[[Sequence[str]], None]:
     """Gives back what is done with new files before they are committed: they must not be too old, and a raw table has no file
     that its commit log does not know."""
 
     def log(paths: Sequence[str]) -> None:
         if target.stream is not None:
             log_files(
-                places_of(target.stream, keeper.settings).commit_log,
-                checkpoint_id=read_ledger(keeper.catalog.load_table(str(target.name))).checkpoint_id,
+                places_of(target.stream, context.settings).commit_log,
+                checkpoint_id=read_ledger(context.catalog.load_table(str(target.name))).checkpoint_id,
                 subtask=0,
                 batch=str(uuid.uuid4()),
                 paths=paths,
                 now=datetime.now(timezone.utc),
-                storage=Storage.of(keeper.catalog.properties),
+                storage=Storage.of(context.catalog.properties),
             )
-        check_in_time(keeper.settings, began=began, where=str(target.name))
+        check_in_time(context.settings, began=began, where=str(target.name))
 
     return log
 
 
-def _forget_passed(keeper: Keeper, pipeline: Pipeline, name: TableName) -> None:
+def _forget_passed(context: MaintenanceContext, pipeline: Pipeline, name: TableName) -> None:
     """Takes out old rows of a table that all its readers have passed; deletions stay, for events that come late."""
-    generation = read_build(load_table(keeper.catalog, name)).generation
-    with keeper.turn(name):
-        forget_removed(keeper.catalog, name, generation=generation)
-        passed = position_passed(keeper.catalog, pipeline, name)
-        forget_read(keeper.catalog, name, generation=generation, position=passed)
+    generation = read_build(load_table(context.catalog, name)).generation
+    with context.turn(name):
+        forget_removed(context.catalog, name, generation=generation)
+        passed = position_passed(context.catalog, pipeline, name)
+        forget_read(context.catalog, name, generation=generation, position=passed)
 
 
-def _readers(keeper: Keeper, pipeline: Pipeline | None, target: Target) -> frozenset[int]:
-    return snapshots_read(keeper.catalog, pipeline, target.name) if pipeline else frozenset()
+def _readers(context: MaintenanceContext, pipeline: Pipeline | None, target: Target) -> frozenset[int]:
+    return snapshots_read(context.catalog, pipeline, target.name) if pipeline else frozenset()
 
 
-def _logged_elsewhere(keeper: Keeper, target: Target) -> frozenset[str]:
+def _logged_elsewhere(context: MaintenanceContext, target: Target) -> frozenset[str]:
     if target.stream is None:
         return frozenset()
-    return logged_elsewhere(target.stream, keeper.catalog.load_table(str(target.name)), keeper.settings)
+    return logged_elsewhere(target.stream, context.catalog.load_table(str(target.name)), context.settings)
 
 
-def _named_files(keeper: Keeper, target: Target) -> frozenset[str]:
+def _named_files(context: MaintenanceContext, target: Target) -> frozenset[str]:
     """Gives back the files of the quarantine that an entry of any table names: they may not have been put in it yet."""
     if target.name != QUARANTINE:
         return frozenset()
     found: set[str] = set()
-    for name in list_tables(keeper.catalog):
-        properties = keeper.catalog.load_table(name).properties
+    for name in list_tables(context.catalog):
+        properties = context.catalog.load_table(name).properties
         if ledger.KEY in properties:
             found |= {*Ledger.from_json(properties[ledger.KEY]).quarantine_files}
         if build_ledger.KEY in properties:

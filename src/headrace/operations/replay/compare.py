@@ -85,7 +85,7 @@ def find_held(spark: SparkSession, target: Target) -> Mapping[int, Held]:
     with _landed(spark, table, target) as (rows, _):
         found = rows.groupBy(KEYS[0]).agg(F.min(KEYS[1]), F.max(KEYS[1])).collect()
     held = {int(row[0]): Held(int(row[1]), int(row[2])) for row in found}
-    for partition, offset in coordinates(target.landed_aside()):
+    for partition, offset in coordinates(target.quarantined_rows()):
         known = held.get(partition, Held(offset, offset))
         held[partition] = Held(min(known.first, offset), max(known.last, offset))
     return held
@@ -104,7 +104,7 @@ def compare(spark: SparkSession, target: Target, read: Staged, *, left_alone: Le
         for at, moment in zip(coordinates(read.bad), read.bad["timestamp"].to_pylist(), strict=True)
         if in_window(moment, target.window)
     ]
-    aside = coordinates(target.landed_aside())
+    aside = coordinates(target.quarantined_rows())
     with _landed(spark, table, target) as (landed, planned), read_files(spark, table, written) as fresh:
         ours = _without(spark, fresh.drop(FILE).where(_in_window(target.window)), (*left_alone.erased, *left_alone.redacted))
         theirs = _without(spark, landed, left_alone.redacted)

@@ -24,7 +24,7 @@ def export_refused(settings: Settings, pipeline: Pipeline, wanted: Wanted, path:
     for stream in choose(pipeline, wanted).streams:
         target = plan_target(catalog, settings, pipeline, stream, window=Window())
         if target is not None:
-            lines += to_lines(meant(target, wanted))
+            lines += to_lines(select_refused(target, wanted))
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return len(lines)
 
@@ -55,9 +55,9 @@ def check_mended(pipeline: Pipeline, chosen: Chosen, wanted: Wanted) -> None:
         )
 
 
-def meant(target: Target, wanted: Wanted) -> pa.Table:
+def select_refused(target: Target, wanted: Wanted) -> pa.Table:
     """Gives back the refused messages that are meant."""
-    rows = target.landed_aside()
+    rows = target.quarantined_rows()
     if wanted.reason is not None:
         rows = rows.filter(pa.array([wanted.reason in (each or "") for each in rows["reason"].to_pylist()], pa.bool_()))
     if wanted.mended is None:

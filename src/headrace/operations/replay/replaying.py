@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from headrace.build.lake import Lake
 from headrace.errors import ErasureError, OutdatedError
-from headrace.faults import reach
+from headrace.faults import fault_point
 from headrace.iceberg.catalog.tables import count_rows, load_table, table_location
 from headrace.iceberg.commits.replay_commit import FilesMovedError, commit_replay
 from headrace.iceberg.files.in_flight import check_in_time
@@ -31,7 +31,7 @@ from headrace.iceberg.ledgers.landing import offsets_label
 from headrace.iceberg.ledgers.replay import ReplayLedger, Settlement, Window
 from headrace.iceberg.metadata.erasures import read_erased_offsets, read_redacted_offsets
 from headrace.iceberg.metadata.quarantine import QUARANTINE
-from headrace.iceberg.metadata.quarantine_replay import settle_replayed, write_refused
+from headrace.iceberg.metadata.quarantine_replay import flush_replayed, write_refused
 from headrace.iceberg.rows.filters import column_is
 from headrace.kafka.client import KafkaServers
 from headrace.kafka.topics import admin_client
@@ -39,7 +39,7 @@ from headrace.landing.commit_log import log_files
 from headrace.operations.replay.choice import Wanted, choose, dependents
 from headrace.operations.replay.compare import Compared, Counts, LeftAlone, compare, find_held
 from headrace.operations.replay.decode_again import decode_again
-from headrace.operations.replay.mending import check_mended, meant
+from headrace.operations.replay.mending import check_mended, select_refused
 from headrace.operations.replay.ranges import find_ranges
 from headrace.operations.replay.reread import Kafka, reread
 from headrace.operations.replay.settling import refused_after
@@ -57,7 +57,7 @@ from headrace.sessions.building import Outcome, build, follow_inputs, open_lake
 from headrace.sessions.claims import claim_tables
 from headrace.sessions.landing import spark_session
 from headrace.sessions.lock import maintain_lock, replay_lock
-from headrace.sessions.patience import Patience, for_a_command, patiently
+from headrace.sessions.retry_policy import RetryPolicy, for_command, retry
 from headrace.settings import Settings
 from headrace.spark.active_session import use_session
 from headrace.spec.model.pipeline import Pipeline, Stream, TableName
@@ -131,8 +131,8 @@ def replaying_session(settings: Settings, pipeline: Pipeline, *, needs_kafka: bo
     with replay_lock(settings, pipeline.name), maintain_lock(settings, pipeline.name), ExitStack() as stack:
         servers = stack.enter_context(kafka(settings, report=report)) if needs_kafka else None
         spark = stack.enter_context(spark_session(settings, report=report))
-        patience = for_a_command("replay", report=report)
-        yield Replaying(patiently(lambda: open_lake(settings, pipeline, spark), patience), servers)
+        retry_policy = for_command("replay", report=report)
+        yield Replaying(retry(lambda: open_lake(settings, pipeline, spark), retry_policy), servers)
 
 
 def replay(
@@ -141,33 +141,33 @@ def replay(
     *,
     dry_run: bool,
     built: Callable[[Outcome], None] = lambda outcome: None,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> Replayed:
     """Gives back what was replayed. Idempotent: what is right already is left as it is.
 
-    Each step waits with `patience` for servers that are away.
+    Each step waits with `retry_policy` for servers that are away.
     """
     lake = replaying.lake
     chosen = choose(lake.pipeline, wanted)
     check_mended(lake.pipeline, chosen, wanted)
     refresh = {each.table for each in chosen.tables}
     if wanted.quarantined:
-        refresh &= patiently(lambda: _refused_by_tables(lake, wanted), patience)
+        refresh &= retry(lambda: _refused_by_tables(lake, wanted), retry_policy)
     anew = {*refresh, *(each.table for each in dependents(lake.pipeline, refresh))}
     with ExitStack() as scratch:
         prepare = partial(_prepare, replaying, wanted=wanted, stage=not dry_run, scratch=scratch)
-        found = [patiently(partial(prepare, each), patience) for each in chosen.streams]
+        found = [retry(partial(prepare, each), retry_policy) for each in chosen.streams]
         prepared = [each for each in found if each is not None]
         below = dependents(lake.pipeline, {each.target.stream.table for each in prepared if each.compared.counts.changed})
         written = anew | {each.table for each in below}
-        rebuilds = patiently(lambda: _list_built(lake, written), patience)
+        rebuilds = retry(lambda: _list_built(lake, written), retry_policy)
         if dry_run:
             return Replayed(tuple(each.done for each in prepared), rebuilds, dry_run=True)
         with claim_tables(lake.settings, lake.pipeline.name, written) as claims:
-            done = tuple(_commit(lake, each, wanted, prepare=prepare, patience=patience) for each in prepared)
+            done = tuple(_commit(lake, each, wanted, prepare=prepare, retry_policy=retry_policy) for each in prepared)
             for name in written.difference(rebuilds):
                 claims.release(name)
-            reach("replay:landed")
+            fault_point("replay:landed")
 
             def finished(outcome: Outcome) -> None:
                 claims.release(outcome.table.table)
@@ -175,8 +175,8 @@ def replay(
 
             outcomes: tuple[Outcome, ...] = ()
             if rebuilds:
-                followed = patiently(lambda: follow_inputs(lake), patience)
-                outcomes = build(followed, only=rebuilds, refresh=anew, done=finished, patience=patience)
+                followed = retry(lambda: follow_inputs(lake), retry_policy)
+                outcomes = build(followed, only=rebuilds, refresh=anew, done=finished, retry_policy=retry_policy)
     return Replayed(done, rebuilds, outcomes)
 
 
@@ -202,7 +202,7 @@ def _commit(
     wanted: Wanted,
     *,
     prepare: Callable[[Stream], _Prepared | None],
-    patience: Patience | None,
+    retry_policy: RetryPolicy | None,
 ) -> ReplayedStream:
     """Steps 4 and 5; after the first three again where the table's files were written anew meanwhile or its own are too old."""
 
@@ -214,10 +214,10 @@ def _commit(
         return None
 
     for attempt in range(_TRIES):
-        in_the_way = patiently(partial(put, prepared), patience)
+        in_the_way = retry(partial(put, prepared), retry_policy)
         if in_the_way is None:
             break
-        again = patiently(partial(prepare, prepared.target.stream), patience)
+        again = retry(partial(prepare, prepared.target.stream), retry_policy)
         if again is None or attempt == _TRIES - 1:
             raise in_the_way
         prepared = again
@@ -229,7 +229,7 @@ def _read(replaying: Replaying, target: Target, wanted: Wanted) -> tuple[Target,
     lake = replaying.lake
     if wanted.window is None:
         mended = None if wanted.mended is None else wanted.mended.get(target.label, {})
-        rows = meant(target, wanted)
+        rows = select_refused(target, wanted)
         return decode_again(lake.catalog, target, rows, mended=mended, registry_url=replaying.registry_url)
     held = find_held(_session_for(lake, count_rows(target.table)), target)
     assert replaying.servers is not None
@@ -269,7 +269,7 @@ def _put_in_place(lake: Lake, prepared: _Prepared, *, same_bytes: bool) -> None:
             now=now,
             storage=Storage.of(target.table.io.properties),
         )
-    reach(f"{name}:staged")
+    fault_point(f"{name}:staged")
     use_session(lake.small)
     check_in_time(lake.settings, began=prepared.began, where=str(name))
     entry = commit_replay(
@@ -281,9 +281,9 @@ def _put_in_place(lake: Lake, prepared: _Prepared, *, same_bytes: bool) -> None:
         new=new,
         rollbacks=target.ledger.rollbacks,
     )
-    reach(f"{name}:replayed")
-    settle_replayed(lake.catalog, target.quarantine, target.label, entry)
-    reach(f"{name}:settled")
+    fault_point(f"{name}:replayed")
+    flush_replayed(lake.catalog, target.quarantine, target.label, entry)
+    fault_point(f"{name}:settled")
 
 
 def _left_alone(lake: Lake, label: str) -> LeftAlone:

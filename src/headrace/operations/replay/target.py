@@ -17,8 +17,8 @@ from headrace.iceberg.catalog.tables import ensure_table, load_table
 from headrace.iceberg.files.storage import Storage, delete_file, list_all
 from headrace.iceberg.ledgers.landing import Ledger, read_ledger
 from headrace.iceberg.ledgers.replay import ReplayLedger, Settlement, Window, read_replay
-from headrace.iceberg.metadata.quarantine import open_quarantine, settle_quarantine
-from headrace.iceberg.metadata.quarantine_replay import read_refused, settle_replayed
+from headrace.iceberg.metadata.quarantine import flush_quarantine, open_quarantine
+from headrace.iceberg.metadata.quarantine_replay import flush_replayed, read_refused
 from headrace.landing.growth import grow_table
 from headrace.landing.places import Places, places_of
 from headrace.settings import Settings
@@ -50,7 +50,7 @@ class Target:
         """Where what was read again is kept until it was compared."""
         return f"{self.places.table}/replay/{self.replay_id}"
 
-    def landed_aside(self) -> pa.Table:
+    def quarantined_rows(self) -> pa.Table:
         """Gives back those of the rows in the quarantine that landing has passed: others it will read again by itself."""
         ends = self.ledger.offsets
         places = zip(self.aside["partition"].to_pylist(), self.aside["offset"].to_pylist(), strict=True)
@@ -80,8 +80,8 @@ def plan_target(catalog: Catalog, settings: Settings, pipeline: Pipeline, stream
     table = ensure_table(catalog, stream.table, columns=landed_columns(stream), location=places.table)
     label = f"{pipeline.name}.{stream.name}"
     ledger, replayed = read_ledger(table), read_replay(table)
-    quarantine = settle_quarantine(catalog, open_quarantine(catalog, settings), {label: ledger})
-    quarantine = settle_replayed(catalog, quarantine, label, replayed)
+    quarantine = flush_quarantine(catalog, open_quarantine(catalog, settings), {label: ledger})
+    quarantine = flush_replayed(catalog, quarantine, label, replayed)
     aside = read_refused(quarantine, label, Settlement(ledger.checkpoint_id, window, first_checkpoint=ledger.first_checkpoint))
     return Target(str(uuid.uuid4()), stream, label, table, quarantine, places, ledger, replayed, window, aside)
 

@@ -22,7 +22,7 @@ _WAITING = 6
 _PATIENCE_SECONDS = 1.0
 
 
-class Desk:
+class QueryService:
     """Where questions are answered, a few at once, each in a process of its own; a BusyError where all seats are taken."""
 
     def __init__(self, *, seats: int = _AT_ONCE, limits: WorkerLimits = LIMITS) -> None:

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from headrace.errors import NotFoundError
 from headrace.iceberg.catalog.tables import load_table
 from headrace.serving.figures import PipelineStatus, StreamStatus, TableStatus
-from headrace.serving.sql.asking import Desk
+from headrace.serving.sql.asking import QueryService
+from headrace.serving.web.context import ShownTable, WebContext
 from headrace.serving.web.flow import NODE_HEIGHT, NODE_WIDTH
 from headrace.serving.web.problems import REFUSALS
-from headrace.serving.web.room import Room, ShownTable
 from headrace.serving.web.table_facts import describe_table, list_files, read_refused, read_sample
 
 TablePath = Annotated[str, Path(description="a table as namespace.table", max_length=300)]
@@ -26,7 +26,7 @@ class Question(BaseModel):
     sql: str = Field(max_length=20_000, description="one SELECT")
 
 
-def make_api(room: Room, desk: Desk, *, started: str) -> APIRouter:
+def make_api(context: WebContext, queries: QueryService, *, started: str) -> APIRouter:
     """Gives back the routes below /api; `started` tells a page that the server is another one than before."""
     router = APIRouter(prefix="/api", responses=REFUSALS)
 
@@ -40,13 +40,13 @@ def make_api(room: Room, desk: Desk, *, started: str) -> APIRouter:
                     "name": pipeline.name,
                     "about": pipeline.about,
                     "queries": [dataclasses.asdict(each) for each in pipeline.queries],
-                    **dataclasses.asdict(room.flows[pipeline.name]),
+                    **dataclasses.asdict(context.flows[pipeline.name]),
                 }
-                for pipeline in room.pipelines
+                for pipeline in context.pipelines
             ],
             "broken": [
                 {"name": name, "what": error.what, "where": error.where, "next_step": error.next_step}
-                for name, error in room.broken.items()
+                for name, error in context.broken.items()
             ],
         }
 
@@ -54,39 +54,39 @@ def make_api(room: Room, desk: Desk, *, started: str) -> APIRouter:
     def figures() -> dict[str, object]:
         return {
             "started": started,
-            "services": [{"name": each.name, "state": each.state, "address": each.address} for each in room.services()],
-            "pipelines": [_pipeline(each) for each in room.figures()],
+            "services": [{"name": each.name, "state": each.state, "address": each.address} for each in context.services()],
+            "pipelines": [_pipeline(each) for each in context.figures()],
         }
 
     @router.get("/tables/{name}", summary="What a table is, and what its metadata tells")
     def table(name: TablePath) -> dict[str, object]:
-        shown = _find(room, name)
-        return describe_table(shown, load_table(room.catalog(), shown.name))
+        shown = _find(context, name)
+        return describe_table(shown, load_table(context.catalog(), shown.name))
 
     @router.get("/tables/{name}/files", summary="The data files of a table")
     def files(name: TablePath) -> dict[str, object]:
-        return list_files(load_table(room.catalog(), _find(room, name).name))
+        return list_files(load_table(context.catalog(), _find(context, name).name))
 
     @router.get("/tables/{name}/sample", summary="A few rows of a table")
     def sample(name: TablePath) -> dict[str, object]:
-        found = read_sample(load_table(room.catalog(), _find(room, name).name))
+        found = read_sample(load_table(context.catalog(), _find(context, name).name))
         return {"answer": found.to_json() if found else None}
 
     @router.get("/tables/{name}/refused", summary="Rows of a table that are in the quarantine, with their reasons")
     def refused(name: TablePath) -> dict[str, object]:
-        found = read_refused(room.catalog(), _find(room, name))
+        found = read_refused(context.catalog(), _find(context, name))
         return {"answer": found.to_json() if found else None}
 
     @router.post("/query", summary="The answer to one SELECT, bounded in rows and time")
     def query(question: Question) -> dict[str, object]:
-        return desk.ask(room.catalog(), question.sql).to_json()
+        return queries.ask(context.catalog(), question.sql).to_json()
 
     return router
 
 
-def _find(room: Room, name: str) -> ShownTable:
+def _find(context: WebContext, name: str) -> ShownTable:
     try:
-        return room.tables[name]
+        return context.tables[name]
     except KeyError:
         raise NotFoundError(f'there is no table "{name}"', next_step="The control room shows those that there are.") from None
 

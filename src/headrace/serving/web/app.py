@@ -14,13 +14,13 @@ from fastapi.staticfiles import StaticFiles
 from headrace import __version__
 from headrace.http.body_limit import BodyLimit
 from headrace.serving.metrics import CONTENT_TYPE, write_metrics
-from headrace.serving.sql.asking import Desk
+from headrace.serving.sql.asking import QueryService
 from headrace.serving.web.api import make_api
+from headrace.serving.web.context import WebContext
 from headrace.serving.web.guard import Guard, Lock
 from headrace.serving.web.html import make_pages, make_templates
 from headrace.serving.web.pages import OwnPages, Readers
 from headrace.serving.web.problems import add_handlers, make_problem
-from headrace.serving.web.room import Room
 from headrace.serving.web.topics_api import make_topics_api
 
 _STATIC = Path(__file__).parent / "static"
@@ -30,16 +30,16 @@ _TOO_LONG = make_problem(413, f"the body has more than {MAX_BODY_BYTES:,} bytes"
 _DAY = "public, max-age=86400"
 
 
-def make_app(room: Room, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> FastAPI:
+def make_app(context: WebContext, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> FastAPI:
     """Gives back the application; whoever asks passes the lock first."""
-    readers = Readers(room.postgres)
-    desk = Desk()
+    readers = Readers(context.postgres)
+    queries = QueryService()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         readers.close()
-        desk.close()
+        queries.close()
 
     app = FastAPI(title="Headrace", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     templates = make_templates(own_pages)
@@ -48,9 +48,9 @@ def make_app(room: Room, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> F
     app.add_middleware(BodyLimit, limit=MAX_BODY_BYTES, refuse=_TOO_LONG)
     app.add_middleware(Guard, lock=lock)  # the last that is added is asked first: who may not look is refused unread
     add_handlers(app)
-    app.include_router(make_api(room, desk, started=uuid.uuid4().hex))
-    app.include_router(make_topics_api(room.topics))
-    app.include_router(make_pages(room, lock, templates=templates, own_pages=own_pages))
+    app.include_router(make_api(context, queries, started=uuid.uuid4().hex))
+    app.include_router(make_topics_api(context.topics))
+    app.include_router(make_pages(context, lock, templates=templates, own_pages=own_pages))
 
     @app.get("/health", summary="Says that the server answers")
     def health() -> dict[str, str]:
@@ -58,7 +58,7 @@ def make_app(room: Room, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> F
 
     @app.get("/metrics", summary="The figures for Prometheus", response_class=PlainTextResponse)
     def metrics() -> Response:
-        return Response(write_metrics(room.figures), media_type=CONTENT_TYPE)
+        return Response(write_metrics(context.figures), media_type=CONTENT_TYPE)
 
     @app.get("/static/plotly.min.js", include_in_schema=False)
     def plotly() -> FileResponse:

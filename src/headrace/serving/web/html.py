@@ -12,11 +12,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader
 
 from headrace.plurals import count_of
+from headrace.serving.web.context import WebContext
 from headrace.serving.web.guard import COOKIE, Lock, local_path
 from headrace.serving.web.login_throttle import LoginThrottle
 from headrace.serving.web.pages import OwnPages
 from headrace.serving.web.problems import make_problem
-from headrace.serving.web.room import Room
 
 _MONTH_SECONDS = 30 * 24 * 3600
 _LONGEST_FORM = 4_096
@@ -29,7 +29,7 @@ def make_templates(own_pages: Sequence[OwnPages]) -> Environment:
     return templates
 
 
-def make_pages(room: Room, lock: Lock, *, templates: Environment, own_pages: Sequence[OwnPages]) -> APIRouter:
+def make_pages(context: WebContext, lock: Lock, *, templates: Environment, own_pages: Sequence[OwnPages]) -> APIRouter:
     """Gives back the routes of the pages."""
     throttle = LoginThrottle()
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -39,7 +39,7 @@ def make_pages(room: Room, lock: Lock, *, templates: Environment, own_pages: Seq
 
     @router.get("/")
     def first() -> Response:
-        home = _only_home(room, own_pages)
+        home = _only_home(context, own_pages)
         return RedirectResponse(home, status_code=307) if home else page("room")
 
     @router.get("/room")
@@ -48,7 +48,7 @@ def make_pages(room: Room, lock: Lock, *, templates: Environment, own_pages: Seq
 
     @router.get("/tables/{name}")
     def table(name: str) -> HTMLResponse:
-        shown = room.tables.get(name)
+        shown = context.tables.get(name)
         answer = page("table", name=name, known=shown is not None)
         answer.status_code = 200 if shown else 404
         return answer
@@ -115,9 +115,9 @@ async def _read_form(request: Request) -> bytes | None:
     return body
 
 
-def _only_home(room: Room, own_pages: Sequence[OwnPages]) -> str | None:
+def _only_home(context: WebContext, own_pages: Sequence[OwnPages]) -> str | None:
     """Gives back the page of the one pipeline that runs, or where none does, of the one that has landed anything."""
-    found = room.figures()
+    found = context.figures()
     running = [each.name for each in found if each.running]
     alive = running or [each.name for each in found if any(stream.rows for stream in each.streams)]
     homes = {each.pipeline: each.home for each in own_pages}

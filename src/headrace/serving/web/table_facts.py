@@ -19,7 +19,7 @@ from headrace.iceberg.ledgers.landing import Ledger
 from headrace.iceberg.metadata.quarantine import QUARANTINE
 from headrace.iceberg.schema.added_columns import hidden_columns, shown_columns
 from headrace.serving.sql.answer import Answer, make_answer
-from headrace.serving.web.room import ShownTable
+from headrace.serving.web.context import ShownTable
 from headrace.spec.sql.lineage import Input, Topic
 
 _SNAPSHOTS = 20

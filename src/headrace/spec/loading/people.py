@@ -10,7 +10,7 @@ from headrace.spec.loading.document import Section, Value
 from headrace.spec.loading.names import IDENTIFIER_RULE, is_identifier, parse_table_name
 from headrace.spec.model.columns import landed_columns
 from headrace.spec.model.layers import LayerTable
-from headrace.spec.model.pipeline import ErasureRequests, People, Stream, TableName, Whose
+from headrace.spec.model.pipeline import ErasureRequests, People, PersonColumns, Stream, TableName
 from headrace.spec.problems import Problems, suggest
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def read_people(
     return People(declared or {}, table, tuple(each for each in asked if each is not None))
 
 
-def _read_streams(section: Section, by_name: Mapping[str, Stream], problems: Problems) -> Mapping[str, Whose]:
+def _read_streams(section: Section, by_name: Mapping[str, Stream], problems: Problems) -> Mapping[str, PersonColumns]:
     value = section.need("streams", example="{customers: {email: email, ids: {shop: id}}}")
-    found: dict[str, Whose] = {}
+    found: dict[str, PersonColumns] = {}
     for name, each in value.section(None, problems=problems).values.items():
         stream = problems.attempt(_find_stream, name, each, by_name)
         inner = stream and problems.attempt(each.section, _WHOSE, problems=problems)
@@ -63,7 +63,7 @@ def _find_stream(name: str, value: Value, by_name: Mapping[str, Stream], *, at_k
     return by_name[name]
 
 
-def _read_whose(section: Section, stream: Stream, problems: Problems) -> Whose:
+def _read_whose(section: Section, stream: Stream, problems: Problems) -> PersonColumns:
     """Gives back the expressions under `email`, `phone`, `ids` and `text`: at least one of them must be there."""
     if not any(section.find(key) for key in _WHOSE):
         raise section.value.key_error(
@@ -76,7 +76,7 @@ def _read_whose(section: Section, stream: Stream, problems: Problems) -> Whose:
             problems.errors.append(value.key_error(f'"{kind}" can\'t be a name of ids', fix=f"Use {IDENTIFIER_RULE}"))
         kinds[kind] = _expressions(value, stream, problems)
     email, phone, text = (section.find(key) for key in ("email", "phone", "text"))
-    return Whose(
+    return PersonColumns(
         _expressions(email, stream, problems) if email else (),
         _expressions(phone, stream, problems) if phone else (),
         MappingProxyType(kinds),

@@ -230,7 +230,7 @@ class Serving:
 
 
 @dataclass(frozen=True)
-class Whose:
+class PersonColumns:
     """Expressions of Spark SQL over a raw table's columns that tell whose a row is.
 
     `ids` are by what gave them, such as `shopify`; an expression may give several in an array. Of columns in `text` every value
@@ -250,14 +250,14 @@ class ErasureRequests:
     stream: str
     where: str
     id: str
-    whose: Whose
+    whose: PersonColumns
 
 
 @dataclass(frozen=True)
 class People:
     """Whose the rows of a pipeline are, by stream; and the table that says which records are one person's, if there is one."""
 
-    streams: Mapping[str, Whose]
+    streams: Mapping[str, PersonColumns]
     entities: TableName | None = None
     requests: tuple[ErasureRequests, ...] = ()
 

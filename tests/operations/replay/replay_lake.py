@@ -12,7 +12,7 @@ from headrace.kafka.client import KafkaServers
 from headrace.operations.replay.choice import Wanted
 from headrace.operations.replay.replaying import Replayed, Replaying, replay
 from headrace.sessions.building import build, open_lake
-from headrace.sessions.patience import Patience
+from headrace.sessions.retry_policy import RetryPolicy
 from headrace.spec import Pipeline
 from tests.support.folders import write_files
 from tests.support.lake import Lake
@@ -55,7 +55,7 @@ SELECT t.id, c.newest FROM raw.things AS t LEFT JOIN marts.counted AS c ON c.id 
 
 
 @dataclass
-class Shelf:
+class ReplayLake:
     """The pipeline in a test's lake, with all its tables or the first few. Message `i` is `i` hours younger than the first."""
 
     lake: Lake
@@ -93,9 +93,9 @@ class Shelf:
         outcomes = build(open_lake(self.lake.settings(), self.pipeline, self.spark))
         assert not [each.error for each in outcomes if each.error]
 
-    def replay(self, wanted: Wanted, *, dry_run: bool = False, patience: Patience | None = None) -> Replayed:
+    def replay(self, wanted: Wanted, *, dry_run: bool = False, retry_policy: RetryPolicy | None = None) -> Replayed:
         lake = open_lake(self.lake.settings(), self.pipeline, self.spark)
-        return replay(Replaying(lake, KafkaServers(self.lake.servers)), wanted, dry_run=dry_run, patience=patience)
+        return replay(Replaying(lake, KafkaServers(self.lake.servers)), wanted, dry_run=dry_run, retry_policy=retry_policy)
 
     def rows(self, name: str, *columns: str) -> list[dict[str, Any]]:
         rows = self.lake.rows(name, *columns)

@@ -39,7 +39,7 @@ class ShownTable:
 
 
 @dataclass(frozen=True)
-class Room:
+class WebContext:
     """The pipelines, what is wrong with the folders of those that can't be loaded, and functions that read what is now.
 
     `catalog` gives the tables as they were when it was last looked at, and `topics` looks at Kafka. `postgres` gives the

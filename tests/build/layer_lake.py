@@ -225,7 +225,7 @@ class Sent(Protocol):
     def row(self) -> dict[str, Any]: ...
 
 
-class Pond:
+class LayerLake:
     """A lake with the tables above, or those that a test names (file: text)."""
 
     def __init__(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
-from headrace.build.events import EPOCH, UNTOLD
+from headrace.build.events import EPOCH, OMITTED
 from headrace.build.removed import DELETED
 from headrace.build.versions import ORDER, event_order
 from headrace.spark.columns import named
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def own_events(table: LayerTable, rows: DataFrame) -> DataFrame:
     """Return a table's rows (with `_tombstone`) as the events that made them: without the values that these omitted."""
-    untold = rows.withColumn(UNTOLD, F.transform(F.col(CARRIED), lambda each: each["column"]))
-    return untold.withColumns({name: F.when(_told(name), named(name)) for name in _data_columns(table, rows)}).drop(CARRIED)
+    omitted = rows.withColumn(OMITTED, F.transform(F.col(CARRIED), lambda each: each["column"]))
+    return omitted.withColumns({name: F.when(_told(name), named(name)) for name in _data_columns(table, rows)}).drop(CARRIED)
 
 
 def events_of_newest(table: LayerTable, rows: DataFrame) -> DataFrame:
@@ -41,7 +41,7 @@ def events_of_newest(table: LayerTable, rows: DataFrame) -> DataFrame:
         {
             **{name: F.when(each["column"] == name, named(name)) for name in names},
             **{name: each[name] for name in table.sequence_by},
-            UNTOLD: F.filter(F.array(*map(F.lit, names)), lambda name: name != each["column"]),
+            OMITTED: F.filter(F.array(*map(F.lit, names)), lambda name: name != each["column"]),
             DELETED: ~each["is_known"],
         }
     )
@@ -75,12 +75,12 @@ def carry_values(table: LayerTable, events: DataFrame) -> DataFrame:
         name: F.when(_told(name), named(name)).otherwise(F.col(f"__state_{index}")["value"]) for index, name in enumerate(names)
     }
     known = events.withColumns(states)
-    return known.withColumns({**filled, CARRIED: F.when(F.size(found) > 0, found)}).drop(*states, UNTOLD)
+    return known.withColumns({**filled, CARRIED: F.when(F.size(found) > 0, found)}).drop(*states, OMITTED)
 
 
 def without_carried(events: DataFrame, *, like: DataFrame) -> DataFrame:
     """Gives back events that tell all their values, with the `_carried` of such, in the type that the table has."""
-    return events.withColumn(CARRIED, F.lit(None).cast(like.schema[CARRIED].dataType)).drop(UNTOLD)
+    return events.withColumn(CARRIED, F.lit(None).cast(like.schema[CARRIED].dataType)).drop(OMITTED)
 
 
 def has_unknown(carried: Column) -> Column:
@@ -89,9 +89,9 @@ def has_unknown(carried: Column) -> Column:
 
 
 def _told(name: str) -> Column:
-    return ~F.coalesce(F.array_contains(F.col(UNTOLD), name), F.lit(False))
+    return ~F.coalesce(F.array_contains(F.col(OMITTED), name), F.lit(False))
 
 
 def _data_columns(table: LayerTable, rows: DataFrame) -> list[str]:
-    own = {*table.keys, *table.sequence_by, *HISTORY_COLUMNS, CARRIED, DELETED, UNTOLD, EPOCH}
+    own = {*table.keys, *table.sequence_by, *HISTORY_COLUMNS, CARRIED, DELETED, OMITTED, EPOCH}
     return [name for name in rows.columns if name not in own]

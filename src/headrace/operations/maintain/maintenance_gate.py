@@ -9,10 +9,10 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 from headrace.errors import LockedError, UnavailableError
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.spark import open_spark_catalog
 from headrace.iceberg.catalog.tables import open_catalog
-from headrace.operations.maintain.maintaining import Keeper, Maintained, list_work, maintain_table, maintaining
+from headrace.operations.maintain.maintaining import Maintained, MaintenanceContext, list_work, maintain_table, maintaining
 from headrace.servers.embedded import Report
 from headrace.settings import Settings
 from headrace.spec.model.pipeline import Pipeline, TableName
@@ -55,8 +55,10 @@ def maintained(
     """Maintain the pipelines' tables while the block runs; those that others maintain or erase from are left to them."""
     stop = Event()
     # Opened here and not in the thread, where nobody would be told that there is no catalog.
-    keeper = Keeper(settings, open_catalog(settings), gate.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB)
-    thread = Thread(target=_follow, args=(spark, keeper, pipelines, gate, report), name="maintenance", daemon=True)
+    context = MaintenanceContext(
+        settings, open_catalog(settings), gate.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB
+    )
+    thread = Thread(target=_follow, args=(spark, context, pipelines, gate, report), name="maintenance", daemon=True)
     thread.start()
     try:
         yield
@@ -65,8 +67,10 @@ def maintained(
         thread.join()
 
 
-def _follow(spark: SparkSession, keeper: Keeper, pipelines: Sequence[Pipeline], gate: MaintenanceGate, report: Report) -> None:
-    settings, stop = keeper.settings, keeper.stop
+def _follow(
+    spark: SparkSession, context: MaintenanceContext, pipelines: Sequence[Pipeline], gate: MaintenanceGate, report: Report
+) -> None:
+    settings, stop = context.settings, context.stop
     session = open_spark_catalog(spark, settings)
     work = list_work(settings, pipelines)
     while not stop.wait(settings.maintain_every_minutes * 60):
@@ -75,8 +79,8 @@ def _follow(spark: SparkSession, keeper: Keeper, pipelines: Sequence[Pipeline], 
             if stop.is_set():
                 return
             try:
-                with maintaining(settings, owner, patience=_PATIENCE_SECONDS), away_if_broken():
-                    done = maintain_table(keeper, session, owner, target)
+                with maintaining(settings, owner, retry_policy=_PATIENCE_SECONDS), translate_outages():
+                    done = maintain_table(context, session, owner, target)
             except LockedError:
                 continue
             except UnavailableError as error:

@@ -8,7 +8,7 @@ from threading import Event
 from typing import TypeVar
 
 from headrace.errors import HeadraceError, RetryableError
-from headrace.iceberg.catalog.outages import away_if_broken
+from headrace.iceberg.catalog.outages import translate_outages
 from headrace.servers.embedded import Report
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 10.0
 
 
-class Patience:
+class RetryPolicy:
     """How long one who needs a server has waited for it; `who` is what people call that one.
 
     Pauses grow from one second to ten. With `seconds`, the error is raised once it has waited for that long.
@@ -65,18 +65,18 @@ class Patience:
             return found
 
 
-def patiently(attempt: Callable[[], T], patience: Patience | None, *, stop: Event | None = None) -> T:
+def retry(attempt: Callable[[], T], retry_policy: RetryPolicy | None, *, stop: Event | None = None) -> T:
     """Gives back what `attempt` gives back, which is tried again while the catalog or the object store is away; without
-    `patience` that is an UnavailableError at once."""
+    `retry_policy` that is an UnavailableError at once."""
 
     def look() -> T:
-        with away_if_broken():
+        with translate_outages():
             return attempt()
 
-    return look() if patience is None else patience.keep_trying(look, stop=stop or Event())
+    return look() if retry_policy is None else retry_policy.keep_trying(look, stop=stop or Event())
 
 
-def for_a_command(who: str, *, report: Report) -> Patience:
+def for_command(who: str, *, report: Report) -> RetryPolicy:
     """Gives back the patience of a command that is to end: five minutes. One that runs until it is stopped waits for as long as
     it takes."""
-    return Patience(who, report=report, seconds=_FOR_A_COMMAND_SECONDS)
+    return RetryPolicy(who, report=report, seconds=_FOR_A_COMMAND_SECONDS)

@@ -18,12 +18,12 @@ from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_lo
 from headrace.iceberg.commits.append import append_checkpoint
 from headrace.iceberg.files.write import TableFiles, TableFormat
 from headrace.iceberg.ledgers.landing import read_ledger
-from headrace.iceberg.metadata.quarantine import QUARANTINE, open_quarantine, settle_quarantine
+from headrace.iceberg.metadata.quarantine import QUARANTINE, flush_quarantine, open_quarantine
 from headrace.kafka.topics import TopicIdentity
 from headrace.landing.plan import Bounds
 from headrace.landing.replaced_topics import accept
 from headrace.landing.topic_choice import ReplacedTopic
-from headrace.operations.erase.forgetting import Erasing, Look, Proof, begin, finish, look, unfinished
+from headrace.operations.erase.forgetting import Erasing, ErasurePreview, Proof, begin, finish, look, unfinished
 from headrace.operations.erase.identifiers import identify
 from headrace.sessions.building import build, open_lake
 from headrace.settings import Settings, load_settings
@@ -100,7 +100,7 @@ SELECT o.id, max(n.name) AS name FROM staging.orders AS o LEFT JOIN staging.name
 }
 
 
-class Club:
+class PeopleLake:
     """A lake with the tables above, or only some of the layer tables, which is quicker."""
 
     def __init__(self, folder: Path, spark: SparkSession, tables: Sequence[str] | None = None) -> None:
@@ -145,7 +145,7 @@ class Club:
             self.catalog, table, files=_write(table, f"{table.location()}/output", made), planned=planned, new=new
         )
         quarantine = open_quarantine(self.catalog, self.settings)
-        settle_quarantine(self.catalog, quarantine, {f"club.{stream}": read_ledger(table)})
+        flush_quarantine(self.catalog, quarantine, {f"club.{stream}": read_ledger(table)})
 
     def start_over(self, stream: str) -> None:
         """Records that the stream's topic was replaced and is landed from its beginning."""
@@ -170,7 +170,7 @@ class Club:
         assert self.pipeline.people is not None
         return Erasing(self.lake, self.pipeline.people, since)
 
-    def look(self, *emails: str, ids: Sequence[tuple[str, str]] = (), requested: bool = False) -> Look:
+    def look(self, *emails: str, ids: Sequence[tuple[str, str]] = (), requested: bool = False) -> ErasurePreview:
         asked = [identify(emails=emails, ids=ids)] if emails or ids else []
         return look(self.erasing(), asked, requested=requested)
 

@@ -16,7 +16,7 @@ ADDRESSES: tuple[Kind, ...] = ("web", "postgres", "database")
 
 
 @dataclass(frozen=True)
-class Known:
+class SettingSpec:
     """One value that can be set. With the default None the value is None where nothing is set."""
 
     default: str | None
@@ -42,7 +42,7 @@ class Known:
         return self.variable or f"HEADRACE_{self.field.upper()}"
 
 
-def known_of(values: type) -> tuple[Known, ...]:
+def known_of(values: type) -> tuple[SettingSpec, ...]:
     """Gives back what a class's annotations say of its fields, in their order."""
     hints = get_type_hints(values, include_extras=True)
     return tuple(replace(each, field=field) for field, hint in hints.items() for each in getattr(hint, "__metadata__", ()))

@@ -20,13 +20,13 @@ from headrace.spec.model.layers import LayerTable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_TRUNCATES, _UNTOLD = "__truncates", "__untold_rows"
+_TRUNCATES, _OMITTED = "__truncates", "__untold_rows"
 _TRUNCATED_AT, _DELETED_AT = "__truncated_at", "__deleted_at"
 _BEFORE_TRUNCATES, _BEFORE_DELETES = "__before_truncates", "__before_deletes"
 
 
 @dataclass(frozen=True)
-class Glance:
+class BatchStats:
     """How many rows are truncates, how many have values that they don't tell, and how many may be older than what is kept.
 
     `truncated_at` and `deleted_at` are the newest of all truncates and deletions so far, as text: the first column of
@@ -34,20 +34,20 @@ class Glance:
     """
 
     truncates: int = 0
-    untold: int = 0
+    omitted: int = 0
     before_truncates: int = 0
     before_deletes: int = 0
     truncated_at: str | None = None
     deleted_at: str | None = None
 
 
-def has_glance(table: LayerTable) -> bool:
+def has_batch_stats(table: LayerTable) -> bool:
     """Return whether a table's events need a glance at all."""
     return bool(table.apply_as_truncates or table.apply_as_deletes or table.unchanged)
 
 
-def glance_metrics(table: LayerTable, rows: DataFrame, entry: BuildLedger) -> list[Column]:
-    """Gives back the aggregates over a query's rows that `read_glance` understands. `entry` is of the build before, if any."""
+def batch_stats_metrics(table: LayerTable, rows: DataFrame, entry: BuildLedger) -> list[Column]:
+    """Return the aggregates over a query's rows that `read_batch_stats` reads. `entry` is of the build before, if any."""
     metrics = []
     if table.apply_as_truncates:
         metrics.append(F.count_if(truncates(table)).alias(_TRUNCATES))
@@ -56,15 +56,15 @@ def glance_metrics(table: LayerTable, rows: DataFrame, entry: BuildLedger) -> li
         deletes = F.expr(table.apply_as_deletes)
         metrics += _newest(table, rows, deletes, entry.deleted_at, _DELETED_AT, _BEFORE_DELETES)
     if table.unchanged:
-        metrics.append(F.count_if(F.size(named(table.unchanged)) > 0).alias(_UNTOLD))
+        metrics.append(F.count_if(F.size(named(table.unchanged)) > 0).alias(_OMITTED))
     return metrics
 
 
-def read_glance(values: Mapping[str, Any]) -> Glance:
+def read_batch_stats(values: Mapping[str, Any]) -> BatchStats:
     """Gives back what came of the aggregates."""
-    return Glance(
+    return BatchStats(
         truncates=int(values.get(_TRUNCATES, 0)),
-        untold=int(values.get(_UNTOLD, 0)),
+        omitted=int(values.get(_OMITTED, 0)),
         before_truncates=int(values.get(_BEFORE_TRUNCATES, 0)),
         before_deletes=int(values.get(_BEFORE_DELETES, 0)),
         truncated_at=values.get(_TRUNCATED_AT),
@@ -72,24 +72,24 @@ def read_glance(values: Mapping[str, Any]) -> Glance:
     )
 
 
-def glance_here(table: LayerTable, rows: pa.Table, entry: BuildLedger) -> Glance | None:
+def batch_stats_here(table: LayerTable, rows: pa.Table, entry: BuildLedger) -> BatchStats | None:
     """Return the glance at few rows, or None where only Spark can read their sequence back from text.
 
-    `rows` have `_tombstone` and `_truncates`, if the table's events can say so. The result is the one of `read_glance`.
+    `rows` have `_tombstone` and `_truncates`, if the table's events can say so. The result is the one of `read_batch_stats`.
     """
     at = rows[table.sequence_by[0]].combine_chunks()
     if not pa.types.is_string(at.type) and not pa.types.is_integer(at.type):
         return None
     truncated_at = deleted_at = None
-    count = untold = before_truncates = before_deletes = 0
+    count = omitted = before_truncates = before_deletes = 0
     if table.apply_as_truncates:
         count = _count(rows[TRUNCATES])
         truncated_at, before_truncates = _newest_here(at, rows[TRUNCATES], entry.truncated_at)
     if table.apply_as_deletes:
         deleted_at, before_deletes = _newest_here(at, rows[DELETED], entry.deleted_at)
     if table.unchanged:
-        untold = _count(pc.greater(pc.list_value_length(rows[table.unchanged]), 0))
-    return Glance(count, untold, before_truncates, before_deletes, truncated_at, deleted_at)
+        omitted = _count(pc.greater(pc.list_value_length(rows[table.unchanged]), 0))
+    return BatchStats(count, omitted, before_truncates, before_deletes, truncated_at, deleted_at)
 
 
 def _newest_here(at: pa.Array, which: pa.ChunkedArray, kept: str | None) -> tuple[str | None, int]:
