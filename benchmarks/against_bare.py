@@ -57,7 +57,7 @@ class Turns:
 def take_turns(
     bench: Bench, pipeline: str, *, folder: Path, environ: dict[str, str], headrace: Request, bare: Request
 ) -> Turns:
-    """Gives back the turns of `headrace receive PIPELINE` and of the bare handler, each sent its own requests."""
+    """Return the turns of `headrace receive PIPELINE` and of the bare handler, each sent its own requests."""
     requests = {"headrace": headrace, "bare": bare}
     seconds = _SECONDS / 5 if bench.quick else _SECONDS
     loads: dict[str, list[Load]] = {side: [] for side in requests}

@@ -57,7 +57,7 @@ class Bench:
         return events // 10 if self.quick else events
 
     def fill(self, topic: Topic) -> str:
-        """Gives back the topic's name; fills it unless that has been done."""
+        """Return the topic's name; fills it unless that has been done."""
         if topic.name not in self._filled:
             self.say(f"Filling {topic.name}")
             if topic.kind == "charges":
@@ -69,18 +69,18 @@ class Bench:
         return topic.name
 
     def start(self, side: SideName) -> Competitor:
-        """Gives back a new application of one side, with a catalog and a warehouse of its own."""
+        """Return a new application of one side, with a catalog and a warehouse of its own."""
         return Competitor(Start(side, str(self.new_home(side)), self.bootstrap_servers))
 
     def new_home(self, name: str) -> Path:
-        """Gives back a folder that nothing else uses."""
+        """Return a folder that nothing else uses."""
         self._homes += 1
         return (self.folder / f"{name}-{self._homes}").resolve()
 
 
 @contextmanager
 def open_bench(*, quick: bool, say: Say, rate: int | None = None) -> Iterator[Bench]:
-    """Gives the place to run in. After an error the folder stays: the sides' logs are in it."""
+    """Yield the place to run in. After an error the folder stays: the sides' logs are in it."""
     shutil.rmtree(_FOLDER, ignore_errors=True)
     _FOLDER.mkdir(parents=True)
     settings = load_settings(flags={"home": str(_FOLDER / "broker")}, environ={}, folder=Path.cwd())

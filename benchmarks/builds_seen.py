@@ -35,7 +35,7 @@ class BuildsSeen:
     landed: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
 
     def checkpoint_of(self, way: Sequence[str], build_id: int) -> int | None:
-        """Gives back the newest checkpoint that a build of `way[0]` stands for; `way` leads to the raw table, its last name.
+        """Return the newest checkpoint that a build of `way[0]` stands for; `way` leads to the raw table, its last name.
 
         None where a build on the way was not seen, because the watcher came later.
         """
@@ -48,7 +48,7 @@ class BuildsSeen:
         return position
 
     def visible(self, way: Sequence[str]) -> list[tuple[int, float]]:
-        """Gives back checkpoints and when each, with all before it, was visible at the end of the way."""
+        """Return checkpoints and when each, with all before it, was visible at the end of the way."""
         found: list[tuple[int, float]] = []
         for build_id, (moment, entry) in sorted(self.builds[way[0]].items()):
             checkpoint = self.checkpoint_of(way, build_id) if entry.changed_in == build_id else None
@@ -59,7 +59,7 @@ class BuildsSeen:
 
 @contextmanager
 def watch_builds(database: Path, tables: Sequence[str]) -> Iterator[BuildsSeen]:
-    """Gives back what is seen while the block runs. `tables` are names with their namespace."""
+    """Yield what is seen while the block runs. `tables` are names with their namespace."""
     seen = BuildsSeen()
     ended = threading.Event()
 

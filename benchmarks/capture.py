@@ -63,7 +63,7 @@ class Captured:
 
 
 def measure_capture(bench: Bench) -> list[Captured]:
-    """Gives back the burst, then the steady rate."""
+    """Return the burst, then the steady rate."""
     folder = (bench.folder / "capture").resolve()
     folder.mkdir()
     settings = load_settings(flags={}, environ={}, folder=folder)
@@ -106,7 +106,7 @@ def measure_capture(bench: Bench) -> list[Captured]:
 
 
 def _wait_to_see(catalog: Catalog, seen: BuildsSeen, processes: Sequence[Popen[bytes]], *, until: float) -> None:
-    """Waits until all that was committed before `until` is in shape."""
+    """Wait until all that was committed before `until` is in shape."""
 
     def is_seen() -> bool:
         for way in _WAYS.values():
@@ -120,7 +120,7 @@ def _wait_to_see(catalog: Catalog, seen: BuildsSeen, processes: Sequence[Popen[b
 
 
 def _ages(catalog: Catalog, seen: BuildsSeen, done: Sequence[Transaction]) -> dict[str, list[float]]:
-    """Gives back for every change when it came to each place, in seconds after its commit."""
+    """Return for every change when it came to each place, in seconds after its commit."""
     ages: dict[str, list[float]] = {place: [] for place in ("kafka", "raw", "stage", "shape")}
     since, until = done[0].committed - 1, done[-1].committed + 1
     for way in _WAYS.values():
@@ -138,7 +138,7 @@ def _ages(catalog: Catalog, seen: BuildsSeen, done: Sequence[Transaction]) -> di
 
 
 def _moments_of(catalog: Catalog, raw: str, *, since: float) -> dict[str, list[Any]]:
-    """Gives back when each change that was committed from a moment on was, when Kafka got it, and its checkpoint."""
+    """Return when each change that was committed from a moment on was, when Kafka got it, and its checkpoint."""
     scan = catalog.load_table(raw).scan(
         row_filter="op is not null", selected_fields=("source", "kafka_timestamp", "checkpoint_id")
     )

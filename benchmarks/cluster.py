@@ -86,7 +86,7 @@ class Turn:
 
 
 def compare_workers(bench: Bench) -> tuple[Sequence[Mapping[str, object]], tuple[Bar, ...]]:
-    """Gives back what one worker and what two landed, and if two landed enough more. An event lost or doubled is an error."""
+    """Return what one worker and what two landed, and if two landed enough more. An event lost or doubled is an error."""
     topic, warm_up = (Topic("charges", bench.scaled(events)) for events in (_EVENTS, _WARM_UP_EVENTS))
     bench.fill(warm_up)
     bench.fill(topic)
@@ -110,7 +110,7 @@ def compare_workers(bench: Bench) -> tuple[Sequence[Mapping[str, object]], tuple
 
 
 def _bars(turns: Sequence[Turn]) -> tuple[Bar, ...]:
-    """Gives back how much more two workers landed, as the median of the pairs: by the clock, and on idle cores."""
+    """Return how much more two workers landed, as the median of the pairs: by the clock, and on idle cores."""
     pairs = [sorted(turns[at : at + 2], key=lambda turn: turn.workers) for at in range(0, len(turns), 2)]
     by_clock = median(two.per_second / one.per_second for one, two in pairs)
     on_idle_cores = median(two.per_second_on_idle_cores / one.per_second_on_idle_cores for one, two in pairs)
@@ -121,7 +121,7 @@ def _bars(turns: Sequence[Turn]) -> tuple[Bar, ...]:
 
 
 def _order_of(pairs: int) -> list[int]:
-    """Gives back how many workers each turn has: both in every pair, the first of a pair being the last of the one before."""
+    """Return how many workers each turn has: both in every pair, the first of a pair being the last of the one before."""
     return [workers for pair in range(pairs) for workers in ((1, 2) if pair % 2 == 0 else (2, 1))]
 
 
@@ -144,7 +144,7 @@ def _less(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, 
 
 
 def _check(side: Competitor, topic: Topic, table: str) -> None:
-    """Raises unless every message of the topic is in the table once."""
+    """Raise unless every message of the topic is in the table once."""
     settings = side.start.settings
     servers = KafkaServers(side.start.bootstrap_servers)
     stream = pipeline_of(topic.kind, {topic.name: table}, partitions=topic.partitions).streams[0]
@@ -166,7 +166,7 @@ def _order(topic: Topic, table: str, workers: int) -> Order:
 
 
 def _row(workers: int, turns: Sequence[Turn]) -> dict[str, object]:
-    """Gives back the medians of the turns with so many workers; what each part used is in cores."""
+    """Return the medians of the turns with so many workers; what each part used is in cores."""
     own = [turn for turn in turns if turn.workers == workers]
 
     def cores(*names: str) -> float:

@@ -18,7 +18,7 @@ _END_SECONDS = 60.0
 
 @contextmanager
 def headrace(bench: Bench, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Gives a `headrace` command as a process, which ends with the block as by Ctrl-C."""
+    """Yield a `headrace` command as a process, which ends with the block as by Ctrl-C."""
     environ = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bench.bootstrap_servers}
     with (folder / f"{arguments[0]}.log").open("ab") as log:
         process = subprocess.Popen(

@@ -52,7 +52,7 @@ class Turn:
 
 
 def compare_compaction(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]]:
-    """Gives back what each query costs on either table, and how many files each has."""
+    """Return what each query costs on either table, and how many files each has."""
     files = bench.scaled(FILES)
     settings = load_settings(flags={"home": str(bench.folder / "compaction")}, environ={}, folder=bench.folder)
     with spark_session(settings, report=bench.say) as spark:

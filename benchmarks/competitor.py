@@ -61,7 +61,7 @@ class Competitor:
         self._expect("following")
 
     def check(self) -> None:
-        """Raises if the side has ended."""
+        """Raise if the side has ended."""
         if self._process.poll() is not None:
             raise RuntimeError(f"the {self.start.side} side ended: see {self.start.home}/side.log")
 
@@ -73,17 +73,17 @@ class Competitor:
         return open_catalog(self.start.settings).load_table(f"{NAMESPACE}.{name}")
 
     def count(self, name: str) -> int:
-        """Gives back how many rows the table has, as its current snapshot says."""
+        """Return how many rows the table has, as its current snapshot says."""
         snapshot = self.table(name).current_snapshot()
         return int(snapshot.summary["total-records"] or 0) if snapshot and snapshot.summary else 0
 
     def count_quarantined(self, label: str) -> int:
-        """Gives back how many refused rows of one stream the quarantine has."""
+        """Return how many refused rows of one stream the quarantine has."""
         quarantine = open_catalog(self.start.settings).load_table("metadata.quarantine")
         return int(quarantine.scan(row_filter=f"stream = '{label}'", selected_fields=("offset",)).count())
 
     def drop_data(self, name: str) -> None:
-        """Frees the disk. The catalog still names the table, and nobody reads it again."""
+        """Free the disk. The catalog still names the table, and nobody reads it again."""
         settings = self.start.settings
         filesystem, folder = Storage.of(catalog_properties(settings)).find(table_location(settings, TableName(NAMESPACE, name)))
         filesystem.delete_dir_contents(folder, missing_dir_ok=True)

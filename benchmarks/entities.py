@@ -40,14 +40,14 @@ class _People:
         return self.records * 45 // 100
 
     def part(self, number: int) -> pl.DataFrame:
-        """Gives back the records of the first run (0), or one more percent (1, 2, …)."""
+        """Return the records of the first run (0), or one more percent (1, 2, …)."""
         share = self.records // 100
         first, count = (0, self.records) if number == 0 else (self.records + (number - 1) * share, share)
         return person_records(first, count, people=self.people)
 
 
 def compare_entities(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]]:
-    """Gives back what a run costs on both sides, and what one percent more costs afterwards."""
+    """Return what a run costs on both sides, and what one percent more costs afterwards."""
     people = _People(bench.scaled(RECORDS))
     folder = (bench.folder / "entities").resolve()
     settings = load_settings(flags={"home": str(folder / "spark")}, environ={}, folder=folder)
@@ -76,7 +76,7 @@ def compare_entities(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, 
 
 
 def resolve_with_splink(folder: Path) -> pl.DataFrame:
-    """Gives back the cluster of each record, by equal addresses and numbers: Splink's deterministic link and its clusters."""
+    """Return the cluster of each record, by equal addresses and numbers: Splink's deterministic link and its clusters."""
     import duckdb
     from splink import DuckDBAPI, Linker, SettingsCreator, block_on
 
@@ -100,7 +100,7 @@ def resolve_with_splink(folder: Path) -> pl.DataFrame:
 
 
 def check_clusters(entities: pl.DataFrame, clusters: pl.DataFrame) -> None:
-    """Raises unless the same records are together on both sides."""
+    """Raise unless the same records are together on both sides."""
     both = entities.join(clusters, on=["source", "source_id"])
     counts = (both["entity_id"].n_unique(), both["cluster_id"].n_unique(), both.select("entity_id", "cluster_id").n_unique())
     if not entities.height == clusters.height == both.height or len(set(counts)) > 1:

@@ -40,7 +40,7 @@ _RISKS = ("low", "low", "medium", "high")
 
 
 def charges(count: int, *, seed: int, bad_every: int = 0) -> Iterator[bytes]:
-    """Yields JSON events of 27 fields and about 850 bytes. With `bad_every`, one of so many is one that can't be landed."""
+    """Yield JSON events of 27 fields and about 850 bytes. With `bad_every`, one of so many is one that can't be landed."""
     random = Random(seed)
     shops, cards = _shops(random), _cards(random)
     for first in range(0, count, _BLOCK):
@@ -51,7 +51,7 @@ def charges(count: int, *, seed: int, bad_every: int = 0) -> Iterator[bytes]:
 
 
 def lineage_events(count: int, *, seed: int) -> Iterator[bytes]:
-    """Yields Avro messages with a uuid and a time, one millisecond apart."""
+    """Yield Avro messages with a uuid and a time, one millisecond apart."""
     random = Random(seed)
     for first in range(0, count, _BLOCK):
         ids = random.randbytes(_BLOCK * 16).hex()
@@ -129,7 +129,7 @@ def _cards(random: Random) -> list[str]:
 
 
 def _spoil(value: bytes, kind: int) -> bytes:
-    """Gives back an event that is wrong in one of five ways."""
+    """Return an event that is wrong in one of five ways."""
     if kind % 5 == 0:
         return value[: len(value) * 2 // 3]
     wrong, right = (
@@ -143,7 +143,7 @@ def _spoil(value: bytes, kind: int) -> bytes:
 
 
 def _long(number: int) -> bytes:
-    """Gives back Avro's encoding of a whole number that is not negative."""
+    """Return Avro's encoding of a whole number that is not negative."""
     rest, out = number << 1, bytearray()
     while rest > 0x7F:
         out.append((rest & 0x7F) | 0x80)

@@ -53,7 +53,7 @@ def compare_freshness(bench: Bench) -> tuple[tuple[Freshness, ...], tuple[Bar, .
 
 
 def measure_freshness(bench: Bench, side: SideName, *, topics: int) -> Freshness:
-    """Gives back the ages of the events that were produced after the warm-up."""
+    """Return the ages of the events that were produced after the warm-up."""
     tables = {f"fresh-{side}-{topics}-{number}": f"fresh_{number}" for number in range(topics)}
     ensure_topics(admin_client(KafkaServers(bench.bootstrap_servers)), dict.fromkeys(tables, PARTITIONS))
     warm_up, seconds = (_WARM_UP_SECONDS // 2, _SECONDS // 4) if bench.quick else (_WARM_UP_SECONDS, _SECONDS)
@@ -86,7 +86,7 @@ def measure_freshness(bench: Bench, side: SideName, *, topics: int) -> Freshness
 
 
 def _produce(bootstrap_servers: str, topics: list[str], *, seconds: int) -> int:
-    """Sends the topics their events in turn, at a steady rate; gives back how many."""
+    """Send the topics their events in turn, at a steady rate, and return how many."""
     producer = new_producer(bootstrap_servers, {})
     targets: Iterator[tuple[int, str]] = cycle([(partition, topic) for partition in range(PARTITIONS) for topic in topics])
     started = time.monotonic()

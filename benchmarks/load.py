@@ -52,7 +52,7 @@ class _Connection:
         self.socket.sendall(request_of(name))
 
     def is_answered(self) -> bool:
-        """Reads what is there; gives back whether that is the whole answer."""
+        """Read what is there, and return whether that is the whole answer."""
         new = self.socket.recv(_BYTES)
         if not new:
             raise ConnectionError(f"the server closed a connection after {self.received[:100]!r}")
@@ -66,7 +66,7 @@ class _Connection:
 
 
 def drive(port: int, request_of: Request, *, prefix: str, connections: int, seconds: float) -> Load:
-    """Gives back what came of that many seconds of requests; each has a name of its own, which begins with `prefix`."""
+    """Return what came of that many seconds of requests; each has a name of its own, which begins with `prefix`."""
     load = Load()
     names = (f"{prefix}-{number}" for number in range(1_000_000_000))
     opened = [_Connection(socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_SECONDS)) for _ in range(connections)]
@@ -93,7 +93,7 @@ def _ask_until(
     *,
     until: float,
 ) -> None:
-    """Asks on every connection again and again; requests that are on their way at the end are waited for."""
+    """Ask on every connection again and again; requests that are on their way at the end are waited for."""
     for each in opened:
         each.ask(request_of, next(names))
     left = len(opened)

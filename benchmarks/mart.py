@@ -115,7 +115,7 @@ def _drain(
     since: float,
     until: float,
 ) -> list[float]:
-    """Gives back the age of every event of the measured time, once the mart counts all; the generator goes on meanwhile."""
+    """Return the age of every event of the measured time, once the mart counts all; the generator goes on meanwhile."""
     catalog = open_catalog(settings)
     ages: list[float] = []
     for way in ways.values():
@@ -136,7 +136,7 @@ def _drain(
 
 
 def _produced(catalog: Catalog, raw: str, *, since: float) -> list[tuple[float, int]]:
-    """Gives back when each landed event was produced, and its checkpoint, from a moment on."""
+    """Return when each landed event was produced, and its checkpoint, from a moment on."""
     first = datetime.fromtimestamp(since, timezone.utc).isoformat()
     scan = catalog.load_table(raw).scan(
         row_filter=f"kafka_timestamp >= '{first}'", selected_fields=("kafka_timestamp", "checkpoint_id")

@@ -40,7 +40,7 @@ def measure_peak(bench: Bench, name: str, kind: Kind, events: int) -> Peak:
 
 
 def measure_growth(bench: Bench) -> tuple[tuple[Peak, ...], tuple[Bar, ...]]:
-    """Gives back the peaks of all cases, and whether memory stayed where it was."""
+    """Return the peaks of all cases, and whether memory stayed where it was."""
     peaks: list[Peak] = []
     bars: list[Bar] = []
     for name, kind, events in CASES:

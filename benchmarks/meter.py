@@ -33,7 +33,7 @@ class Reading:
 
 @contextmanager
 def measure(pid: int) -> Iterator[Reading]:
-    """Gives back what the tree under `pid` costs while the block runs."""
+    """Yield what the tree under `pid` costs while the block runs."""
     tree = _Tree(pid)
     reading = Reading()
     ended = threading.Event()
@@ -64,18 +64,18 @@ def measure(pid: int) -> Iterator[Reading]:
 
 
 def read_cpu(pids: Mapping[str, int]) -> dict[str, float]:
-    """Gives back the CPU seconds of each tree so far; children that ended count with who waited for them."""
+    """Return the CPU seconds of each tree so far; children that ended count with who waited for them."""
     return {name: sum(map(_cpu_of, _processes(psutil.Process(pid)))) for name, pid in pids.items()}
 
 
 def read_waiting(pids: Mapping[str, int]) -> dict[str, float]:
-    """Gives back the seconds in which each tree was ready to run and had no core, as far as the first thread of each process
+    """Return the seconds in which each tree was ready to run and had no core, as far as the first thread of each process
     goes, which does the work of a Python worker; 0 where the kernel does not count them."""
     return {name: sum(_waited(process.pid) for process in _processes(psutil.Process(pid))) for name, pid in pids.items()}
 
 
 def read_busy() -> float:
-    """Gives back the CPU seconds that all processes of the machine have used since it started."""
+    """Return the CPU seconds that all processes of the machine have used since it started."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
 

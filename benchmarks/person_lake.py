@@ -71,14 +71,14 @@ class PersonLake:
         self.lake: Lake = open_lake(self.settings, self.pipeline, spark)
 
     def land(self, records: pl.DataFrame) -> None:
-        """Appends records to the raw tables of their sources, one checkpoint each."""
+        """Append records to the raw tables of their sources, one checkpoint each."""
         for stream in self.pipeline.streams:
             mine = records.filter(pl.col("source") == stream.name).drop("source")
             rows = mine.to_arrow(compat_level=pl.CompatLevel.oldest())
             append_raw(self.catalog, f"bench.raw_{stream.name}", rows, time_column="updated_at")
 
     def build(self, name: str, *, full_refresh: bool = False) -> Built:
-        """Builds one index, as `headrace build --table` does in an application that runs already."""
+        """Build one index, as `headrace build --table` does in an application that runs already."""
         outcome = build(self.lake, table=name, full_refresh=full_refresh)[-1]
         if outcome.error:
             raise outcome.error
@@ -87,7 +87,7 @@ class PersonLake:
         return outcome.built
 
     def entities(self, name: str) -> pl.DataFrame:
-        """Gives back which entity each record is of."""
+        """Return which entity each record is of."""
         scan = self.catalog.load_table(f"bench.{name}").scan(selected_fields=("source", "source_id", "entity_id"))
         return pl.DataFrame(scan.to_arrow())
 

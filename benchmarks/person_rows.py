@@ -12,7 +12,7 @@ _LAST = ("Lee", "Okafor", "Silva", "Novak", "Meyer", "Rossi", "Haddad", "Kim", "
 
 
 def person_records(first: int, count: int, *, people: int) -> pl.DataFrame:
-    """Gives back records by their numbers: of which person each is, and what its source knows of them.
+    """Return records by their numbers: of which person each is, and what its source knows of them.
 
     A person has one or two addresses and up to two numbers. Nine records of ten have an address, half have a number.
     """
@@ -35,5 +35,5 @@ def person_records(first: int, count: int, *, people: int) -> pl.DataFrame:
 
 
 def _draw(seed: int, below: int) -> pl.Expr:
-    """Gives back a whole number that is fixed by the record's number and the seed."""
+    """Return a whole number that is fixed by the record's number and the seed."""
     return (pl.col("number").hash(seed) % below).cast(pl.Int64)

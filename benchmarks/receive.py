@@ -26,7 +26,7 @@ SHARE = 0.6
 
 
 def compare_receiving(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]]:
-    """Gives back requests per second and the slowest hundredth of both sides, and whether every acknowledged record is kept."""
+    """Return requests per second and the slowest hundredth of both sides, and whether every acknowledged record is kept."""
     folder = (bench.folder / "receive").resolve()
     folder.mkdir()
     environ = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bench.bootstrap_servers, "HEADRACE_HOME": str(folder / ".headrace")}
@@ -54,7 +54,7 @@ def _get(target: str) -> bytes:
 
 
 def _hold_against_the_lake(folder: Path, environ: dict[str, str], acknowledged: list[str]) -> tuple[int, int, int]:
-    """Lands the topic; gives back how many acknowledged names are missing, how many are there twice, and the messages."""
+    """Land the topic, and return how many acknowledged names are missing, how many are there twice, and the messages."""
     command = [sys.executable, "-m", "headrace.cli", "land", "weather", "--once"]
     subprocess.run(command, cwd=folder, env=environ, check=True, stdout=subprocess.DEVNULL)
     settings: Settings = load_settings(flags={}, environ=environ, folder=folder)

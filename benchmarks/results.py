@@ -41,7 +41,7 @@ def at_most(wanted: float, measured: float, *, name: str) -> Bar:
 
 
 def save_results(name: str, measured: Sequence[Mapping[str, object]], bars: Sequence[Bar], *, now: datetime) -> Path:
-    """Gives back the file that the results are in. It says what ran, and nothing about whose machine it was."""
+    """Return the file that the results are in. It says what ran, and nothing about whose machine it was."""
     document = {
         "date": now.astimezone(timezone.utc).strftime("%Y-%m-%d"),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -60,7 +60,7 @@ def save_results(name: str, measured: Sequence[Mapping[str, object]], bars: Sequ
 
 
 def show_table(console: Console, title: str, rows: Sequence[Mapping[str, object]]) -> None:
-    """Prints the rows; lists, which are details, stay in the file."""
+    """Print the rows; lists, which are details, stay in the file."""
     table = Table(title=title, title_justify="left")
     values = {name: value for row in reversed(rows) for name, value in row.items() if not isinstance(value, list)}
     names = dict.fromkeys(name for row in rows for name in row if name in values)

@@ -53,7 +53,7 @@ SELECT * FROM (
 
 
 def compare_rolling(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]]:
-    """Gives back how long the builds and the plain query took, and how many rows differ."""
+    """Return how long the builds and the plain query took, and how many rows differ."""
     count = bench.scaled(CHARGES)
     settings = load_settings(flags={"home": str(bench.folder / "rolling")}, environ={}, folder=bench.folder)
     with spark_session(settings, report=bench.say) as spark:
@@ -86,7 +86,7 @@ def compare_rolling(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, .
 
 
 def _arrivals(count: int) -> pl.DataFrame:
-    """Gives back every event with the build that it comes in: the first version of each charge, and what follows some."""
+    """Return every event with the build that it comes in: the first version of each charge, and what follows some."""
     per_build = -(-count // BUILDS)
     step = DAYS * DAY_MS // count
     made = number_charges(0, count).with_columns(
@@ -104,7 +104,7 @@ def _arrivals(count: int) -> pl.DataFrame:
 
 
 def _compare(lake: ChargeLake, spark: SparkSession) -> tuple[int, int]:
-    """Gives back how many rows differ, counted on both sides as `exceptAll` does, and how many rows there are."""
+    """Return how many rows differ, counted on both sides as `exceptAll` does, and how many rows there are."""
     from pyspark.sql import functions as F  # noqa: N812
 
     session = lake.lake.spark

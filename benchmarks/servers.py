@@ -18,7 +18,7 @@ _START_SECONDS = 60.0
 
 @contextmanager
 def running_server(folder: Path, environ: dict[str, str], *module: str, port: int) -> Iterator[None]:
-    """Runs a Python module as a server while the block runs."""
+    """Run a Python module as a server while the block runs."""
     source = Path(__file__).parents[1]
     paths = os.pathsep.join((str(source), environ.get("PYTHONPATH", "")))
     with (folder / f"{module[0]}.log").open("ab") as log:

@@ -39,7 +39,7 @@ class Transaction:
 def change_rows(
     connection: Connection, *, changes: int, customer: int, at_once: int, rate: float | None
 ) -> Iterator[Transaction]:
-    """Makes so many row changes, `at_once` in a transaction: at a rate, or as fast as it goes."""
+    """Make so many row changes, `at_once` in a transaction: at a rate, or as fast as it goes."""
     started, made = time.monotonic(), 0
     waiting: deque[dict[str, int]] = deque()
     while made < changes:

@@ -56,10 +56,10 @@ class Order:
 
 class Side(Protocol):
     def land(self, order: Order) -> None:
-        """Lands all there is, into new tables."""
+        """Land all there is, into new tables."""
 
     def follow(self, order: Order) -> None:
-        """Starts to land what comes, in the background or not, until `sys.stdin` has a line."""
+        """Start to land what comes, in the background or not, until `sys.stdin` has a line."""
 
 
 def main(start: Start) -> None:

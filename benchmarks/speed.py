@@ -85,7 +85,7 @@ class Comparison:
 
 
 def compare(bench: Bench, case: Case) -> Comparison:
-    """Gives back the turns of one case, the sides alternating. A side that did not land every event is an error."""
+    """Return the turns of one case, the sides alternating. A side that did not land every event is an error."""
     topic = Topic(case.kind, bench.scaled(case.events), case.bad_every)
     warm_up = Topic(case.kind, bench.scaled(case.warm_up_events), case.bad_every)
     bench.fill(warm_up)

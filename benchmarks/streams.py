@@ -18,7 +18,7 @@ LINEAGE_AVRO = (_FOLDER / "schemas" / "lineage.avsc").read_text(encoding="utf-8"
 
 
 def pipeline_of(kind: Kind, topics: dict[str, str], *, partitions: int) -> Pipeline:
-    """Gives back a pipeline that lands each topic in its table."""
+    """Return a pipeline that lands each topic in its table."""
     streams = tuple(_stream(kind, topic, table, partitions=partitions) for topic, table in topics.items())
     return Pipeline(name="bench", about="What the benchmark lands.", folder=_FOLDER, streams=streams)
 

@@ -14,7 +14,7 @@ _POLL_EVERY = 2_000
 
 
 def fill_topic(bootstrap_servers: str, topic: str, values: Iterable[bytes], *, partitions: int) -> None:
-    """Sends the values to the partitions in turn. The topic must not exist yet."""
+    """Send the values to the partitions in turn. The topic must not exist yet."""
     ensure_topics(admin_client(KafkaServers(bootstrap_servers)), {topic: partitions})
     producer = new_producer(bootstrap_servers, {"linger.ms": "50", "batch.size": "1000000"})
     for index, value in enumerate(values):

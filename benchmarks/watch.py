@@ -38,7 +38,7 @@ class Sightings:
 
 @contextmanager
 def watch_catalog(database: Path) -> Iterator[Sightings]:
-    """Gives back what is seen while the block runs."""
+    """Yield what is seen while the block runs."""
     sightings = Sightings()
     ended = threading.Event()
 
@@ -63,7 +63,7 @@ def watch_catalog(database: Path) -> Iterator[Sightings]:
 
 
 def read_ages(table: Table, sightings: Sightings, *, name: str) -> list[tuple[float, float]]:
-    """Gives back, for every row, when it was produced and how many seconds later it was visible."""
+    """Return, for every row, when it was produced and how many seconds later it was visible."""
     snapshot = table.current_snapshot()
     if snapshot is None:
         return []

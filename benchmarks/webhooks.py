@@ -29,7 +29,7 @@ _PATH = "/webhooks/stripe"
 
 
 def compare_webhooks(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]]:
-    """Gives back signed posts per second and the slowest hundredth of both sides, and if Kafka has what was acknowledged."""
+    """Return signed posts per second and the slowest hundredth of both sides, and if Kafka has what was acknowledged."""
     folder = (bench.folder / "webhooks").resolve()
     folder.mkdir()
     environ = {
@@ -48,7 +48,7 @@ def compare_webhooks(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, 
 
 
 def signed_charges() -> Callable[[str], bytes]:
-    """Gives back how a name becomes a whole request: a charge that has it as its id, signed."""
+    """Return how a name becomes a whole request: a charge that has it as its id, signed."""
     event = next(events_of(_charges(), Rate(seed=1)))["body"]
     assert isinstance(event, dict)
 

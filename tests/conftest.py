@@ -110,7 +110,7 @@ def lake_settings(tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
 
 @pytest.fixture
 def make_lake(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Lake]]:
-    """Makes this test's lake on a broker; processes that were started for it end with the test."""
+    """Make this test's lake on a broker; processes that were started for it end with the test."""
     made: list[Lake] = []
 
     def make(servers: str) -> Lake:

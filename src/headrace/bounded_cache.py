@@ -53,7 +53,7 @@ class BoundedCache(Generic[K, V]):
         return value
 
     def has_room(self, weight: int) -> bool:
-        """Say whether a value of this weight can be stored without dropping another one."""
+        """Return whether a value of this weight can be stored without dropping another one."""
         with self._lock:
             return self._weight + weight <= self._most
 

@@ -28,7 +28,7 @@ class InjectedError(RuntimeError):
 
 
 def fault_point(place: str, *, driver_pid: int | None = None, attempt: int = 0) -> None:
-    """Does what the environment asks for at this place; `driver_pid` is the application's process where a task calls."""
+    """Do what the environment asks for at this place; `driver_pid` is the application's process where a task calls."""
     for action, where in _faults():
         if where == place:
             _act(action, place, application=driver_pid or os.getpid(), attempt=attempt)

@@ -18,7 +18,7 @@ _HELD_PAUSE, _LOOK_PAUSE = 0.05, 0.001
 
 
 def try_lock(path: Path, *, shared: bool = False) -> int | None:
-    """Gives back the open file that holds the lock, or None if another holds it; `unlock` or death lets it go."""
+    """Return the open file that holds the lock, or None if another holds it; `unlock` or death lets it go."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -33,7 +33,7 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Says whether anybody holds the lock alone, on this machine in whichever container; a look makes no file.
+    """Return whether anybody holds the lock alone, on this machine in whichever container; a look makes no file.
 
     The look holds the lock itself, shared and for a moment: `wait_for_lock` tells it from a holder and tries again.
     """
@@ -76,7 +76,7 @@ def wait_for_lock(path: Path, *, shared: bool = False, timeout: float, waiting: 
 
 @contextmanager
 def locked(path: Path, *, timeout: float, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Holds the lock while its block runs; a TimeoutError if another holds it for longer than `timeout` seconds."""
+    """Hold the lock while its block runs; a TimeoutError if another holds it for longer than `timeout` seconds."""
     file = wait_for_lock(path, timeout=timeout, waiting=waiting)
     if file is None:
         raise TimeoutError(f"{path} is locked")

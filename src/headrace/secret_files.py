@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def keep_secret(path: Path) -> str:
-    """Gives back the secret of a file; the first call makes it, and of several first calls all give back the same."""
+    """Return the secret of a file; the first call makes it, and of several first calls all return the same."""
     try:
         return path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
@@ -28,7 +28,7 @@ def keep_secret(path: Path) -> str:
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Leaves a file with this text that its owner alone may read. Idempotent: one that is so already is not written."""
+    """Leave a file with this text that its owner alone may read. Idempotent: one that is so already is not written."""
     try:
         if path.read_text(encoding="utf-8") == text and path.stat().st_mode & 0o077 == 0:
             return
@@ -40,7 +40,7 @@ def write_privately(path: Path, text: str) -> None:
 
 @contextmanager
 def _fresh(path: Path, text: str) -> Iterator[str]:
-    """Gives a whole file beside `path`, for its owner alone from its first byte on; under that name it ends with the block."""
+    """Yield a whole file beside `path`, for its owner alone from its first byte on; under that name it ends with the block."""
     descriptor, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

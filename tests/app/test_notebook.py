@@ -32,7 +32,7 @@ def read() -> Any:
 
 
 def run(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Gives back the notebook as it was run in a kernel of its own."""
+    """Return the notebook as it was run in a kernel of its own."""
     for name in [*os.environ]:
         if OURS.match(name) and name not in ("HEADRACE_CACHE",):
             monkeypatch.delenv(name)

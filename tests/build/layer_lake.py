@@ -246,7 +246,7 @@ class LayerLake:
         self.reload()
 
     def reload(self) -> None:
-        """Reads the pipeline's files again."""
+        """Read the pipeline's files again."""
         self.pipeline: Pipeline = load_pipeline("pond", environ={}, folder=self.folder)
         self._raw = {
             stream.name: ensure_table(
@@ -260,12 +260,12 @@ class LayerLake:
         self.lake: Lake = open_lake(self.settings, self.pipeline, self._spark)
 
     def widen(self, columns: tuple[Column, ...], *, stream: str | None = None) -> None:
-        """Gives the raw table of a stream, by default the first, a place for more, as landing does when a schema has grown."""
+        """Return the raw table of a stream, by default the first, a place for more, as landing does when a schema has grown."""
         name = stream or self.pipeline.streams[0].name
         self._raw[name] = widen_table(self._raw[name], columns)
 
     def land(self, events: Sequence[Sent], *, stream: str | None = None) -> None:
-        """Appends events to the raw table of a stream, by default the first, as one checkpoint."""
+        """Append events to the raw table of a stream, by default the first, as one checkpoint."""
         name = stream or self.pipeline.streams[0].name
         raw = self._raw[name]
         planned = read_ledger(raw)
@@ -290,7 +290,7 @@ class LayerLake:
         self._raw[name] = append_checkpoint(self.catalog, raw, files=files.close(), planned=planned, new=new)
 
     def build(self, table: str | None = None, *, full_refresh: bool = False) -> tuple[Outcome, ...]:
-        """Builds all tables, none of which may fail."""
+        """Build all tables, none of which may fail."""
         outcomes = build(self.lake, table=table, full_refresh=full_refresh)
         for outcome in outcomes:
             if outcome.error:
@@ -298,7 +298,7 @@ class LayerLake:
         return outcomes
 
     def rows(self, table: str) -> Counter[str]:
-        """Gives back a table's rows, without the build that wrote them and without states."""
+        """Return a table's rows, without the build that wrote them and without states."""
         found = self.catalog.load_table(f"pond.{table}").scan().to_arrow()
         found = found.drop_columns([name for name in (BUILD_ID, STATE) if name in found.column_names])
         return Counter(repr(sorted(row.items())) for row in found.to_pylist())
@@ -308,7 +308,7 @@ class LayerLake:
 
 
 def assert_same(found: Mapping[str, Counter[str]], wanted: Mapping[str, Counter[str]]) -> None:
-    """Holds the rows of tables against each other, and shows the first few that differ."""
+    """Hold the rows of tables against each other, and show the first few that differ."""
     for name in wanted:
         missing, surplus = wanted[name] - found[name], found[name] - wanted[name]
         assert (_few(missing), _few(surplus)) == ([], []), f"{name}: (missing, surplus)"

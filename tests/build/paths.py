@@ -22,7 +22,7 @@ from headrace.spec.model.types import Column
 
 @contextmanager
 def counted_paths() -> Iterator[Counter[str]]:
-    """Give how often increments were computed by each kind of inputs, while the block runs."""
+    """Yield how often increments were computed by each kind of inputs, while the block runs."""
     taken: Counter[str] = Counter()
     stage = IncrementalStrategy.stage
 

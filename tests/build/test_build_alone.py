@@ -29,7 +29,7 @@ def event(name: str, group: str | None, *, n: int, cents: int = 100) -> Event:
 
 
 def alone(layer_lake: LayerLake, spark: SparkSession, name: str) -> Outcome:
-    """Builds a table as a command of its own does: nothing but it and what it reads is looked at."""
+    """Build a table as a command of its own does: nothing but it and what it reads is looked at."""
     chosen = choose_tables(layer_lake.pipeline, name)
     lake = open_lake(layer_lake.settings, layer_lake.pipeline, spark, tables=chosen)
     assert {each.table for each in chosen} <= lake.columns.keys()

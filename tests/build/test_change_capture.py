@@ -79,7 +79,7 @@ class Change:
 
 
 def changes_of(random: Random, count: int) -> list[Change]:
-    """Gives back what a database of few rows tells of its life: several changes in a transaction, keys that change and come
+    """Return what a database of few rows tells of its life: several changes in a transaction, keys that change and come
     again, values that updates leave out, truncates."""
     rows: dict[int, Change] = {}
     found: list[Change] = []
@@ -128,7 +128,7 @@ def told(change: Change) -> dict[str, Any]:
 
 
 def current_of(changes: Sequence[Change]) -> Counter[str]:
-    """Gives back the rows of a database after these changes, which are in order."""
+    """Return the rows of a database after these changes, which are in order."""
     rows: dict[int | None, Change] = {}
     for each in changes:
         if each.op == "t":
@@ -141,7 +141,7 @@ def current_of(changes: Sequence[Change]) -> Counter[str]:
 
 
 def versions_of(changes: Sequence[Change]) -> Counter[str]:
-    """Gives back every version of the rows of a database."""
+    """Return every version of the rows of a database."""
     found = []
     for index, each in enumerate(changes):
         if each.op in "dt":
@@ -153,7 +153,7 @@ def versions_of(changes: Sequence[Change]) -> Counter[str]:
 
 
 def rows_of(layer_lake: LayerLake) -> dict[str, Counter[str]]:
-    """Gives back the tables' rows without what is there for builds alone."""
+    """Return the tables' rows without what is there for builds alone."""
     found = {}
     for name in ("current", "history", "names"):
         rows = layer_lake.catalog.load_table(f"pond.{name}").scan().to_arrow().to_pylist()
@@ -304,7 +304,7 @@ def unknown(layer_lake: LayerLake, name: str) -> int:
 
 
 def bodies(layer_lake: LayerLake) -> dict[int, str | None]:
-    """Gives back the bodies of the rows; the newest versions of the history have to have the same."""
+    """Return the bodies of the rows; the newest versions of the history have to have the same."""
     rows = layer_lake.catalog.load_table("pond.current").scan().to_arrow().to_pylist()
     versions = layer_lake.catalog.load_table("pond.history").scan(row_filter="is_current = true").to_arrow().to_pylist()
     found = {row["id"]: row["body"] for row in rows}

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 
 def events_of(random: Random, count: int) -> list[Event]:
-    """Gives back events of few keys, out of order, with ties, nulls, deletions and redeliveries."""
+    """Return events of few keys, out of order, with ties, nulls, deletions and redeliveries."""
     found: list[Event] = []
     for number in range(count):
         if found and random.random() < 0.1:

@@ -142,7 +142,7 @@ LEFT_TO_SPARK = (
 
 
 def events(random: Random, count: int) -> pl.DataFrame:
-    """Gives back rows whose values are often equal, and often null."""
+    """Return rows whose values are often equal, and often null."""
     start = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
     def moment() -> datetime | None:
@@ -187,7 +187,7 @@ def test_plain_queries_give_what_spark_gives(spark: SparkSession) -> None:
 
 
 def condition(random: Random, depth: int) -> str:
-    """Gives back any condition that is known to mean the same."""
+    """Return any condition that is known to mean the same."""
     if depth and random.random() < 0.8:
         left, right = condition(random, depth - 1), condition(random, depth - 1)
         return random.choice((f"({left} AND {right})", f"({left} OR {right})", f"NOT ({left})", f"{left} OR {right}"))

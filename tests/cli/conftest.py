@@ -17,7 +17,7 @@ Here = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
-    """Runs a command in this test's folder; gives back its exit code and what it said."""
+    """Run a command in this test's folder, and return its exit code and what it said."""
     monkeypatch.chdir(tmp_path)
     for name in [*os.environ]:
         if OURS.match(name):

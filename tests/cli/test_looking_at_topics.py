@@ -26,7 +26,7 @@ TOPIC = "looked-at"
 
 
 def produce_in_transactions(servers: str, topic: str) -> None:
-    """Sends six messages, each in a transaction of its own; every second one is aborted."""
+    """Send six messages, each in a transaction of its own; every second one is aborted."""
     producer = Producer({"bootstrap.servers": servers, "transactional.id": "looked-at", "log_level": 0})
     producer.init_transactions(20)
     for number in range(6):

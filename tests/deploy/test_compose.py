@@ -37,7 +37,7 @@ def examples() -> dict[str, str]:
 
 
 def filled(value: object, environ: Mapping[str, str]) -> str:
-    """Gives back a text of compose.yaml as Compose fills it in."""
+    """Return a text of compose.yaml as Compose fills it in."""
     return VARIABLE.sub(lambda found: environ.get(found[1]) or (found[3] if found[2] == ":-" else ""), str(value))
 
 
@@ -53,7 +53,7 @@ def texts(value: object) -> Iterator[str]:
 
 
 def listens(name: str) -> set[int]:
-    """Gives back the ports on which a service listens in its container: its settings say so, or else its image does."""
+    """Return the ports on which a service listens in its container: its settings say so, or else its image does."""
     service = SERVICES[name]
     words = [filled(word, {}) for word in service.get("command", [])]
     said = {int(words[at + 1]) for at, word in enumerate(words) if word in ("--port", "--webui-port")}
@@ -107,7 +107,7 @@ def test_what_a_service_names_is_there(name: str) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Holds a mounted file to what it must be."""
+    """Hold a mounted file to what it must be."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".yaml":
         assert isinstance(yaml.safe_load(text), dict)

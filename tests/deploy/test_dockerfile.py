@@ -41,7 +41,7 @@ class Instruction:
 
 
 def instructions() -> list[Instruction]:
-    """Gives back what the Dockerfile says, line by line, each with the stage that it is of."""
+    """Return what the Dockerfile says, line by line, each with the stage that it is of."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     lines = re.sub(r"\\\n", " ", re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)).splitlines()
     found: list[Instruction] = []
@@ -132,7 +132,7 @@ def test_dagster_loads_the_files_that_the_image_has(tmp_path: Path) -> None:
 
 
 def start(tmp_path: Path, *arguments: str) -> list[str]:
-    """Gives back the program and the arguments that the image would run, with programs that only tell what they were given."""
+    """Return the program and the arguments that the image would run, with programs that only tell what they were given."""
     for name in ("spark/bin/spark-class", "spark/bin/spark-submit", "java/bin/java", "bin/headrace"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,7 @@ def applications() -> dict[str, dict[str, Any]]:
 
 
 def check(document: dict[str, Any]) -> None:
-    """Raises where a value is not of its type, where something is missing, or where a field is not of the API."""
+    """Raise where a value is not of its type, where something is missing, or where a field is not of the API."""
     model = MODELS[document["apiVersion"], document["kind"]]
     assert model.from_dict(document).to_dict() == document, "fields that the API does not have"
 

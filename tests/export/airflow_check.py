@@ -25,7 +25,7 @@ RUN = "checked"
 
 
 def check(name: str, *, folder: Path) -> list[str]:
-    """Gives back what is not as it must be, sentence by sentence."""
+    """Return what is not as it must be, sentence by sentence."""
     gone = ("--dag", GONE, "--schedule", "@yearly")
     with (
         exported(name, to="airflow", folder=folder, gone=gone) as found,
@@ -36,7 +36,7 @@ def check(name: str, *, folder: Path) -> list[str]:
 
 
 def _run(airflow: Airflow, lake: Lake, sound: Pipeline, broken: Pipeline) -> Iterator[str]:
-    """Runs the DAGs side by side."""
+    """Run the DAGs side by side."""
     started = time.monotonic()
     for dag_id in (GONE, sound.name, broken.name):
         airflow.trigger(dag_id, RUN)

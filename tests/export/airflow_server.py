@@ -42,11 +42,11 @@ class Airflow:
     home: Path
 
     def ask(self, path: str, *, method: str = "GET", body: object = None) -> dict[str, Any]:
-        """Gives back what the API answers; a refusal is an error."""
+        """Return what the API answers; a refusal is an error."""
         return _ask(f"{self.address}/api/v2{path}", method=method, body=body, token=self.token)
 
     def wait_to_parse(self, *dag_ids: str) -> list[str]:
-        """Gives back why files could not be parsed; nothing, once all of these DAGs are there."""
+        """Return why files could not be parsed; nothing, once all of these DAGs are there."""
 
         def parsed() -> tuple[list[str]] | None:
             errors = [f"{each['filename']}: {each['stack_trace']}" for each in self.ask("/importErrors")["import_errors"]]
@@ -61,7 +61,7 @@ class Airflow:
         self.ask(f"/dags/{dag_id}/dagRuns", method="POST", body={"dag_run_id": run_id, "logical_date": None})
 
     def wait_for(self, dag_id: str, run_id: str, *, seconds: float) -> str:
-        """Gives back the state in which a run ended."""
+        """Return the state in which a run ended."""
 
         def ended() -> str | None:
             state = str(self.ask(f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
@@ -72,7 +72,7 @@ class Airflow:
         return found
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, TaskRun]:
-        """Gives back what became of each task of a run."""
+        """Return what became of each task of a run."""
         rows = self.ask(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"]
         return {
             row["task_id"]: TaskRun(row["task_id"], row["state"], _moment(row["start_date"]), _moment(row["end_date"]))
@@ -80,20 +80,20 @@ class Airflow:
         }
 
     def logs(self, dag_id: str, run_id: str, task_id: str) -> list[str]:
-        """Gives back the log of each try of a task, first to last."""
+        """Return the log of each try of a task, first to last."""
         folder = self.home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
         files = sorted(folder.glob("attempt=*.log"), key=lambda path: int(path.stem.split("=")[1]))
         return ["\n".join(str(json.loads(line)["event"]) for line in path.read_text().splitlines()) for path in files]
 
 
 def install_airflow() -> Path:
-    """Gives back the folder of Airflow's environment."""
+    """Return the folder of Airflow's environment."""
     return install_tool("Airflow", lock=LOCK, cost="2 minutes, 300 MB")
 
 
 @contextmanager
 def running_airflow(home: Path, *, dags: Path, environ: Mapping[str, str]) -> Iterator[Airflow]:
-    """Gives a running Airflow that looks for DAGs in a folder; its processes end with the block."""
+    """Yield a running Airflow that looks for DAGs in a folder; its processes end with the block."""
     home.mkdir(parents=True)
     port = find_free_port()
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "HEADRACE_", "PYTHON"))}
@@ -127,7 +127,7 @@ def _answers(address: str) -> bool:
 
 
 def _log_in(address: str, home: Path) -> str:
-    """Gives back a token of the user that Airflow made with a password of its own."""
+    """Return a token of the user that Airflow made with a password of its own."""
     passwords = json.loads((home / "simple_auth_manager_passwords.json.generated").read_text(encoding="utf-8"))
     body = {"username": "admin", "password": passwords["admin"]}
     return str(_ask(f"{address}/auth/token", method="POST", body=body)["access_token"])

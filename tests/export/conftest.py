@@ -22,7 +22,7 @@ Dbt = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def dbt(request: pytest.FixtureRequest) -> Dbt:
-    """Runs dbt in a project's folder; gives back what it said. It is installed once, from the lock beside this file."""
+    """Runs dbt in a project's folder; returns what it said. It is installed once, from the lock beside this file."""
     if request.config.cache is None:
         raise RuntimeError("dbt is kept in pytest's cache, which is switched off")
     name = f"dbt-{sys.version_info[0]}.{sys.version_info[1]}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"

@@ -35,7 +35,7 @@ SENSOR_SECONDS = 120.0
 
 
 def check(name: str, *, folder: Path) -> list[str]:
-    """Gives back what is not as it must be, sentence by sentence."""
+    """Return what is not as it must be, sentence by sentence."""
     files = [folder / "defs" / f"{each}.py" for each in (name, "shop", GONE)]
     gone = ("--name", GONE, "--schedule", "* * * * *")
     with (
@@ -160,7 +160,7 @@ def _check_sensor(dagster: Dagster, lake: Lake, pipeline: Pipeline) -> Iterator[
 
 
 def _commands() -> list[int]:
-    """Gives back the processes that build a table for Dagster."""
+    """Return the processes that build a table for Dagster."""
     return [
         each.pid
         for each in psutil.Process().children(recursive=True)

@@ -82,7 +82,7 @@ class Dagster:
     home: Path
 
     def ask(self, query: str, **variables: object) -> Any:
-        """Gives back what is answered; a mistake in the question is an error."""
+        """Return what is answered; a mistake in the question is an error."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = Request(f"{self.address}/graphql", data=body, headers={"Content-Type": "application/json"})
         with urlopen(request, timeout=60) as answer:
@@ -91,7 +91,7 @@ class Dagster:
         return found["data"]
 
     def load_errors(self, count: int) -> list[str]:
-        """Gives back why files could not be loaded, once all of them were tried."""
+        """Return why files could not be loaded, once all of them were tried."""
 
         def loaded() -> list[Any] | None:
             entries = self.ask(_LOADED)["workspaceOrError"]["locationEntries"]
@@ -104,7 +104,7 @@ class Dagster:
         return [f"{name}: {result['message']}" for name, result in results if result["__typename"] == "PythonError"]
 
     def launch(self, name: str) -> str:
-        """Gives back the id of a new run of a job that is in a file of its name."""
+        """Return the id of a new run of a job that is in a file of its name."""
         said = self.ask(_LAUNCH, location=name, job=name)["launchRun"]
         assert said["__typename"] == "LaunchRunSuccess", said
         return str(said["run"]["runId"])
@@ -122,13 +122,13 @@ class Dagster:
         assert said["__typename"] == "ScheduleStateResult", said
 
     def ticks(self, name: str) -> list[dict[str, Any]]:
-        """Gives back each time that a pipeline's sensor looked, newest first."""
+        """Return each time that a pipeline's sensor looked, newest first."""
         found = self.ask(_TICKS, selector=_selector(name, "sensorName", f"{name}_snapshots"))["sensorOrError"]
         ticks: list[dict[str, Any]] = found["sensorState"]["ticks"]
         return ticks
 
     def runs(self, name: str) -> list[Run]:
-        """Gives back the runs of a job, newest first."""
+        """Return the runs of a job, newest first."""
         return [
             Run(
                 each["runId"],
@@ -144,7 +144,7 @@ class Dagster:
         ]
 
     def wait_for_run(self, name: str, *, number: int = 1, seconds: float) -> Run:
-        """Gives back the first run of a job, or the one with another number, once it has ended."""
+        """Return the first run of a job, or the one with another number, once it has ended."""
 
         def ended() -> Run | None:
             runs = self.runs(name)
@@ -159,7 +159,7 @@ class Dagster:
         return found
 
     def checked(self, key: Sequence[str], check: str) -> list[Checked]:
-        """Gives back what a check found, newest first."""
+        """Return what a check found, newest first."""
         found = self.ask(_CHECKED, key={"path": [*key]}, check=check)["assetCheckExecutions"]
         return [
             Checked(each["runId"], said["success"], said["severity"], numbers_of(said["metadataEntries"]))
@@ -168,7 +168,7 @@ class Dagster:
         ]
 
     def log(self, run_id: str) -> str:
-        """Gives back all that was said in a run."""
+        """Return all that was said in a run."""
         events = self.ask(_LOGS, run=run_id)["logsForRun"]["events"]
         lines = [each.get("message") or "" for each in events]
         return "\n".join(lines + [each["error"]["message"] for each in events if each.get("error")])
@@ -179,13 +179,13 @@ def numbers_of(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def install_dagster() -> Path:
-    """Gives back the folder of Dagster's environment."""
+    """Return the folder of Dagster's environment."""
     return install_tool("Dagster", lock=LOCK, cost="1 minute, 200 MB")
 
 
 @contextmanager
 def running_dagster(home: Path, *, files: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Dagster]:
-    """Gives a running Dagster that has these files of definitions; its processes end with the block."""
+    """Yield a running Dagster that has these files of definitions; its processes end with the block."""
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text(_SETTINGS)
     places = [{"python_file": {"relative_path": str(path), "location_name": path.stem}} for path in files]

@@ -14,7 +14,7 @@ _START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 def make_charges(count: int, *, seed: int) -> list[Row]:
-    """Gives back rows of the shop's raw table."""
+    """Return rows of the shop's raw table."""
     dice = random.Random(seed)
     return [
         {
@@ -33,7 +33,7 @@ def make_charges(count: int, *, seed: int) -> list[Row]:
 
 
 def expected_charges(raw: Iterable[Row]) -> list[Row]:
-    """Gives back the rows of staging.charges."""
+    """Return the rows of staging.charges."""
     found = [
         {
             "id": row["id"],
@@ -52,7 +52,7 @@ def expected_charges(raw: Iterable[Row]) -> list[Row]:
 
 
 def expected_customers(raw: Iterable[Row]) -> list[Row]:
-    """Gives back the versions of staging.customers; `status` is not tracked."""
+    """Return the versions of staging.customers; `status` is not tracked."""
     rows = [{name: row[name] for name in ("customerId", "country", "status", "updated_at")} for row in raw]
     moments = _newest(rows, keys=["customerId", "updated_at"], deleted=_is_deleted)
     versions: list[Row] = []
@@ -72,7 +72,7 @@ def expected_customers(raw: Iterable[Row]) -> list[Row]:
 
 
 def expected_by_country(charges: Sequence[Row], customers: Sequence[Row]) -> list[Row]:
-    """Gives back the rows of marts.by_country."""
+    """Return the rows of marts.by_country."""
     since = {row["customerId"]: row["valid_from"] for row in customers if row["is_current"]}
     found = []
     for country in {row["country"] for row in charges}:
@@ -84,7 +84,7 @@ def expected_by_country(charges: Sequence[Row], customers: Sequence[Row]) -> lis
 
 
 def expected_spending(charges: Sequence[Row]) -> list[Row]:
-    """Gives back the rows of features.spending."""
+    """Return the rows of features.spending."""
     found = []
     for row in charges:
         at, mine = row["updated_at"], [each for each in charges if each["customerId"] == row["customerId"]]
@@ -99,7 +99,7 @@ def expected_spending(charges: Sequence[Row]) -> list[Row]:
 
 
 def in_order(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
-    """Gives back rows as they can be compared: columns by name, rows by value."""
+    """Return rows as they can be compared: columns by name, rows by value."""
     return sorted((tuple(row[name] for name in sorted(row)) for row in rows), key=lambda row: tuple(map(_order, row)))
 
 

@@ -39,7 +39,7 @@ class Exported:
 
 @contextmanager
 def exported(name: str, *, to: str, folder: Path, gone: Sequence[str]) -> Iterator[Exported]:
-    """Gives the three pipelines, exported in a folder; `gone` are the arguments of the third."""
+    """Yield the three pipelines, exported in a folder; `gone` are the arguments of the third."""
     settings = load_settings(flags={}, environ={}, folder=folder)
     lake = Lake(folder, start_kafka(settings, detached=False, report=print).bootstrap_servers, "lineage-input")
     write_shop(folder)
@@ -66,7 +66,7 @@ def exported(name: str, *, to: str, folder: Path, gone: Sequence[str]) -> Iterat
 
 
 def not_reached(pipeline: Pipeline) -> set[TableName]:
-    """Gives back the table that breaks and all that is made of it."""
+    """Return the table that breaks and all that is made of it."""
     found = {BROKEN}
     for each in pipeline.tables:
         if found & {*each.inputs}:

@@ -26,7 +26,7 @@ def shop(tmp_path: Path) -> Pipeline:
 
 
 def constants(text: str) -> dict[str, object]:
-    """Gives back what the text says of the pipeline, read without Airflow; a table is its fields by name."""
+    """Return what the text says of the pipeline, read without Airflow; a table is its fields by name."""
     found: dict[str, object] = {}
     for statement in ast.parse(text).body:
         target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)

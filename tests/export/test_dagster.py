@@ -26,7 +26,7 @@ def shop(tmp_path: Path) -> Pipeline:
 
 
 def value_of(node: ast.expr) -> object:
-    """Gives back what an expression of literals says; a call is its arguments, in order."""
+    """Return what an expression of literals says; a call is its arguments, in order."""
     if isinstance(node, ast.Call):
         return tuple(value_of(each) for each in (*node.args, *(keyword.value for keyword in node.keywords)))
     if isinstance(node, ast.Tuple):
@@ -35,7 +35,7 @@ def value_of(node: ast.expr) -> object:
 
 
 def said(text: str) -> dict[str, object]:
-    """Gives back what the block of the pipeline says, read without Dagster."""
+    """Return what the block of the pipeline says, read without Dagster."""
     block = text.partition("# <pipeline>")[2].partition("# </pipeline>")[0]
     found: dict[str, object] = {}
     for statement in ast.parse(block).body:

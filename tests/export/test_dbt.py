@@ -165,7 +165,7 @@ def test_dbt_fails_where_headrace_would(shop: Pipeline, tmp_path: Path, dbt: Dbt
 
 
 def _write_lake(folder: Path, pipeline: Pipeline, raw: list[events.Row]) -> None:
-    """Writes the tables that the project's sources are, as Headrace would."""
+    """Write the tables that the project's sources are, as Headrace would."""
     settings = load_settings(flags={}, environ={}, folder=folder)
     catalog, stream = open_catalog(settings), pipeline.streams[0]
     columns = (*stream.columns, Column("kafka_offset", Primitive("long")))

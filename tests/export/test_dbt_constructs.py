@@ -90,7 +90,7 @@ def load(folder: Path, **queries: str) -> Pipeline:
 
 
 def model(project: DbtProject, name: str = "made") -> str:
-    """Returns the SQL of a model as dbt runs it."""
+    """Return the SQL of a model as dbt runs it."""
     text = re.sub(r"\{#.*?#\}|\{\{ config.*?\}\}", "", project.files[f"models/marts/{name}.sql"], flags=re.DOTALL)
     return text.replace("{{ source('raw', 't') }}", "landed")
 

@@ -18,7 +18,7 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache"
 
 
 def install_tool(title: str, *, lock: Path, cost: str) -> Path:
-    """Gives back the folder of a tool's environment, which is made once from its lock."""
+    """Return the folder of a tool's environment, which is made once from its lock."""
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     folder = CACHE / f"{title.lower()}-{version}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
     if not (folder / "installed").exists():
@@ -33,7 +33,7 @@ def install_tool(title: str, *, lock: Path, cost: str) -> Path:
 
 @contextmanager
 def running_parts(commands: Mapping[str, Sequence[str | Path]], *, home: Path, environ: Mapping[str, str]) -> Iterator[None]:
-    """Runs a tool's parts in `home`, where what each says is in a file of its name; they end with the block."""
+    """Run a tool's parts in `home`, where what each says is in a file of its name; they end with the block."""
     parts: list[subprocess.Popen[bytes]] = []
     try:
         for name, command in commands.items():
@@ -48,7 +48,7 @@ def running_parts(commands: Mapping[str, Sequence[str | Path]], *, home: Path, e
 
 
 def _end(parts: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ends the parts, first as they like it; what they leave behind is killed."""
+    """End the parts, first as they like it; what they leave behind is killed."""
     children = [child for part in parts if part.poll() is None for child in psutil.Process(part.pid).children(recursive=True)]
     for part in parts:
         part.send_signal(signal.SIGTERM)

@@ -175,7 +175,7 @@ def take_away(server: Embedded, shop: StackLake, application: Application) -> No
 
 
 def keep_away(server: Embedded, shop: StackLake, application: Application) -> None:
-    """Kills a server, and starts it again on its port when it was away for a while; the application must outlive that."""
+    """Kill a server, and start it again on its port when it was away for a while; the application must outlive that."""
     before = embedded.running(server, shop.home_settings)
     assert before is not None
     os.kill(before.pid, signal.SIGKILL)
@@ -188,7 +188,7 @@ def keep_away(server: Embedded, shop: StackLake, application: Application) -> No
 
 @contextmanager
 def held(port: int) -> Iterator[None]:
-    """Keeps a port for its server while the block runs: nobody listens there, and no program beside this one takes it."""
+    """Keep a port for its server while the block runs: nobody listens there, and no program beside this one takes it."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         wait_until(lambda: is_bound(holder, port), what=f"port {port}")
@@ -205,7 +205,7 @@ def is_bound(holder: socket.socket, port: int) -> bool:
 
 
 def check_told(part: str, application: Application, told: int, *, why: str | None) -> None:
-    """Holds a part of the run to one line when it begins to wait, with the reason, and one when it goes on.
+    """Hold a part of the run to one line when it begins to wait, with the reason, and one when it goes on.
 
     Without a reason, it need not have waited.
     """

@@ -71,7 +71,7 @@ class Load:
                 self.refused[status] += 1
 
     def _next(self) -> tuple[list[str], bytes]:
-        """Gives back a charge of Stripe, or a list of HubSpot's contacts, and the ids of its events."""
+        """Return a charge of Stripe, or a list of HubSpot's contacts, and the ids of its events."""
         number = next(self.numbers)
         if number % 4:
             about = {"id": f"ch_{number}", "object": "charge", "amount": number}

@@ -94,7 +94,7 @@ class SparkLog:
 
 @contextmanager
 def faulty_workers(spark: SparkSession, fault: str) -> Iterator[SparkLog]:
-    """Give a fault to the Python workers of the jobs of this block, in the Spark that all tests share.
+    """Yield a fault to the Python workers of the jobs of this block, in the Spark that all tests share.
 
     Workers of another environment are processes of their own, and a fault of a task needs no new application.
     """

@@ -25,7 +25,7 @@ Good = dict[tuple[int, int], dict[str, object]]
 
 
 def read_offsets(lake: Lake) -> set[int]:
-    """Gives back the offsets of partition 0 that Kafka still has."""
+    """Return the offsets of partition 0 that Kafka still has."""
     ((low, high),) = list_bounds(admin_client(KafkaServers(lake.servers)), [(lake.topic, 0)]).values()
     reader = RangeReader((("bootstrap.servers", lake.servers),))
     chunks = reader.read([Range(lake.topic, 0, low, high)])

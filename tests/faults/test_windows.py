@@ -33,7 +33,7 @@ PUBLISHED = " to Postgres table weather"
 
 @contextmanager
 def readings_keep_coming(lake: Lake) -> Iterator[None]:
-    """Sends readings of now and of hours ago, some 300 a second, while the block runs; a broker that is away is waited for."""
+    """Send readings of now and of hours ago, some 300 a second, while the block runs; a broker that is away is waited for."""
     stop = Event()
     producer = producer_of(lake.servers, **{"enable.idempotence": True, "message.timeout.ms": 120_000})
 
@@ -104,7 +104,7 @@ def test_application_postgres_and_broker_are_killed_in_the_middle_of_windows(
 
 @contextmanager
 def psycopg_database(lake: Lake) -> Iterator[str]:
-    """Gives the home's Postgres, started again on what it has kept."""
+    """Yield the home's Postgres, started again on what it has kept."""
     from headrace.servers.postgres import postgres
 
     with postgres(lake.settings(), report=lambda sentence: None) as dsn:

@@ -15,7 +15,7 @@ from headrace.iceberg.files.write import TableFiles, TableFormat
 
 
 def write_files(table: Table, *, rows: int, first: int = 0) -> Sequence[DataFile]:
-    """Writes a data file of `n = first, first + 1, …` that no snapshot refers to yet."""
+    """Write a data file of `n = first, first + 1, …` that no snapshot refers to yet."""
     table_format = TableFormat(table.schema(), table.spec())
     storage = Storage.of(table.io.properties)
     files = TableFiles(table_format, folder=f"{table.location()}/output", name=str(uuid.uuid4()), storage=storage)
@@ -24,7 +24,7 @@ def write_files(table: Table, *, rows: int, first: int = 0) -> Sequence[DataFile
 
 
 def add_files(table: Table, *, rows: int = 2) -> Table:
-    """Appends rows as someone would who knows nothing of ledgers, such as a compaction."""
+    """Append rows as someone would who knows nothing of ledgers, such as a compaction."""
     table.append(pa.table({"n": pa.array([-1] * rows, pa.int64())}))
     return table
 

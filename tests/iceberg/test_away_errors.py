@@ -83,7 +83,7 @@ def store(address: str) -> fs.S3FileSystem:
 
 
 def java(trace: str) -> Py4JJavaError:
-    """Gives back an error as Py4J raises it: what it says is asked of Java when somebody reads it."""
+    """Return an error as Py4J raises it: what it says is asked of Java when somebody reads it."""
     client = SimpleNamespace(send_command=lambda command: "ys" + trace.replace("\\", "\\\\").replace("\n", "\\n"))
     return Py4JJavaError("An error occurred while calling o1.load.\n", SimpleNamespace(_target_id="o1", _gateway_client=client))
 

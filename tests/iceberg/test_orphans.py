@@ -79,7 +79,7 @@ class Shore:
         return remove_orphans(self.catalog, NAME, folders=(self.table.location(),), named=(), grace=grace)
 
     def check(self) -> None:
-        """Holds what is there against what somebody may need."""
+        """Hold what is there against what somebody may need."""
         needed = set(files_of(self.catalog.load_table(str(NAME))))
         needed |= {path for path, (since, _) in self.flying.items() if self.now - since <= GRACE / 2}
         needed |= {path for path, since in self.read.items() if self.now - since < GRACE}

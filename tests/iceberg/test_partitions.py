@@ -24,7 +24,7 @@ def make_table(folder: Path, *, partition_by: tuple[Transform, ...]) -> Table:
 
 
 def append(table: Table, *days: date) -> int:
-    """Appends a row for each day; gives back the snapshot that has them."""
+    """Append a row for each day, and return the snapshot that has them."""
     table.append(pa.Table.from_pylist([{"id": 1, "day": day} for day in days], schema=table.schema().as_arrow()))
     snapshot = table.current_snapshot()
     assert snapshot is not None

@@ -204,7 +204,7 @@ def find(path: str) -> Any:
 
 
 def has(owner: Any, name: str) -> bool:
-    """Say whether a module or class has a name, or declares it for its instances."""
+    """Return whether a module or class has a name, or declares it for its instances."""
     bases = inspect.getmro(owner) if inspect.isclass(owner) else ()
     return hasattr(owner, name) or any(name in inspect.get_annotations(base) for base in bases)
 

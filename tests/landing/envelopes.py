@@ -33,7 +33,7 @@ class Kind:
 
 
 def kind(avro: Any, connect: str, name: str | None = None, **more: Any) -> Kind:
-    """Gives back a type; the name that Connect has for it stands in Avro's schema as a note."""
+    """Return a type; the name that Connect has for it stands in Avro's schema as a note."""
     if name is None:
         return Kind(avro, {"type": connect, **more})
     said = avro if isinstance(avro, dict) else {"type": avro}
@@ -130,19 +130,19 @@ class Table:
         return Stream("things", "things", 1, "debezium", columns, TableName("raw", "things"))
 
     def framed(self, event: Mapping[str, Any], *, schema_id: int) -> bytes:
-        """Gives back the change in Avro; days and moments are the numbers that they are stored as."""
+        """Return the change in Avro; days and moments are the numbers that they are stored as."""
         out = io.BytesIO()
         plain = self.avsc.replace('"logicalType": "t', '"ignored": "t').replace('"logicalType": "date"', '"ignored": "date"')
         fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(plain)), event)
         return b"\x00" + schema_id.to_bytes(4, "big") + out.getvalue()
 
     def wrapped(self, event: Mapping[str, Any]) -> bytes:
-        """Gives back the change in JSON."""
+        """Return the change in JSON."""
         return json.dumps({"schema": self.connect, "payload": _in_json(event)}).encode()
 
 
 def change(after: Mapping[str, Any] | None, *, before: Mapping[str, Any] | None = None, lsn: int = 1) -> dict[str, Any]:
-    """Gives back the envelope of a change."""
+    """Return the envelope of a change."""
     source = {"version": "3.6.2.Final", "name": "shop", "ts_ms": 1_771_963_198_501 + lsn, "snapshot": "false", "db": "shop"}
     transaction = {"id": f"7:{lsn}", "total_order": lsn, "data_collection_order": 1}
     return {

@@ -54,7 +54,7 @@ def records_of(values: Sequence[bytes | None]) -> list[Stored]:
 def batch_of(
     records: Sequence[Stored], *, base_offset: int = 0, start: int = 0, end: int = LAST, partition: int = 0, times: int = MOMENT
 ) -> RecordBatch:
-    """Gives back a batch as it is after it was fetched and split."""
+    """Return a batch as it is after it was fetched and split."""
     return RecordBatch(
         partition=partition,
         base_offset=base_offset,
@@ -78,7 +78,7 @@ def store(
     last_delta: int | None = None,
     largest_time: int = MOMENT,
 ) -> bytes:
-    """Gives back a batch as the broker sends it."""
+    """Return a batch as the broker sends it."""
     body = _compress(codec, b"".join(map(encode_record, records)))
     delta = last_delta if last_delta is not None else max((record.offset for record in records), default=0)
     after = struct.pack(">hiqqqhii", abs(codec) | flags, delta, MOMENT, largest_time, producer, 0, 0, len(records)) + body
@@ -87,7 +87,7 @@ def store(
 
 
 def store_marker(*, base_offset: int, producer: int, commit: bool, time: int = 0) -> bytes:
-    """Gives back the batch that ends a transaction."""
+    """Return the batch that ends a transaction."""
     record = Stored(struct.pack(">hi", 0, 0), 0, time, key=struct.pack(">hh", 0, int(commit)))
     return store([record], base_offset=base_offset, flags=TRANSACTIONAL | CONTROL, producer=producer)
 

@@ -44,12 +44,12 @@ def decoder_for(stream: Stream) -> Decoder:
 
 
 def rows_of(decoded: Decoded) -> list[dict[str, Any]]:
-    """Gives back the decoded rows; each message is a row or refused, never both and never neither."""
+    """Return the decoded rows; each message is a row or refused, never both and never neither."""
     return [{name: column[index].as_py() for name, column in decoded.columns.items()} for index in range(len(decoded.rows))]
 
 
 def decode(stream: Stream, values: Sequence[bytes | None]) -> tuple[list[dict[str, Any]], dict[int, str]]:
-    """Gives back the rows and the reasons.
+    """Return the rows and the reasons.
 
     Checks that no message got lost on the way, and that stored records are decoded to the same, or not at once.
     """
@@ -67,12 +67,12 @@ def decode(stream: Stream, values: Sequence[bytes | None]) -> tuple[list[dict[st
 
 
 def decode_stored(decoder: Decoder, values: Sequence[bytes | None], *, key: bytes | None = None) -> Block | None:
-    """Gives back what becomes of the values if they are stored records of one batch."""
+    """Return what becomes of the values if they are stored records of one batch."""
     return decoder.decode_block([batch_of([Stored(value, offset, key=key) for offset, value in enumerate(values)])])
 
 
 def messages_of(values: Sequence[bytes | None], *, timestamps: Sequence[int] | None = None) -> Messages:
-    """Gives back the values as messages of one batch."""
+    """Return the values as messages of one batch."""
     times = timestamps or [MOMENT] * len(values)
     stored = [Stored(value, offset, time) for offset, (value, time) in enumerate(zip(values, times, strict=True))]
     (messages,) = split_messages(records_of_topic(batch_of(stored, times=0)), rows=len(values))

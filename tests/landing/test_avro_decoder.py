@@ -68,7 +68,7 @@ def encode(avsc: str, event: dict[str, Any]) -> bytes:
 
 
 def zigzag(number: int, *, pad: int = 0) -> bytes:
-    """Gives back Avro's encoding of a whole number; with `pad` it is longer than it has to be."""
+    """Return Avro's encoding of a whole number; with `pad` it is longer than it has to be."""
     rest = (number << 1) ^ (number >> 70)
     out = bytearray()
     while rest > 0x7F:
@@ -127,7 +127,7 @@ def test_a_message_that_lacks_what_the_next_has_too_much() -> None:
 def test_a_message_that_borrows_from_the_frame_of_the_next() -> None:
     """A string that is longer than its message takes in the frame of the next record, and its own missing number is in there.
 
-    The first row reads well, and so do all that follow if the last record gives back what was taken.
+    The first row reads well, and so do all that follow if the last record returns what was taken.
     """
     decoder = decoder_for(avro_stream(LINEAGE))
     frame = encode_record(Stored(b"", 1))
@@ -291,7 +291,7 @@ def test_many_at_once_is_taken_for_good_messages(wanted: list[dict[str, Any]]) -
 
 
 def read_strictly(avsc: str, value: bytes) -> dict[str, Any] | None:
-    """Gives back what fastavro reads from a whole message, or None if it can't, or if bytes are left."""
+    """Return what fastavro reads from a whole message, or None if it can't, or if bytes are left."""
     plain = avsc.replace('"logicalType"', '"ignored"')
     stream = io.BytesIO(value)
     try:

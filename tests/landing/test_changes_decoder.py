@@ -72,12 +72,12 @@ ORDERS = Table({"id": INT, "total": decimal(10, 2), "note": TEXT})
 
 
 def decoder(table: Table, *schemas: Table) -> ChangesDecoder:
-    """Gives back a decoder for the table of `table`; the registry has the schemas from 1 on."""
+    """Return a decoder for the table of `table`; the registry has the schemas from 1 on."""
     return ChangesDecoder(schema=schema_of(table.stream), registry=Schemas(*(schemas or (table,))))
 
 
 def decode(how: ChangesDecoder, values: list[bytes | None]) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-    """Gives back the rows and the reasons by message: each message is one of both, and rows come in order."""
+    """Return the rows and the reasons by message: each message is one of both, and rows come in order."""
     decoded = how.decode(values)
     assert sorted([*decoded.rows, *decoded.bad]) == list(range(len(values)))
     assert list(decoded.rows) == sorted(decoded.rows)
@@ -125,7 +125,7 @@ wide_rows = st.fixed_dictionaries(
 
 
 def as_landed(row: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Gives back a row as the table has it: days and moments are what they mean."""
+    """Return a row as the table has it: days and moments are what they mean."""
     if row is None:
         return None
     landed = dict(row)
@@ -137,7 +137,7 @@ def as_landed(row: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def comparable(value: Any) -> Any:
-    """Gives back a value that equals itself, also where it is no number."""
+    """Return a value that equals itself, also where it is no number."""
     return repr(value) if not isinstance(value, dict) else {name: comparable(each) for name, each in value.items()}
 
 

@@ -20,7 +20,7 @@ NOON = datetime(2026, 2, 24, 12, tzinfo=UTC)
 
 
 def decode_one(ddl: str, value: bytes | None, **options: Any) -> tuple[dict[str, Any] | None, str]:
-    """Decodes one message between two good ones, which must not suffer."""
+    """Decode one message between two good ones, which must not suffer."""
     stream = json_stream(ddl, **options)
     rows, bad = decode(stream, [b"{}", value, b"{}"])
     assert set(bad) <= {1}

@@ -34,7 +34,7 @@ UTC = timezone.utc
 
 
 def write_pipeline(lake: Lake, name: str, streams: dict[str, str], *, partitions: int = 2, extra: str = "") -> None:
-    """Writes a pipeline of JSON streams, each with the columns that its DDL says."""
+    """Write a pipeline of JSON streams, each with the columns that its DDL says."""
     folder = lake.folder / "pipelines" / name
     (folder / "schemas").mkdir(parents=True, exist_ok=True)
     lines = [f"name: {name}", "about: a test", "streams:"]

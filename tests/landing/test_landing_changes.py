@@ -56,7 +56,7 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
         sent = 0
 
         def send(*values: bytes | None) -> list[Batch]:
-            """Sends messages, and lands them with the application that has run all along."""
+            """Send messages, and land them with the application that has run all along."""
             nonlocal sent
             produce(lake.servers, lake.topic, [each for value in values for each in (value, value)], partitions=2)
             sent += 2 * len(values)
@@ -65,7 +65,7 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
             return batches
 
         def rows() -> list[Any]:
-            """Gives back what partition 0 brought, in the order in which it came."""
+            """Return what partition 0 brought, in the order in which it came."""
             found = [row for row in lake.rows("raw.orders") if row["kafka_partition"] == 0]
             found.sort(key=lambda row: row["kafka_offset"])
             return [None if row["after"] is None else {**row["after"], "op": row["op"]} for row in found]

@@ -17,7 +17,7 @@ ranges = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5) | st.in
 
 
 def offsets_of(some: list[Range]) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """Gives back the offsets that some ranges cover, joined, by partition."""
+    """Return the offsets that some ranges cover, joined, by partition."""
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for part in sorted(some, key=lambda part: (part.topic, part.partition, part.start)):
         if not part.size:

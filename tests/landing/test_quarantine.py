@@ -34,7 +34,7 @@ def quarantine(catalog: Catalog, tmp_path: Path) -> Table:
 
 
 def refuse(quarantine: Table, label: str, *offsets: int) -> str:
-    """Writes a file of refused rows; gives back where."""
+    """Write a file of refused rows, and return where."""
     table_format = TableFormat(quarantine.schema(), quarantine.spec())
     files = TableFiles(table_format, folder=quarantine.location(), name=str(uuid.uuid4()))
     rows = [

@@ -29,7 +29,7 @@ class Schemas(Registry):
 
 
 def decoder(tmp_path: Path, columns: tuple[Column, ...] | None = None) -> ChangesDecoder:
-    """Gives back a decoder for a table that has these columns, or those of storefront's own file."""
+    """Return a decoder for a table that has these columns, or those of storefront's own file."""
     stream = load_pipeline("storefront", environ={}, folder=tmp_path).stream("products")
     schema = schema_of(stream if columns is None else type(stream)(**{**vars(stream), "columns": columns}))
     return ChangesDecoder(schema=schema, registry=Schemas("http://registry"))

@@ -32,7 +32,7 @@ def at(start: int = 0, end: int = 1_000_000) -> Position:
 
 
 def rows_of(batches: list[RecordBatch], *, rows: int = 1000) -> list[Row]:
-    """Gives back partition, offset, time and value of each message."""
+    """Return partition, offset, time and value of each message."""
     records = Records("things")
     for batch in batches:
         records.add(batch)

@@ -50,7 +50,7 @@ class EngineBuild:
         return self._lake
 
     def land_and_build(self, events: Mapping[str, Sequence[Row]]) -> None:
-        """Appends each stream's events as one checkpoint and builds all tables, none of which may fail."""
+        """Append each stream's events as one checkpoint and build all tables, none of which may fail."""
         for stream in self._pipeline.streams:
             if events.get(stream.name):
                 self._land(stream, events[stream.name])
@@ -67,13 +67,13 @@ class EngineBuild:
             assert (outcome.error, outcome.because_of) == (None, None)
 
     def rows(self, table: str) -> list[Row]:
-        """Gives back a table's rows, without the builds that wrote them."""
+        """Return a table's rows, without the builds that wrote them."""
         name = next(str(each.table) for each in self._pipeline.tables if each.table.name == table)
         found = self._catalog.load_table(name).scan().to_arrow()
         return list(found.drop_columns([each for each in (BUILD_ID, STATE) if each in found.column_names]).to_pylist())
 
     def ask(self, sql: str) -> list[Row]:
-        """Gives back what the lake answers to a query, as `headrace query` does."""
+        """Return what the lake answers to a query, as `headrace query` does."""
         return list(run_query(self._catalog, sql).to_pylist())
 
     def _land(self, stream: Stream, events: Sequence[Row]) -> None:

@@ -69,7 +69,7 @@ class TableFile:
 
 
 def table_files(folder: Path) -> list[TableFile]:
-    """Gives back the files of all layers, each after those it reads."""
+    """Return the files of all layers, each after those it reads."""
     left = [
         TableFile(path) for layer in LAYERS for path in sorted((folder / layer).iterdir()) if path.suffix in (".sql", ".py")
     ]
@@ -84,7 +84,7 @@ def table_files(folder: Path) -> list[TableFile]:
 
 
 def raw_rows(stream: Stream, events: Sequence[Row], *, first: int = 0, checkpoint_id: int = 1) -> pa.Table:
-    """Gives back what lands of events, counted from `first`: number i is in partition i modulo the number of partitions."""
+    """Return what lands of events, counted from `first`: number i is in partition i modulo the number of partitions."""
     encode = encoder_of(stream)
     return landed_rows(stream, [encode(event) for event in events], first=first, checkpoint_id=checkpoint_id)
 
@@ -107,19 +107,19 @@ def landed_rows(stream: Stream, events: Sequence[bytes], *, first: int, checkpoi
 
 
 def landed(spark: SparkSession, stream: Stream, events: Sequence[Row]) -> DataFrame:
-    """Gives back the raw table's rows."""
+    """Return the raw table's rows."""
     return spark.createDataFrame(raw_rows(stream, events))
 
 
 def rows_of(frame: DataFrame) -> list[Row]:
-    """Gives back rows with the values that the lake's tables give back: times know that they are UTC."""
+    """Return rows with the values that the lake's tables return: times know that they are UTC."""
     return list(frame.toArrow().to_pylist())
 
 
 def build(
     spark: SparkSession, folder: Path, raw: Mapping[str, DataFrame], *, prefix: str, only: str | None = None
 ) -> dict[str, DataFrame]:
-    """Gives back every table by its name, raw ones too; or just one and those that it is made of."""
+    """Return every table by its name, raw ones too; or just one and those that it is made of."""
     tables, files = dict(raw), table_files(folder)
     if only:
         needed = {only}

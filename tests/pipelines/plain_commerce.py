@@ -37,12 +37,12 @@ class Sums:
 
 
 def sums_of(row: Mapping[str, Any]) -> Sums:
-    """Gives back the sums that a row of a table, or an entry of `amounts`, says there are."""
+    """Return the sums that a row of a table, or an entry of `amounts`, says there are."""
     return Sums(**{each.name: row[each.name] for each in fields(Sums)})
 
 
 def newest_orders(messages: Iterable[Row]) -> dict[str, Row]:
-    """Gives back each order as it stands: the newest state, of several at the same second the one furthest in its life."""
+    """Return each order as it stands: the newest state, of several at the same second the one furthest in its life."""
     states: dict[str, list[Row]] = {}
     gone = set()
     for each in messages:
@@ -61,7 +61,7 @@ def newest_charges(messages: Iterable[Row]) -> dict[str, Row]:
 
 
 def newest_contacts(messages: Iterable[Row]) -> dict[str, dict[str, str | None]]:
-    """Gives back the properties of each contact as its events leave them, one after the other."""
+    """Return the properties of each contact as its events leave them, one after the other."""
     found: dict[str, dict[str, str | None]] = {}
     for each in sorted(
         messages, key=lambda row: (row["occurred_at"], row["_webhook_topic"] != "contact.creation", row["_event_id"])
@@ -112,7 +112,7 @@ def charge_sums(charge: Row) -> Sums:
 
 
 def sums_by_person(orders: Iterable[Row], charges: Iterable[Row], people: Mapping[tuple[str, str], str]) -> dict[Place, Sums]:
-    """Gives back what each person comes to in each currency; `people` says whose each record is."""
+    """Return what each person comes to in each currency; `people` says whose each record is."""
     found: dict[Place, Sums] = {}
     for order in newest_orders(orders).values():
         place = people[record_of_order(order)], order["currency"].upper()

@@ -36,7 +36,7 @@ def stream_named(name: str) -> Stream:
 
 
 def played(seed: int = 4) -> Messages:
-    """Gives back what lands of generated webhooks: some in yen and dinars, some refunded in part, some orders deleted."""
+    """Return what lands of generated webhooks: some in yen and dinars, some refunded in part, some orders deleted."""
     with shop() as here:
         for name, count in COUNTS.items():
             rate = Rate(seed=seed, problems={"bad_time": 0.0})
@@ -50,7 +50,7 @@ def played(seed: int = 4) -> Messages:
 
 
 def send(here: Shop, name: str, body: object, **headers: str) -> None:
-    """Sends one webhook to the endpoint of a stream."""
+    """Send one webhook to the endpoint of a stream."""
     through = stream_named(name).through
     assert through is not None
     given: dict[str, Any] = {key.replace("-", "_"): value for key, value in headers.items()}
@@ -62,7 +62,7 @@ def taken(here: Shop) -> Messages:
 
 
 def change_phone(customer_id: str, *, email: str | None, phone: str) -> Messages:
-    """Gives back the message of a customer of the shop who is given a phone, after all others."""
+    """Return the message of a customer of the shop who is given a phone, after all others."""
     with shop() as here:
         body: Row = {"id": int(customer_id), "email": email, "phone": phone, "created_at": LATER, "updated_at": LATER}
         body["default_address"] = {"country_code": "US"}
@@ -71,7 +71,7 @@ def change_phone(customer_id: str, *, email: str | None, phone: str) -> Messages
 
 
 def in_two(messages: Messages, *, seed: int = 1) -> tuple[Messages, Messages]:
-    """Gives back messages in any order, in two parts; every fifth of the first comes once more in the second."""
+    """Return messages in any order, in two parts; every fifth of the first comes once more in the second."""
     random = Random(seed)
     mixed = [*messages]
     random.shuffle(mixed)
@@ -91,7 +91,7 @@ def _shopify(topic: str, identity: str) -> dict[str, str]:
 
 
 def _changed(name: str, body: Any) -> Any:
-    """Gives back a body in another currency, or with a part refunded, as its order's number says; each time the same."""
+    """Return a body in another currency, or with a part refunded, as its order's number says; each time the same."""
     if name == "shopify_orders":
         if body["id"] % 7 == 0:
             yen = {each: body[each].replace(".", "") for each in ("total_price", "subtotal_price", "total_tax")}

@@ -26,7 +26,7 @@ Events = dict[str, list[dict[str, Any]]]
 
 
 def sample(pipeline: Pipeline) -> Events:
-    """Gives back what lands of the pipeline's sample, by stream; in it Shopify asks for one customer to be redacted."""
+    """Return what lands of the pipeline's sample, by stream; in it Shopify asks for one customer to be redacted."""
     found: Events = {}
     for stream in pipeline.streams:
         lines = (pipeline.folder / "sample" / f"{stream.name}.jsonl").read_bytes().splitlines()
@@ -35,7 +35,7 @@ def sample(pipeline: Pipeline) -> Events:
 
 
 def customer_of_both(events: Events) -> tuple[str, str]:
-    """Gives back the id and email of somebody who is a customer at the shop and at Stripe."""
+    """Return the id and email of somebody who is a customer at the shop and at Stripe."""
     stripe = {str(each["email"]).strip().lower() for each in events["stripe_customers"] if each.get("email")}
     both = [(str(each["id"]), each["email"].strip().lower()) for each in events["shopify_customers"] if each.get("email")]
     return next((identity, email) for identity, email in both if email in stripe)

@@ -103,7 +103,7 @@ def people(tables: Tables) -> dict[tuple[str, str], str]:
 
 
 def two_buyers(tables: Tables) -> tuple[str, str, str]:
-    """Gives back two customers of the shop who bought and are two people, and the phone of the second."""
+    """Return two customers of the shop who bought and are two people, and the phone of the second."""
     bought = {row["customer_id"] for row in tables["stg_shopify_orders"] if not row["is_cancelled"]}
     entity, shared = people(tables), dict[str | None, set[str]]()
     for row in tables["entity_index"]:
@@ -119,7 +119,7 @@ def two_buyers(tables: Tables) -> tuple[str, str, str]:
 
 
 def said_of_people(tables: Tables) -> dict[Place, Sums]:
-    """Gives back what customer_360 says of each person and currency."""
+    """Return what customer_360 says of each person and currency."""
     return {(row["entity_id"], each["currency"]): sums_of(each) for row in tables["customer_360"] for each in row["amounts"]}
 
 

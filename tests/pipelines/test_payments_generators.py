@@ -59,7 +59,7 @@ def made(name: str, count: int = MANY) -> tuple[Row, ...]:
 
 
 def clean(name: str, count: int, problems: Mapping[str, float] = {}, *, start: int = 0) -> list[Row]:
-    """Makes events with no problems but these."""
+    """Make events with no problems but these."""
     return make(name, count, {**dict.fromkeys(MODULES[name].PROBLEMS, 0.0), **problems}, start=start)
 
 

@@ -53,7 +53,7 @@ def table(name: str) -> LayerTable:
 
 @lru_cache(maxsize=1)
 def rounds() -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
-    """Makes all streams for the same span of time, and cuts them where half of the charges have been made.
+    """Make all streams for the same span of time, and cuts them where half of the charges have been made.
 
     What was made earlier comes in the first round, apart from a few charges, which come last of all.
     """
@@ -73,7 +73,7 @@ def half_time(charges: list[Row]) -> str:
 
 
 def events(name: str) -> list[Row]:
-    """Gives back a stream's events in the order in which they arrived."""
+    """Return a stream's events in the order in which they arrived."""
     return [event for part in rounds() for event in part[name]]
 
 
@@ -100,7 +100,7 @@ def tables(built: Built) -> Rows:
 
 
 def once(name: str) -> list[Row]:
-    """Gives back what was made without the duplicates, which are the same to the letter."""
+    """Return what was made without the duplicates, which are the same to the letter."""
     return list({event["event_id"]: event for event in events(name)}.values())
 
 

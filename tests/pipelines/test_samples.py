@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 @pytest.fixture(scope="module")
 def lake_of(broker: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Lake]:
-    """Gives the lake of a pipeline's sample, landed and built once for all tests of this file."""
+    """Return the lake of a pipeline's sample, landed and built once for all tests of this file."""
 
     @cache
     def make(name: str) -> Lake:
@@ -67,7 +67,7 @@ def test_the_sample_becomes_what_is_expected(name: str, lake_of: Callable[[str],
 
 
 def keep_well(lake: Lake, pipeline: Pipeline, spark: SparkSession) -> None:
-    """Deletes rows where they are, as another engine would, and maintains all tables."""
+    """Delete rows where they are, as another engine would, and maintains all tables."""
     change_by_hand(lake, spark)
     done = maintain_all(thorough(lake.settings()), open_spark_catalog(spark, lake.settings()), pipeline)
     assert any(each.before.delete_files > each.after.delete_files == 0 for each in done.values())

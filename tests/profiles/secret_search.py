@@ -21,7 +21,7 @@ SELECT uuid, event_time, kafka_timestamp FROM secured.events
 
 
 def make_pipeline(folder: Path) -> None:
-    """Writes the pipeline `secured`: that of lineage, with a table that is built."""
+    """Write the pipeline `secured`: that of lineage, with a table that is built."""
     shutil.copytree(BUILT_IN / "lineage", folder)
     text = (folder / "pipeline.yml").read_text(encoding="utf-8")
     (folder / "pipeline.yml").write_text(
@@ -34,7 +34,7 @@ def make_pipeline(folder: Path) -> None:
 
 
 def command_lines() -> dict[str, str]:
-    """Gives back the arguments of all processes, as anyone may list them."""
+    """Return the arguments of all processes, as anyone may list them."""
     return {f"process {one.pid}": " ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])}
 
 
@@ -44,7 +44,7 @@ def read_page(port: int, path: str) -> str:
 
 
 def pages_of(port: int) -> dict[str, str]:
-    """Gives back what an application's own pages and its API say."""
+    """Return what an application's own pages and its API say."""
     (application,) = json.loads(read_page(port, "/api/v1/applications"))
     api = f"/api/v1/applications/{application['id']}"
     paths = ("/environment/", "/executors/", "/jobs/", "/SQL/", f"{api}/environment", f"{api}/allexecutors", f"{api}/jobs")
@@ -52,7 +52,7 @@ def pages_of(port: int) -> dict[str, str]:
 
 
 def files_in(*folders: Path, but: Iterable[Path] = ()) -> Iterator[tuple[str, str]]:
-    """Gives all files, hidden ones too, as texts that hold every byte; `but` are left out."""
+    """Yield all files, hidden ones too, as texts that hold every byte; `but` are left out."""
     left_out = {*but}
     for path in (each for folder in folders for each in folder.rglob("*")):
         if path.is_file() and not path.is_symlink() and path not in left_out:
@@ -60,7 +60,7 @@ def files_in(*folders: Path, but: Iterable[Path] = ()) -> Iterator[tuple[str, st
 
 
 def found_in(texts: Mapping[str, str] | Iterable[tuple[str, str]], secrets: Iterable[str]) -> list[str]:
-    """Gives back where a secret is, with what stands around it."""
+    """Return where a secret is, with what stands around it."""
     return [
         f"{name}: …{text[max(0, text.index(secret) - 300) : text.index(secret)]}"
         for name, text in (texts.items() if isinstance(texts, Mapping) else texts)

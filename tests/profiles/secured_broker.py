@@ -62,7 +62,7 @@ class SecuredBroker:
 
 @contextmanager
 def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
-    """Gives a broker that runs while the block does."""
+    """Yield a broker that runs while the block does."""
     _make_certificates(folder)
     server = kafka_server.Server(
         folder=folder,
@@ -105,7 +105,7 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
 
 
 def _make_certificates(folder: Path) -> None:
-    """Makes `ca.pem`, the broker's `server.pem` (key and certificate), and a client's `client.crt` and `client.key`."""
+    """Make `ca.pem`, the broker's `server.pem` (key and certificate), and a client's `client.crt` and `client.key`."""
 
     def openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)

@@ -88,7 +88,7 @@ def test_it_is_submitted_and_run_and_shows_no_secret(lake: StackLake, tmp_path: 
 
 
 def pages_of_cluster(settings: Settings) -> dict[str, str]:
-    """Gives back what the pages of the master and of its workers say, and those of each application and executor."""
+    """Return what the pages of the master and of its workers say, and those of each application and executor."""
     master = int((settings.home / spark_cluster.MASTER / "ui-port").read_text(encoding="ascii"))
     found = {f"master {path}": read_page(master, path) for path in ("/", "/json/")}
     for application in json.loads(found["master /json/"])["activeapps"]:

@@ -55,11 +55,11 @@ class TokenProxy:
         }
 
     def end_tokens(self) -> None:
-        """Ends all tokens before their time."""
+        """End all tokens before their time."""
         self.live.clear()
 
     def give(self, form: dict[str, list[str]], authorization: str, program: str) -> tuple[int, dict[str, object]]:
-        """Gives back the answer to a request for a token."""
+        """Return the answer to a request for a token."""
         said = {name: values[0] for name, values in form.items()}
         problem = ""
         if said.get("grant_type") != "client_credentials":
@@ -88,7 +88,7 @@ class TokenProxy:
 
 @contextmanager
 def token_proxy(behind: str, *, told_seconds: int, slack_seconds: float = 0.0) -> Iterator[TokenProxy]:
-    """Gives a proxy on 127.0.0.1, in front of the catalog at `behind`."""
+    """Yield a proxy on 127.0.0.1, in front of the catalog at `behind`."""
     proxy = TokenProxy(behind, told_seconds, slack_seconds)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": proxy}))
     proxy.port = server.server_address[1]

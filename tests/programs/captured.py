@@ -52,7 +52,7 @@ class CapturedShop:
         return load_settings(flags={}, environ=self.environ, folder=self.folder)
 
     def open(self, *, rate: float, seed: int, **sizes: int) -> dict[str, int]:
-        """Fills the shop, and has it captured while customers play in it; gives back how many rows each table had before."""
+        """Fill the shop, and has it captured while customers play in it, and return how many rows each table had before."""
         self.seeder = start_headrace(
             "seeder", "storefront", "--port", str(self._port), environ=self.environ, folder=self.folder
         )
@@ -73,18 +73,18 @@ class CapturedShop:
         return said
 
     def post(self, path: str, **query: float) -> dict[str, Any]:
-        """Gives back what the seeder answers."""
+        """Return what the seeder answers."""
         values = "&".join(f"{name}={value}" for name, value in query.items())
         answer = ask(f"{self._address}/{path}?{values}", method="POST", timeout=START_SECONDS)
         assert answer.is_fine, answer
         return dict(answer.body)
 
     def committed(self) -> int:
-        """Gives back how many transactions the traffic has committed so far."""
+        """Return how many transactions the traffic has committed so far."""
         return int(ask(f"{self._address}/traffic/status").body["committed"])
 
     def kill(self, part: str) -> None:
-        """Sends SIGKILL to a part, and waits until it is back."""
+        """Send SIGKILL to a part, and wait until it is back."""
         self.killed[part] += 1
         if part == "application":
             assert self.application is not None
@@ -106,7 +106,7 @@ class CapturedShop:
         wait_until(is_back, what=f"{part} to be back", seconds=COME_BACK_SECONDS)
 
     def verify(self) -> list[dict[str, Any]]:
-        """Gives back what `headrace verify` finds, stream by stream and table by table."""
+        """Return what `headrace verify` finds, stream by stream and table by table."""
         done = start_headrace("verify", "storefront", "--json", environ=self.environ, folder=self.folder)
         done.wait(seconds=600)
         try:
@@ -123,7 +123,7 @@ class CapturedShop:
 
 
 def hold(minutes: float, *, folder: Path, seed: int) -> bool:
-    """Says whether every row and column of the lake is that of Postgres after minutes of traffic, kills and schema changes."""
+    """Return whether the lake equals Postgres in every row and column after minutes of traffic, kills and schema changes."""
     chance = random.Random(seed)
     shop = CapturedShop(folder)
     try:

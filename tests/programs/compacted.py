@@ -70,7 +70,7 @@ class Seen:
 
 
 def compacted(minutes: float, *, folder: Path, seed: int) -> bool:
-    """Says whether no batch and no build failed, no row is missing, and every table is what a full refresh makes of it."""
+    """Return whether no batch and no build failed, no row is missing, and every table is what a full refresh makes of it."""
     environ = {
         "HEADRACE_HOME": str(folder / ".headrace"),
         "HEADRACE_KAFKA_PORT": str(find_free_port()),
@@ -149,7 +149,7 @@ def _produce(servers: KafkaServers, topic: str, chance: random.Random, stop: Fla
 
 
 def _read(settings: Settings, stop: Flag, seen: Seen) -> None:
-    """Asks for a table over and over: no answer may miss a file."""
+    """Ask for a table over and over: no answer may miss a file."""
     catalog = open_catalog(settings)
     while not stop.wait(1.0):
         try:

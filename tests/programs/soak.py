@@ -25,7 +25,7 @@ LONGEST_PAUSE_SECONDS = 12.0
 
 
 def soak(minutes: float, *, folder: Path, seed: int) -> bool:
-    """Says whether nothing was lost, nothing doubled, and no application ended that was not killed."""
+    """Return whether nothing was lost, nothing doubled, and no application ended that was not killed."""
     chance = random.Random(seed)
     environ = {"HEADRACE_HOME": str(folder / ".headrace")}
     settings = load_settings(flags={}, environ=environ, folder=folder)
@@ -69,7 +69,7 @@ def _start(environ: dict[str, str], folder: Path, *arguments: str) -> Applicatio
 
 
 def _kill(part: str, application: Application, settings: Settings) -> bool:
-    """Sends SIGKILL to one process of that part; says whether there was one."""
+    """Send SIGKILL to one process of that part; says whether there was one."""
     if part == "broker":
         service = running_kafka(settings)
         pids = [service.pid] if service else []

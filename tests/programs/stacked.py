@@ -68,7 +68,7 @@ def start_server(server: Embedded, settings: Settings) -> ServiceState:
 
 @contextmanager
 def running_stack(folder: Path, *, servers: Sequence[Embedded] = SERVERS) -> Iterator[StackLake]:
-    """Gives a lake on the servers that pipelines need of a stack, or on a part of them; they end with the block."""
+    """Yield a lake on the servers that pipelines need of a stack, or on a part of them; they end with the block."""
     settings = load_settings(flags={"profile": STACK, "home": str(folder / ".headrace")}, environ={}, folder=folder)
     with ExitStack() as stack:
         for server in servers:
@@ -89,7 +89,7 @@ class Killer:
 
     @contextmanager
     def at_work(self, what: str) -> Iterator[None]:
-        """Kills one worker while the block runs, and starts it again after it; a block in which none was busy is an error."""
+        """Kill one worker while the block runs, and start it again after it; a block in which none was busy is an error."""
         ended = Event()
         victims: list[Embedded] = []
         thread = Thread(target=self._kill_one, args=(ended, victims), daemon=True)
@@ -116,11 +116,11 @@ class Killer:
                     return
 
     def _executors(self) -> int:
-        """Gives back how many workers have an executor that the driver knows."""
+        """Return how many workers have an executor that the driver knows."""
         return sum(any(_listens(process.children(), port) for port in self._tasks()) for _, process in self._workers())
 
     def _tasks(self) -> dict[int, int]:
-        """Gives back how many tasks run in each process of the application, by the port that it listens on."""
+        """Return how many tasks run in each process of the application, by the port that it listens on."""
         infos = self.spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
         return {int(info.port()): int(info.numRunningTasks()) for info in infos}
 
@@ -133,7 +133,7 @@ class Killer:
 
 
 def _listens(processes: Sequence[psutil.Process], port: int) -> bool:
-    """Says whether one of the processes listens on a port; one that has just ended does not."""
+    """Return whether one of the processes listens on a port; one that has just ended does not."""
     for process in processes:
         try:
             open_to = [each.laddr.port for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]

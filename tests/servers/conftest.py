@@ -13,7 +13,7 @@ from tests.support.ports import with_own_ports
 
 @pytest.fixture
 def settings_for(tmp_path: Path) -> Iterator[Callable[..., Settings]]:
-    """Gives settings of a home of this test's own; whatever was started there is stopped at the end."""
+    """Yield settings of a home of this test's own; whatever was started there is stopped at the end."""
 
     def load(**flags: str) -> Settings:
         named = {name.replace("__", "."): value for name, value in flags.items()}
@@ -32,6 +32,6 @@ def said() -> list[str]:
 
 @pytest.fixture
 def child_environ() -> dict[str, str]:
-    """Gives the environment for a Python child that imports this checkout."""
+    """Return the environment for a Python child that imports this checkout."""
     source = Path(__file__).parents[2] / "src"
     return {**os.environ, "PYTHONPATH": str(source)}

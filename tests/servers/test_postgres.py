@@ -65,7 +65,7 @@ def start_user(
 
 
 def find_python(environ: dict[str, str], *, user: str) -> str:
-    """Gives back a Python that this user can run; the one of the tests may lie in a folder that is closed to others."""
+    """Return a Python that this user can run; the one of the tests may lie in a folder that is closed to others."""
     for python in (sys.executable, shutil.which("python3", path=os.defpath) or sys.executable):
         command = [python, "-c", "import headrace.servers.postgres"]
         try:

@@ -16,7 +16,7 @@ AT_ONCE, ROUNDS = 8, 40
 
 
 def do_at_once(action: Callable[[], str]) -> list[str]:
-    """Gives back what several threads got that began at the same moment."""
+    """Return what several threads got that began at the same moment."""
     ready = Barrier(AT_ONCE)
 
     def act(_: int) -> str:

@@ -50,7 +50,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 def is_refused(address: str, login: Mapping[str, str], *, seconds: float = 3.0) -> bool:
-    """Say whether a client gets no answer within so many seconds: librdkafka tries a refused login again and again."""
+    """Return whether a client gets no answer within so many seconds: librdkafka tries a refused login again and again."""
     try:
         AdminClient({"bootstrap.servers": address, "log_level": 0, **login}).list_topics(timeout=seconds)
     except KafkaException:

@@ -64,7 +64,7 @@ def test_the_stack_lets_in_who_has_its_keys(settings: Settings) -> None:
 
 
 def check_nothing_is_shown(settings: Settings, states: list[ServiceState]) -> None:
-    """Looks for the secrets in command lines and logs, and for ports that other machines could reach."""
+    """Look for the secrets in command lines and logs, and for ports that other machines could reach."""
     paths = ("s3/access-key", "s3/secret-key", "spark-master/secret", "postgres/password")
     secrets = [(settings.home / path).read_text(encoding="ascii").strip() for path in paths]
     for path in (*paths, "s3/server.properties", "spark-master/application/spark-defaults.conf"):

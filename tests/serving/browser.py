@@ -16,7 +16,7 @@ _PATIENCE_MS = 30_000
 
 
 def find_browser() -> str | None:
-    """Gives back the path of a browser that is installed here."""
+    """Return the path of a browser that is installed here."""
     chosen = os.environ.get("HEADRACE_TEST_BROWSER")
     return chosen or next((path for name in _NAMES if (path := shutil.which(name))), None)
 

@@ -56,14 +56,14 @@ UPDATE: dict[str, Any] = {
 
 
 def registered(schema_id: int, schema: Any, value: Any) -> bytes:
-    """Gives back a message in the framing of a registry."""
+    """Return a message in the framing of a registry."""
     body = io.BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(schema), value)
     return b"\x00" + schema_id.to_bytes(4, "big") + body.getvalue()
 
 
 def with_schema_in_it() -> bytes:
-    """Gives back the update as Connect's JSON converter writes it."""
+    """Return the update as Connect's JSON converter writes it."""
     scaled = base64.b64encode((123456789).to_bytes(4, "big", signed=True)).decode()
     row = {
         "type": "struct",

@@ -46,7 +46,7 @@ def topics() -> PlayedTopics:
 
 @pytest.fixture
 def make_weather_app(shop: ShopLake, topics: PlayedTopics) -> Callable[..., FastAPI]:
-    """Makes an application with weather's pages, which asks where Postgres is; its topics are made up."""
+    """Make an application with weather's pages, which asks where Postgres is; its topics are made up."""
 
     def make(conninfo: Callable[[], str | None], *, lock: Lock = OPEN) -> FastAPI:
         return make_app(replace(shop.room, postgres=conninfo, topics=topics), lock, own_pages=[weather_pages()])

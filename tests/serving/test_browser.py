@@ -67,7 +67,7 @@ def server(dsn: str, postgres_home: Settings, make_weather_app: Callable[..., Fa
 
 
 def chart(watched: Watched, city: str) -> Callable[[], int]:
-    """Gives back how many points the chart of a city has drawn."""
+    """Return how many points the chart of a city has drawn."""
     return lambda: watched.page.locator(f'[data-city="{city}"] .scatterlayer .point').count()
 
 

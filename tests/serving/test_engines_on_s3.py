@@ -67,7 +67,7 @@ def test_keys_are_not_repeated(tmp_path: Path) -> None:
 
 @pytest.fixture
 def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    """Gives a catalog whose one table is in an object store that does not answer."""
+    """Return a catalog whose one table is in an object store that does not answer."""
     catalog = open_catalog(load_settings(flags={}, environ={}, folder=tmp_path))
     catalog.create_namespace("raw")
     rows = pa.table({"n": [1]})

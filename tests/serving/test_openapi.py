@@ -28,7 +28,7 @@ _EXAMPLES = 25
 def test_the_api_keeps_its_promises(
     shop: ShopLake, dsn: str, make_weather_app: Callable[..., FastAPI], mode: GenerationMode
 ) -> None:
-    """Asks what the OpenAPI allows (positive), and what it does not (negative)."""
+    """Ask what the OpenAPI allows (positive), and what it does not (negative)."""
     shop.land(["a"], bad=["no"])
     publish(dsn, [("Miami", this_minute(), 80.0)])
     app = make_weather_app(lambda: dsn, lock=Lock(None, local=False))

@@ -60,7 +60,7 @@ def ask(dsn: str, question: str) -> list[tuple[Any, ...]]:
 
 
 def take(lake: Lake, spark: SparkSession, pipeline: Pipeline, values: list[bytes], *, full_refresh: bool = False) -> None:
-    """Lands messages and builds what they change."""
+    """Land messages and build what they change."""
     if values:
         produce(lake.servers, pipeline.streams[0].topic, values, partitions=pipeline.streams[0].partitions)
         lake.land(spark, pipeline)

@@ -23,7 +23,7 @@ QUESTION = read_question("SELECT n FROM raw.orders", dialect="trino", known=["ra
 
 @contextmanager
 def answering(*answers: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Gives the address of a server that gives these answers one after the other, the last for ever, and what it was asked."""
+    """Yield the address of a server that gives these answers one after the other, the last for ever, and what it was asked."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -26,13 +26,13 @@ def weather_pages() -> OwnPages:
 
 
 def this_minute(minutes_ago: int = 0) -> datetime:
-    """Gives back the beginning of a minute as the table has it: UTC, without a zone."""
+    """Return the beginning of a minute as the table has it: UTC, without a zone."""
     now = datetime.now(timezone.utc).replace(second=0, microsecond=0, tzinfo=None)
     return now - timedelta(minutes=minutes_ago)
 
 
 def publish(dsn: str, rows: Iterable[tuple[str, datetime, float | None]]) -> None:
-    """Publishes averages by city and the beginning of their minute."""
+    """Publish averages by city and the beginning of their minute."""
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     with psycopg.connect(dsn) as connection:
         connection.execute(_DDL)

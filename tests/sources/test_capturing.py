@@ -83,7 +83,7 @@ class Shop:
             return connection.execute(question.encode()).fetchall()
 
     def messages(self) -> list[bytes | None]:
-        """Gives back the values of all committed messages of the topic, partition after partition."""
+        """Return the values of all committed messages of the topic, partition after partition."""
         servers = find_servers(self.session.settings)
         assert servers is not None
         topic = self.session.pipeline.streams[0].topic
@@ -152,7 +152,7 @@ def shop(settings: Settings) -> Iterator[Shop]:
 
 
 def from_avro(settings: Settings) -> Callable[[bytes], dict[str, object]]:
-    """Gives back how a message is decoded with the schema that its first five bytes name."""
+    """Return how a message is decoded with the schema that its first five bytes name."""
     schemas: dict[int, object] = {}
 
     def decode(message: bytes) -> dict[str, object]:
@@ -245,7 +245,7 @@ def test_connect_and_postgres_are_killed_while_rows_are_inserted(shop: Shop, set
     stop = threading.Event()
 
     def insert() -> None:
-        """Inserts row after row, each in a transaction of its own, until both servers were killed and are back."""
+        """Insert row after row, each in a transaction of its own, until both servers were killed and are back."""
         numbers = count(1000)
         while not stop.is_set():
             try:
@@ -340,7 +340,7 @@ def test_json_then_reset_and_delete(settings: Settings) -> None:
 
 
 def test_a_failed_connector_is_told_and_restarted(shop: Shop, settings: Settings) -> None:
-    """Rights that are taken away make the snapshot fail; given back, the next look brings the connector to life."""
+    """Rights that are taken away make the snapshot fail; granted again, the next look brings the connector to life."""
     session = replace(shop.session, report=shop.said.append)
     session.delete()
     shop.run("REVOKE SELECT ON orders FROM debezium")

@@ -51,7 +51,7 @@ def client(shop: str) -> Iterator[TestClient]:
 
 
 def contents(dsn: str) -> dict[str, str]:
-    """Gives back a hash of every table's rows."""
+    """Return a hash of every table's rows."""
     with psycopg.connect(dsn) as connection:
         queries = {
             table: f"SELECT md5(string_agg(each::text, '|' ORDER BY each::text)) FROM {table} AS each" for table in TABLES

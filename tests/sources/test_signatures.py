@@ -140,7 +140,7 @@ def test_bytes_that_are_no_text_are_signed_as_they_are() -> None:
 
 
 def flipped(data: bytes) -> list[bytes]:
-    """Gives back all that differ from the bytes in one bit."""
+    """Return all that differ from the bytes in one bit."""
     return [data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :] for at in range(len(data)) for bit in range(8)]
 
 

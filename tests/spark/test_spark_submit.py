@@ -45,7 +45,7 @@ UPLOADS = '"spark.kubernetes.file.upload.path" = "s3a://lake/uploads"'
 def plan(
     folder: Path, master: str, *, name: str = "payments", conf: str = IMAGE, in_image: bool = False, **secrets: str
 ) -> tuple[Submission, str]:
-    """Gives back how a pipeline would be submitted, and what a dry run shows."""
+    """Return how a pipeline would be submitted, and what a dry run shows."""
     (folder / "headrace.toml").write_text(FILE.format(master=master, conf=conf))
     environ = {**SECRETS, **secrets, "HEADRACE_PROFILE": "kube"}
     settings = load_settings(flags={}, environ=environ, folder=folder)

@@ -42,7 +42,7 @@ def pipeline(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def check(pipeline: Path, tmp_path: Path) -> Checker:
-    """Checks the pipeline after `old` was replaced by `new` in one of its files."""
+    """Check the pipeline after `old` was replaced by `new` in one of its files."""
 
     def run(old: str = "", new: str = "", *, file: str = "pipeline.yml", environ: dict[str, str] | None = None) -> Check:
         text = (pipeline / file).read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ class Application:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def wait(self, *, seconds: float = 240.0) -> int:
-        """Gives back the exit code; negative is the number of the signal that ended it."""
+        """Return the exit code; negative is the number of the signal that ended it."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -48,7 +48,7 @@ class Application:
         wait_until(told, what=f"{text!r} in:\n{self.log}", seconds=seconds)
 
     def wait_to_stop(self, *, seconds: float = 180.0) -> None:
-        """Waits until SIGSTOP has stopped the process."""
+        """Wait until SIGSTOP has stopped the process."""
         wait_until(
             lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED,
             what="the application to be stopped",
@@ -59,7 +59,7 @@ class Application:
         self.process.send_signal(number)
 
     def end(self) -> None:
-        """Ends the process, and waits until Spark, which ends with it, is gone too."""
+        """End the process, and wait until Spark, which ends with it, is gone too."""
         try:
             children = psutil.Process(self.pid).children(recursive=True)
         except psutil.NoSuchProcess:
@@ -91,7 +91,7 @@ def start_headrace(*arguments: str, environ: Mapping[str, str], folder: Path) ->
 
 
 def find_processes(home: Path) -> list[psutil.Process]:
-    """Gives back the living processes that were started for a home, by the environment that they all inherit."""
+    """Return the living processes that were started for a home, by the environment that they all inherit."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         try:

@@ -9,13 +9,13 @@ _TYPES = {"int": "int32", "long": "int64", "float": "float", "double": "double"}
 
 
 def change_values(avsc: str, lines: list[str]) -> list[bytes | None]:
-    """Gives back a message for each line, which is a payload or, for a tombstone, null."""
+    """Return a message for each line, which is a payload or, for a tombstone, null."""
     schema = json.dumps(connect_schema(json.loads(avsc), {}))
     return [None if line == "null" else f'{{"schema": {schema}, "payload": {line}}}'.encode() for line in lines]
 
 
 def connect_schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
-    """Gives back an Avro type as Connect has it; named types are written out wherever they are used."""
+    """Return an Avro type as Connect has it; named types are written out wherever they are used."""
     if isinstance(kind, list):
         return {**connect_schema(next(each for each in kind if each != "null"), named), "optional": True}
     if isinstance(kind, str):

@@ -16,7 +16,7 @@ class KilledError(BaseException):
 
 
 def die_in(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> list[str]:
-    """Gives back a list of places, to be filled: whichever of them these modules reach first ends the application, once."""
+    """Return a list of places, to be filled: whichever of them these modules reach first ends the application, once."""
     places: list[str] = []
 
     def reach(place: str) -> None:

@@ -45,7 +45,7 @@ IN_PROCESS: Mapping[Engine, Callable[[Catalog, str], pa.Table]] = {
 
 
 def check_engines(catalog: Catalog, truth: Mapping[str, pa.Table]) -> None:
-    """Holds what every engine in this process reads of these tables against the truth."""
+    """Hold what every engine in this process reads of these tables against the truth."""
     check_same(Engine.duckdb, truth, read_at_once(catalog, list(truth)))
     for engine, ask in IN_PROCESS.items():
         if engine != Engine.duckdb:
@@ -53,13 +53,13 @@ def check_engines(catalog: Catalog, truth: Mapping[str, pa.Table]) -> None:
 
 
 def check_trino(url: str, catalog: Catalog, truth: Mapping[str, pa.Table]) -> None:
-    """Holds what the Trino at this address reads of these tables against the truth."""
+    """Hold what the Trino at this address reads of these tables against the truth."""
     asked = {name: _question(catalog, f"SELECT * FROM {name}", Engine.trino) for name in truth}
     check_same(Engine.trino, truth, {name: trino.ask(question, url=url) for name, question in asked.items()})
 
 
 def change_by_hand(lake: Lake, spark: SparkSession) -> None:
-    """Deletes the first row of each file of the two largest tables where it is, and packs the second and the third anew."""
+    """Delete the first row of each file of the two largest tables where it is, and packs the second and the third anew."""
     session = open_spark_catalog(spark, lake.settings())
     use_session(session)
     rows = {name: count_rows(lake.table(name)) for name in list_tables(lake.catalog)}
@@ -77,7 +77,7 @@ def change_by_hand(lake: Lake, spark: SparkSession) -> None:
 
 
 def read_with_spark(lake: Lake, spark: SparkSession) -> dict[str, pa.Table]:
-    """Gives back all tables as Spark reads them, which does it with Iceberg's own code, without the states of aggregates."""
+    """Return all tables as Spark reads them, which does it with Iceberg's own code, without the states of aggregates."""
     session = open_spark_catalog(spark, lake.settings(), rows="few")
     names = list_tables(lake.catalog)
     return {name: to_arrow(session.table(spark_name(TableName.parse(name))).drop(STATE)) for name in names}
@@ -92,14 +92,14 @@ def check_same(engine: Engine, truth: Mapping[str, pa.Table], found: Mapping[str
 
 
 def read_at_once(catalog: Catalog, names: Sequence[str]) -> dict[str, pa.Table]:
-    """Gives back tables as DuckDB reads them in one query, each as a list of its rows: its start takes longer than reading."""
+    """Return tables as DuckDB reads them in one query, each as a list of its rows: its start takes longer than reading."""
     listed = ", ".join(f'(SELECT list(t) FROM {name} AS t) AS "{name}"' for name in names)
     answer = run_query(catalog, f"SELECT {listed}")
     return {name: pa.Table.from_struct_array(answer[name].combine_chunks().flatten()) for name in names}
 
 
 def see(engine: Engine, table: pa.Table) -> Seen:
-    """Gives back a table as this engine can see it."""
+    """Return a table as this engine can see it."""
     types = {field.name: _type_of(engine, field.type) for field in table.schema}
     columns = [[_value_of(engine, field.type, value) for value in table[field.name].to_pylist()] for field in table.schema]
     return types, sorted(map(repr, zip(*columns, strict=True)))
@@ -127,7 +127,7 @@ def _type_of(engine: Engine, kind: pa.DataType) -> str:
 
 
 def _value_of(engine: Engine, kind: pa.DataType, value: Any) -> Any:
-    """Gives back a value as this engine can see it: every decimal with all its places, every moment in UTC."""
+    """Return a value as this engine can see it: every decimal with all its places, every moment in UTC."""
     if pa.types.is_map(kind):
         if value is None and (engine == Engine.clickhouse or _is_lost_by(engine, kind.item_type)):
             return []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> Path:
-    """Writes texts by their paths in a folder; gives back the folder."""
+    """Write texts by their paths in a folder, and return the folder."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")

@@ -64,13 +64,13 @@ class Lake:
         return self.catalog.load_table(name)
 
     def start(self, *arguments: str, **environ: str) -> Application:
-        """Starts a command as a process of its own, which ends with the test at the latest."""
+        """Start a command as a process of its own, which ends with the test at the latest."""
         application = start_headrace(*arguments, environ={**self.environ, **environ}, folder=self.folder)
         self.applications.append(application)
         return application
 
     def run(self, *arguments: str, **environ: str) -> str:
-        """Runs a command that must succeed; gives back what it said."""
+        """Run a command that must succeed, and return what it said."""
         application = self.start(*arguments, **environ)
         code = application.wait()
         assert code == 0, f"{arguments} ended with {code}:\n{application.said()}"
@@ -109,7 +109,7 @@ class Lake:
         replaced_topic: ReplacedTopic | None = None,
         **environ: str,
     ) -> list[Batch]:
-        """Lands all there is in this process, as `headrace land --once` does."""
+        """Land all there is in this process, as `headrace land --once` does."""
         pipeline = pipeline or self.pipeline(**environ)
         lander = self.lander(pipeline, **environ)
         if replaced_topic:
@@ -129,7 +129,7 @@ class Lake:
         return list(scan.to_arrow().to_pylist())
 
     def quarantine(self, label: str) -> list[dict[str, Any]]:
-        """Gives back the refused rows of a stream, by partition and offset."""
+        """Return the refused rows of a stream, by partition and offset."""
         rows = [row for row in self.rows(str(QUARANTINE)) if row["stream"] == label]
         return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
 
@@ -137,9 +137,9 @@ class Lake:
 def send_lineage(
     lake: Lake, count: int, *, seed: int, partitions: int = 1, bad_every: int = 400
 ) -> tuple[list[Sent], dict[tuple[int, int], dict[str, object]]]:
-    """Sends events of the lineage pipeline, some truncated.
+    """Send events of the lineage pipeline, some truncated.
 
-    Gives back the messages, and the events that must become rows by their partition and offset.
+    Returns the messages, and the events that must become rows by their partition and offset.
     """
     values = lineage_values(count, seed=seed, bad_every=bad_every)
     sent = produce(lake.servers, lake.topic, values, partitions=partitions)
@@ -149,7 +149,7 @@ def send_lineage(
 
 
 def check_exactly_once(lake: Lake, sent: Iterable[Sent], *, good: Mapping[tuple[int, int], Mapping[str, object]]) -> None:
-    """Holds the lineage table against what was sent: each message is once in the table or once in the quarantine, as it was.
+    """Hold the lineage table against what was sent: each message is once in the table or once in the quarantine, as it was.
 
     `good` are the rows that must be in the table, by partition and offset; all other messages must be in the quarantine.
     """
@@ -164,7 +164,7 @@ def check_exactly_once(lake: Lake, sent: Iterable[Sent], *, good: Mapping[tuple[
 
 
 def check_verified(lake: Lake, *pipelines: Pipeline) -> None:
-    """Holds the lake against the topics, and the commit logs against the tables' files; all pipelines of the lake are named,
+    """Hold the lake against the topics, and the commit logs against the tables' files; all pipelines of the lake are named,
     or it has but lineage."""
     looked_at = pipelines or (lake.pipeline(),)
     check_landed_once(lake, *looked_at)

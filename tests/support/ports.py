@@ -9,7 +9,7 @@ from headrace.settings import Settings
 
 
 def with_own_ports(settings: Settings) -> Settings:
-    """Gives back settings whose usual ports are free ones: tests beside this one can't take them while a server restarts."""
+    """Return settings whose usual ports are free ones: tests beside this one can't take them while a server restarts."""
     return replace(
         settings,
         kafka_port=find_free_port(),

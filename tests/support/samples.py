@@ -29,7 +29,7 @@ NAMES = [found.name for found in list_pipelines(BUILT_IN) if found.built_in]
 
 
 def send_sample(lake: Lake, pipeline: Pipeline, *, until: Sequence[float] = (1.0,)) -> Iterator[float]:
-    """Makes the pipeline's topics and sends its sample to them, in parts: of each topic's up to a share, then to the next."""
+    """Make the pipeline's topics and send its sample to them, in parts: of each topic's up to a share, then to the next."""
     for stream in pipeline.streams:
         make_topic(lake.servers, stream.topic, partitions=stream.partitions)
     for start, end in zip((0.0, *until), until, strict=False):
@@ -41,7 +41,7 @@ def send_sample(lake: Lake, pipeline: Pipeline, *, until: Sequence[float] = (1.0
 
 
 def found_lines(lake: Lake, pipeline: Pipeline) -> dict[str, list[str]]:
-    """Gives back what there is of a pipeline's tables, by the names of the files in `expected/`."""
+    """Return what there is of a pipeline's tables, by the names of the files in `expected/`."""
     by_default = load_pipeline(pipeline.name, environ={}, folder=lake.folder)
     found = {
         f"{stream.name}.jsonl": raw_lines(lake, stream, topic=default.topic)
@@ -51,7 +51,7 @@ def found_lines(lake: Lake, pipeline: Pipeline) -> dict[str, list[str]]:
 
 
 def check_expected(pipeline: Pipeline, found: Mapping[str, list[str]]) -> None:
-    """Holds the tables against `expected/`, which has a file for each."""
+    """Hold the tables against `expected/`, which has a file for each."""
     folder = pipeline.folder / "expected"
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.jsonl")} == set(found), "a file for every table"
     for file, lines in found.items():
@@ -59,7 +59,7 @@ def check_expected(pipeline: Pipeline, found: Mapping[str, list[str]]) -> None:
 
 
 def values_of(stream: Stream, path: Path) -> list[bytes | None]:
-    """Gives back a sample as messages: a JSON line is one as it stands, an Avro event is encoded, a change gets its schema."""
+    """Return a sample as messages: a JSON line is one as it stands, an Avro event is encoded, a change gets its schema."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if stream.format == "debezium":
         return change_values((path.parent.parent / "schemas" / f"{stream.name}.avsc").read_text(encoding="utf-8"), lines)
@@ -87,14 +87,14 @@ def lines_of(rows: Iterable[Row]) -> list[str]:
 
 
 def raw_lines(lake: Lake, stream: Stream, *, topic: str) -> list[str]:
-    """Gives back the rows of a raw table in the order of its sample, without what differs from run to run."""
+    """Return the rows of a raw table in the order of its sample, without what differs from run to run."""
     names = [column.name for column in landed_columns(stream) if column.name not in ("checkpoint_id", "kafka_timestamp")]
     in_order = sorted(lake.rows(str(stream.table)), key=lambda row: (row["kafka_offset"], row["kafka_partition"]))
     return lines_of({name: row[name] for name in names} | {"kafka_topic": topic} for row in in_order)
 
 
 def layer_lines(lake: Lake, table: LayerTable) -> list[str]:
-    """Gives back the rows of a layer table by its keys, without what builds keep in them for themselves."""
+    """Return the rows of a layer table by its keys, without what builds keep in them for themselves."""
     rows = [{name: value for name, value in row.items() if name not in HIDDEN} for row in lake.rows(str(table.table))]
     by = [*table.keys, *table.sequence_by]
     return lines_of(sorted(rows, key=lambda row: ([(row[name] is not None, row[name]) for name in by], str(row))))

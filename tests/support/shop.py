@@ -91,7 +91,7 @@ SELECT customerId, 'customer', length(country) FROM staging.customers AS c WHERE
 
 
 def write_shop(folder: Path) -> Path:
-    """Writes the pipeline to ./pipelines/shop; gives back its folder."""
+    """Write the pipeline to ./pipelines/shop, and return its folder."""
     home = folder / "pipelines" / "shop"
     for name, text in FILES.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)

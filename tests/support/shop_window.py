@@ -41,7 +41,7 @@ def at(minute: int) -> datetime:
 
 
 def fill_shop_window(settings: Settings) -> None:
-    """Makes customers as they stand, as they were and as they changed, and revenue of two days."""
+    """Make customers as they stand, as they were and as they changed, and revenue of two days."""
     ann = {"id": 1, "email": "ann@example.com", "full_name": "Ann", "tier": "basic", "loyalty_points": 10}
     bob = {"id": 2, "email": "bob@example.com", "full_name": "Bob", "tier": "gold", "loyalty_points": 500}
     first, second = {"_sequence": "64/64", "_committed_at": at(0)}, {"_sequence": "C8/C8", "_committed_at": at(5)}

@@ -21,7 +21,7 @@ ASKED = "SELECT count(*) AS n FROM lineage.events"
 
 
 def check_engines_agree(lake: Lake, spark: SparkSession) -> None:
-    """Holds what every engine reads against what Spark reads, before and after rows were deleted where they are; and asks each
+    """Hold what every engine reads against what Spark reads, before and after rows were deleted where they are; and asks each
     but Spark, whose cluster has no place for two, by the command."""
     settings = lake.settings()
     lake.run("up", "trino")
@@ -44,7 +44,7 @@ def check_engines_agree(lake: Lake, spark: SparkSession) -> None:
 
 
 def check_no_key_is_shown(settings: Settings, server: TrinoService) -> None:
-    """Looks for the object store's keys in Trino's files, its log and its command line."""
+    """Look for the object store's keys in Trino's files, its log and its command line."""
     files = [path for path in (settings.home / "trino").rglob("*") if path.is_file() and not path.is_symlink()]
     said = "".join(path.read_text(encoding="utf-8", errors="replace") for path in (*files, Path(server.log)))
     said += " ".join(psutil.Process(server.pid).cmdline())

@@ -34,7 +34,7 @@ class Sent:
 
 
 def make_topic(servers: str, topic: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> AdminClient:
-    """Makes a topic, and gives back a client for more."""
+    """Make a topic, and return a client for more."""
     admin = admin_client(KafkaServers(servers))
     for made in admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))]).values():
         made.result(20)
@@ -42,7 +42,7 @@ def make_topic(servers: str, topic: str, *, partitions: int = 1, config: Mapping
 
 
 def replace_topic(admin: AdminClient, topic: str, *, partitions: int = 1) -> None:
-    """Deletes a topic and creates it again under the same name, and waits until the broker reports the new one."""
+    """Delete a topic and create it again under the same name, and wait until the broker reports the new one."""
     before = list_topic_ids(admin, [topic])
     for deleted in admin.delete_topics([topic]).values():
         deleted.result(20)
@@ -66,7 +66,7 @@ def produce(
     keys: Sequence[bytes] | None = None,
     producer: Producer | None = None,
 ) -> list[Sent]:
-    """Sends value `i` to partition `i` modulo `partitions`; gives back what Kafka acknowledged, which is everything.
+    """Send value `i` to partition `i` modulo `partitions`, and return what Kafka acknowledged, which is everything.
 
     Values are counted from `first`, for those that go on where others have ended.
     """
@@ -101,7 +101,7 @@ def delete_records(admin: AdminClient, topic: str, before: Mapping[int, int]) ->
 
 
 def lineage_events(count: int, *, seed: int, hours: int = 3) -> list[dict[str, object]]:
-    """Gives back events of the lineage pipeline, spread over some hours."""
+    """Return events of the lineage pipeline, spread over some hours."""
     random = Random(seed)
     return [
         {
@@ -113,7 +113,7 @@ def lineage_events(count: int, *, seed: int, hours: int = 3) -> list[dict[str, o
 
 
 def lineage_values(count: int, *, seed: int, bad_every: int = 0, hours: int = 3) -> list[bytes | None]:
-    """Gives back encoded events; every `bad_every`th is truncated."""
+    """Return encoded events; every `bad_every`th is truncated."""
     (stream,) = load_pipeline("lineage", environ={}, folder=BUILT_IN).streams
     encode = encoder_of(stream)
     values = [encode(event) for event in lineage_events(count, seed=seed, hours=hours)]

@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 def wait_until(condition: Callable[[], _T | None], *, what: str, seconds: float = 90.0, pause: float = 0.05) -> _T:
-    """Gives back the condition's first true value; an AssertionError if there is none in time."""
+    """Return the condition's first true value; an AssertionError if there is none in time."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()

@@ -20,7 +20,7 @@ Minutes = dict[tuple[str, datetime], tuple[datetime, float | None, int]]
 
 
 def readings(count: int, *, seed: int, at: datetime = START, late: float = 0.2) -> list[bytes]:
-    """Gives back messages over ten minutes, a share of them hours late, in no order."""
+    """Return messages over ten minutes, a share of them hours late, in no order."""
     random = Random(seed)
     values = []
     for _ in range(count):
@@ -38,7 +38,7 @@ def readings(count: int, *, seed: int, at: datetime = START, late: float = 0.2) 
 
 
 def recompute(lake: Lake, raw: str = "default.weather") -> Minutes:
-    """Gives back every minute as the raw table has it now: a batch over all its rows, in plain Python."""
+    """Return every minute as the raw table has it now: a batch over all its rows, in plain Python."""
     return minutes_of(lake.rows(raw, "city", "temperature", "event_time", "kafka_timestamp"))
 
 
@@ -58,7 +58,7 @@ def minutes_of(rows: Iterable[Mapping[str, Any]]) -> Minutes:
 
 
 def published(dsn: str, table: str = "weather") -> Minutes:
-    """Gives back every minute as Postgres has it."""
+    """Return every minute as Postgres has it."""
     columns = "city, window_start, window_end, avg_temperature, record_count"
     with psycopg.connect(dsn, connect_timeout=30) as connection:
         rows = connection.execute(f"SELECT {columns} FROM {table}".encode()).fetchall()

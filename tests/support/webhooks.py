@@ -87,7 +87,7 @@ class Shop:
         now: datetime | None = None,
         **headers: str,
     ) -> Response:
-        """Sends a body, which is JSON unless it is bytes, with the signature of its provider."""
+        """Send a body, which is JSON unless it is bytes, with the signature of its provider."""
         content = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
         path = f"/webhooks/{provider}"
         given = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -22,7 +22,7 @@ _SECONDS = 600.0
 
 @contextmanager
 def unpacked_lake() -> Iterator[Path]:
-    """Give a folder with the lake and its pipeline, which no other process uses in the meantime."""
+    """Yield a folder with the lake and its pipeline, which no other process uses in the meantime."""
     from headrace.file_locks import locked  # `make_lake.py` imports this module with the sources of 0.1, which lack it
 
     with locked(_LOCK, timeout=_SECONDS):

@@ -29,7 +29,7 @@ def start_background(
     report: Callable[[str], None],
     wait_seconds: float = WAIT_SECONDS,
 ) -> None:
-    """Starts a process for each generator, which goes on until `stop_background`. Idempotent by stream: one that runs stays."""
+    """Start a process for each generator, which goes on until `stop_background`. Idempotent by stream: one that runs stays."""
     chosen = choose_streams(pipeline, stream)
     check_problems(chosen, rate.problems)
     started = []
@@ -59,7 +59,7 @@ def start_background(
 
 
 def stop_background(settings: Settings, *, target: str, report: Callable[[str], None]) -> int:
-    """Stops the generators in the background by their pids: of one stream, of one pipeline, or all; gives back how many ran."""
+    """Stop the generators in the background by their pids: of one stream, of one pipeline, or all, and return how many ran."""
     stopped = 0
     for name in list_background(settings):
         label = name.removeprefix(GENERATOR)
@@ -72,7 +72,7 @@ def stop_background(settings: Settings, *, target: str, report: Callable[[str], 
 
 
 def flags_of(rate: Rate, stream: Stream, *, among: Sequence[Stream]) -> list[str]:
-    """Gives back the flags that say a stream's part of the rate, and of the problems those that it can have."""
+    """Return the flags that say a stream's part of the rate, and of the problems those that it can have."""
     own = rate.in_proportion(stream, among=among)
     flags = [] if own.per_second == "own" else ["--rate", str(own.per_second or 0)]
     flags += [] if own.count is None else ["--count", str(own.count)]
@@ -86,7 +86,7 @@ def flags_of(rate: Rate, stream: Stream, *, among: Sequence[Stream]) -> list[str
 def _wait_until_sending(
     settings: Settings, state: process.ServiceState, *, deadline: float, report: Callable[[str], None]
 ) -> None:
-    """Returns when the generator's log says that it sends, which a broker that has to start first can hold up."""
+    """Return when the generator's log says that it sends, which a broker that has to start first can hold up."""
     label, log = state.name.removeprefix(GENERATOR), Path(state.log)
     while SENDING not in log.read_text(encoding="utf-8", errors="replace"):
         if process.find_process(state) is None:

@@ -56,7 +56,7 @@ class Board:
 
 @contextmanager
 def live_board(console: Console, *, title: str) -> Iterator[Board]:
-    """Gives a board that redraws itself; sentences scroll by above it. Without a terminal it is plain lines."""
+    """Yield a board that redraws itself; sentences scroll by above it. Without a terminal it is plain lines."""
     if not console.is_terminal:
         yield lines(console)
         return
@@ -115,7 +115,7 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
 
 
 def lines(console: Console) -> Board:
-    """Gives a board that prints one line for each sentence and for each stream of a batch."""
+    """Return a board that prints one line for each sentence and for each stream of a batch."""
 
     def landed(batch: Batch) -> None:
         for part in batch.landed:
@@ -143,7 +143,7 @@ def lines(console: Console) -> Board:
 
 
 def describe(outcome: Outcome, *, only_trouble: bool = False) -> list[str]:
-    """Gives back the line that says what became of a table; nothing where there was nothing to do."""
+    """Return the line that says what became of a table; nothing where there was nothing to do."""
     name = str(outcome.table.table)
     if outcome.error:
         return [f"{name}  failed: {outcome.error}"]

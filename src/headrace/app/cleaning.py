@@ -15,12 +15,12 @@ _OURS = frozenset({"logs", "services", "kafka", "postgres", "connect", "registry
 
 
 def state_size(settings: Settings) -> int:
-    """Gives back the bytes that the state takes on disk."""
+    """Return the bytes that the state takes on disk."""
     return sum(path.stat().st_size for path in settings.home.rglob("*") if path.is_file())
 
 
 def remove_state(settings: Settings, *, report: Callable[[str], None]) -> None:
-    """Stops the services and removes the home.
+    """Stop the services and remove the home.
 
     A folder that does not look like a home, or in which a pipeline runs, is left alone.
     """

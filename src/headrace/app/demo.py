@@ -47,7 +47,7 @@ class Results:
 
 
 def queries_of(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
-    """Gives back what the pipeline itself says is worth asking, or what is of any that has just landed."""
+    """Return what the pipeline itself says is worth asking, or what is of any that has just landed."""
     if pipeline.queries:
         return tuple((query.about, query.sql) for query in pipeline.queries)
     asked: list[tuple[str, str]] = []
@@ -72,7 +72,7 @@ def queries_of(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
 
 
 def land_events(session: Session, *, count: int, landed: Callable[[Batch], None], report: Callable[[str], None]) -> None:
-    """Generates `count` events of the stream that sends most often, as many of the others as go with it, and lands them."""
+    """Generate `count` events of the stream that sends most often, as many of the others as go with it, and land them."""
     able = [stream for stream in session.pipeline.streams if stream.generator is not None]
     with ways(session.settings, session.pipeline, able, report=lambda sentence: None) as way:
         for stream in able:
@@ -85,7 +85,7 @@ def land_events(session: Session, *, count: int, landed: Callable[[Batch], None]
 
 
 def build_tables(session: Session, *, built: Callable[[Outcome], None], report: Callable[[str], None]) -> None:
-    """Builds the pipeline's layer tables from what has landed; the first that fails is an error."""
+    """Build the pipeline's layer tables from what has landed; the first that fails is an error."""
     pipeline = session.pipeline
     if not pipeline.tables:
         return
@@ -102,7 +102,7 @@ def build_tables(session: Session, *, built: Callable[[Outcome], None], report: 
 
 
 def read_results(session: Session) -> Results:
-    """Gives back the answers to the demo's queries, the lake held against the topics, and the expectations."""
+    """Return the answers to the demo's queries, the lake held against the topics, and the expectations."""
     catalog = open_catalog(session.settings)
     return Results(
         shown=tuple(Shown(about, sql, run_query(catalog, sql)) for about, sql in queries_of(session.pipeline)),
@@ -113,7 +113,7 @@ def read_results(session: Session) -> Results:
 
 @contextmanager
 def generators(session: Session) -> Iterator[None]:
-    """Keeps the pipeline's generators running, each at its own rate, while the block does."""
+    """Keep the pipeline's generators running, each at its own rate, while the block does."""
     stop = Event()
     able = [stream for stream in session.pipeline.streams if stream.generator is not None]
     with ways(session.settings, session.pipeline, able, report=lambda sentence: None) as way:

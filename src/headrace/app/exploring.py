@@ -44,19 +44,19 @@ class Lake:
     catalog: Catalog
 
     def names(self, part: str = "") -> tuple[str, ...]:
-        """Gives back the names of all tables that have this in their name."""
+        """Return the names of all tables that have this in their name."""
         return tuple(name for name in list_tables(self.catalog) if part in name)
 
     def table(self, name: str) -> Table:
-        """Gives back the Iceberg table: its schema, its snapshots, its files."""
+        """Return the Iceberg table: its schema, its snapshots, its files."""
         return self.catalog.load_table(name)
 
     def rows(self, name: str) -> int:
-        """Gives back how many rows the table has, from its metadata."""
+        """Return how many rows the table has, from its metadata."""
         return count_rows(self.table(name))
 
     def scan(self, name: str) -> pl.LazyFrame:
-        """Gives back the table as Polars reads it, when it is collected, as it is now."""
+        """Return the table as Polars reads it, when it is collected, as it is now."""
         import polars as pl
 
         return pl.scan_iceberg(self.table(name))
@@ -73,7 +73,7 @@ class Lake:
 
 
 def open_lake(*, needs: Sequence[str] = (), first: str = "", environ: Mapping[str, str] | None = None) -> Lake:
-    """Gives back the lake of the folder that the notebook belongs to.
+    """Return the lake of the folder that the notebook belongs to.
 
     Where it lacks a table that is needed, that is an error which says what to run `first`.
     """
@@ -91,7 +91,7 @@ def open_lake(*, needs: Sequence[str] = (), first: str = "", environ: Mapping[st
 
 
 def _folder(environ: Mapping[str, str], start: Path) -> Path:
-    """Gives back the folder that `headrace notebook` was typed in, or else the next one above that has a lake or settings."""
+    """Return the folder that `headrace notebook` was typed in, or else the next one above that has a lake or settings."""
     if environ.get(FOLDER):
         return Path(environ[FOLDER])
     above = (each for each in (start, *start.parents) if (each / ".headrace").is_dir() or (each / FILE).is_file())

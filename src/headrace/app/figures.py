@@ -36,7 +36,7 @@ Bounds = Mapping[tuple[str, int], tuple[int, int]]
 
 
 def read_bounds(admin: AdminClient, pipelines: Sequence[Pipeline]) -> Bounds:
-    """Gives back how far the topics of these pipelines reach; those that don't exist have no partitions."""
+    """Return how far the topics of these pipelines reach; those that don't exist have no partitions."""
     topics = {stream.topic for pipeline in pipelines for stream in pipeline.streams}
     found = list_partitions(admin)
     return list_bounds(admin, [(topic, partition) for topic in sorted(topics) for partition in found.get(topic, ())])
@@ -45,7 +45,7 @@ def read_bounds(admin: AdminClient, pipelines: Sequence[Pipeline]) -> Bounds:
 def read_now(
     settings: Settings, pipelines: Sequence[Pipeline], *, report: Callable[[str], None] = lambda sentence: None
 ) -> tuple[PipelineStatus, ...]:
-    """Gives back the figures of these pipelines, asking the Kafka of these settings if it runs.
+    """Return the figures of these pipelines, asking the Kafka of these settings if it runs.
 
     Where it does not answer, that is reported, and the lag is not known.
     """
@@ -63,7 +63,7 @@ def read_now(
 def read_figures(
     settings: Settings, pipeline: Pipeline, *, catalog: Catalog, bounds: Bounds | None, dsn: str | None, now: datetime
 ) -> PipelineStatus:
-    """Gives back the figures of a pipeline, also of what nothing has landed in yet.
+    """Return the figures of a pipeline, also of what nothing has landed in yet.
 
     `bounds` are None where Kafka is off, and `dsn` is where Postgres is.
     """
@@ -78,7 +78,7 @@ def read_figures(
 
 
 def list_streams(catalog: Catalog, pipeline: Pipeline, *, bounds: Bounds | None, now: datetime) -> tuple[StreamStatus, ...]:
-    """Gives back the figures of each stream."""
+    """Return the figures of each stream."""
     quarantined = count_quarantined(load_table(catalog, QUARANTINE))
     return tuple(
         _stream_status(pipeline, stream, load_table(catalog, stream.table), quarantined, bounds, now)
@@ -173,7 +173,7 @@ def _stream_status(
 
 
 def messages_waiting(offset: int | None, bounds: tuple[int, int]) -> int:
-    """Gives back the messages of a partition that have not landed; the ends may have been read before the last commit."""
+    """Return the messages of a partition that have not landed; the ends may have been read before the last commit."""
     low, high = bounds
     return max(0, high - (low if offset is None else offset))
 
@@ -193,23 +193,23 @@ def _summary(snapshot: Snapshot | None) -> Mapping[str, str]:
 
 
 def _last_landed(table: Table) -> Snapshot | None:
-    """Gives back the newest snapshot that a checkpoint made; maintenance makes others, which bring nothing."""
+    """Return the newest snapshot that a checkpoint made; maintenance makes others, which bring nothing."""
     landed = [each for each in table.metadata.snapshots if ledger.KEY in _summary(each)]
     return max(landed, key=lambda each: each.sequence_number or 0, default=table.current_snapshot())
 
 
 def _rows_landed(summary: Mapping[str, str]) -> int:
-    """Gives back the rows of a checkpoint; other snapshots, such as compaction's, bring none."""
+    """Return the rows of a checkpoint; other snapshots, such as compaction's, bring none."""
     return int(summary.get("added-records", 0)) if ledger.KEY in summary else 0
 
 
 def _rows_built(summary: Mapping[str, str]) -> int:
-    """Gives back the rows that a build changed: its files hold others too, which it wrote again as they were."""
+    """Return the rows that a build changed: its files hold others too, which it wrote again as they were."""
     return BuildLedger.from_json(summary[build_ledger.KEY]).rows_written if build_ledger.KEY in summary else 0
 
 
 def _rate(table: Table | None, rows: Callable[[Mapping[str, str]], int], now: datetime) -> float:
-    """Gives back rows per second of the last minute, or of as much of it as the table's history still tells."""
+    """Return rows per second of the last minute, or of as much of it as the table's history still tells."""
     snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms) if table else []
     begin_ms = now.timestamp() * 1000 - RATE_SECONDS * 1000
     if snapshots and (snapshots[0].sequence_number or 1) > 1:
@@ -219,7 +219,7 @@ def _rate(table: Table | None, rows: Callable[[Mapping[str, str]], int], now: da
 
 
 def _seconds_since(table: Table | None, read: int | None, now: datetime) -> float:
-    """Gives back how long ago the first commit was that came after the snapshot which was read last."""
+    """Return how long ago the first commit was that came after the snapshot which was read last."""
     snapshots = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0) if table else []
     last = next((index for index, each in enumerate(snapshots) if each.snapshot_id == read), None)
     later = snapshots[-1:] if last is None else snapshots[last + 1 :]

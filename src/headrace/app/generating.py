@@ -37,7 +37,7 @@ def generate_all(
     report: Callable[[str], None],
     console: Console,
 ) -> int:
-    """Runs the generators of one stream, or of all that have one if `stream` is empty; gives back how many events were sent.
+    """Run the generators of one stream, or of all that have one if `stream` is empty, and return how many events were sent.
 
     Of several streams, `rate` is that of the one that sends most often; the others keep their proportion to it.
     """
@@ -85,7 +85,7 @@ def generate_all(
 def ways(
     settings: Settings, pipeline: Pipeline, streams: Sequence[Stream], *, report: Callable[[str], None]
 ) -> Iterator[Mapping[str, Way]]:
-    """Gives the way of each stream whose generator sends over HTTP; the pipeline's server runs meanwhile."""
+    """Yield the way of each stream whose generator sends over HTTP; the pipeline's server runs meanwhile."""
     paths = {one.name: one.through for one in streams if one.through is not None}
     if not paths or pipeline.http is None:
         yield {}
@@ -100,7 +100,7 @@ def ways(
 
 @contextmanager
 def _one_at_a_time(settings: Settings, pipeline: Pipeline, stream: Stream) -> Iterator[None]:
-    """Holds a numbered generator's lock: two of them would count from the same number and make everything twice."""
+    """Hold a numbered generator's lock: two of them would count from the same number and make everything twice."""
     if not load_generator(stream).numbered:
         yield
         return
@@ -119,7 +119,7 @@ def _one_at_a_time(settings: Settings, pipeline: Pipeline, stream: Stream) -> It
 
 
 def choose_streams(pipeline: Pipeline, stream: str) -> tuple[Stream, ...]:
-    """Gives back the stream of that name, or all that have a generator if it is empty."""
+    """Return the stream of that name, or all that have a generator if it is empty."""
     able = [one for one in pipeline.streams if one.generator is not None]
     chosen = tuple(one for one in able if stream in ("", one.name))
     if not chosen:

@@ -37,7 +37,7 @@ class Seen:
 
 
 def change_by_hand(session: Session, by_hand: ByHand, *, board: Board) -> Seen:
-    """Gives back how a change came through, while the pipeline is landed and built."""
+    """Return how a change came through, while the pipeline is landed and built."""
     database = find_database(session.settings, capture_of(session.pipeline))
     assert database is not None
     catalog = open_catalog(session.settings)

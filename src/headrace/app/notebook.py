@@ -17,13 +17,13 @@ _ENDING = ".ipynb"
 
 
 def list_notebooks() -> tuple[str, ...]:
-    """Gives back the names of the notebooks that come with Headrace."""
+    """Return the names of the notebooks that come with Headrace."""
     found = (files("headrace") / "notebooks").iterdir()
     return tuple(sorted(each.name.removesuffix(_ENDING) for each in found if each.name.endswith(_ENDING)))
 
 
 def copy_notebook(settings: Settings, name: str, *, report: Callable[[str], None]) -> Path:
-    """Gives back the user's copy of a notebook, made where there is none yet: what they have written in theirs stays."""
+    """Return the user's copy of a notebook, made where there is none yet: what they have written in theirs stays."""
     if name not in list_notebooks():
         raise NotFoundError(f'there is no notebook "{name}"', next_step=f"Notebooks are: {', '.join(list_notebooks())}.")
     copy = settings.home / "notebooks" / f"{name}{_ENDING}"
@@ -46,7 +46,7 @@ def open_notebook(
     environ: Mapping[str, str],
     report: Callable[[str], None],
 ) -> NoReturn:
-    """Becomes JupyterLab on a copy of a notebook, whose lake is the one of these settings."""
+    """Become JupyterLab on a copy of a notebook, whose lake is the one of these settings."""
     need_jupyter()
     copy = copy_notebook(settings, name, report=report)
     own = {"HEADRACE_HOME": str(settings.home), FOLDER: str(settings.folder)}

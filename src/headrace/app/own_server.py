@@ -22,7 +22,7 @@ _ANSWER_SECONDS = 5.0
 
 
 def need_free(port: int, *, pipeline: Pipeline) -> None:
-    """Refuses a port that another program has."""
+    """Refuse a port that another program has."""
     if not ports.becomes_free(port):
         raise ServiceError(
             f"port {port} is taken{ports.name_holder(port)}",
@@ -47,7 +47,7 @@ def own_server(
     usual: int,
     ready: Callable[[Report], None] = lambda report: None,
 ) -> Embedded:
-    """Gives back the server that a command of ours starts with `--port`: its usual one, or another where that is taken."""
+    """Return the server that a command of ours starts with `--port`: its usual one, or another where that is taken."""
 
     def launch(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
         port = embedded.choose_port(title, "", settings, usual=usual, last=None, report=report)
@@ -76,7 +76,7 @@ def _wait_until_ready(state: process.ServiceState, title: str) -> None:
 
 
 def _answers(port: int) -> bool:
-    """Gives back whether a server answers there, also if it answers that what it needs is away."""
+    """Return whether a server answers there, also if it answers that what it needs is away."""
     try:
         ask(f"http://{ports.HOST}:{port}/health", timeout=_ANSWER_SECONDS)
     except UnavailableError:

@@ -14,7 +14,7 @@ from headrace.settings import Settings
 
 
 def query(settings: Settings, sql: str, *, engine: Engine = Engine.duckdb, report: Report) -> pa.Table:
-    """Gives back the result of one SELECT in the engine's own SQL; tables have the same names in all of them.
+    """Return the result of one SELECT in the engine's own SQL; tables have the same names in all of them.
 
     What can't be asked is told before anything is started.
     """

@@ -21,7 +21,7 @@ from headrace.spec.model.pipeline import HttpSource, Pipeline
 
 
 def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report: Report) -> None:
-    """Takes events over HTTP until Ctrl-C or SIGTERM; requests that are being answered then are answered first."""
+    """Take events over HTTP until Ctrl-C or SIGTERM; requests that are being answered then are answered first."""
     chosen = port or _source_of(pipeline).port
     need_free(chosen, pipeline=pipeline)
     with kafka(settings, report=report) as servers:
@@ -34,7 +34,7 @@ def receive(settings: Settings, pipeline: Pipeline, *, port: int | None, report:
 
 
 def secrets_to_play_with(pipeline: Pipeline, environ: Mapping[str, str]) -> dict[str, str]:
-    """Gives back a secret for each webhook that has none: what is sent and taken by one command needs no one else's."""
+    """Return a secret for each webhook that has none: what is sent and taken by one command needs no one else's."""
     webhooks = pipeline.http.webhooks if pipeline.http else ()
     missing = {webhook.secret for webhook in webhooks if not environ.get(webhook.secret, "").strip()}
     return {name: secrets.token_hex(32) for name in sorted(missing)}
@@ -42,7 +42,7 @@ def secrets_to_play_with(pipeline: Pipeline, environ: Mapping[str, str]) -> dict
 
 @contextmanager
 def receiving(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[str | None]:
-    """Gives the address of the pipeline's server, started as a process of its own if it does not run, and stopped at the end
+    """Yield the address of the pipeline's server, started as a process of its own if it does not run, and stopped at the end
     if no other command uses it; None for a pipeline that receives nothing."""
     if pipeline.http is None:
         yield None

@@ -27,7 +27,7 @@ _IS_FILLED = 409
 
 
 def seed(settings: Settings, pipeline: Pipeline, *, port: int | None, report: Report) -> None:
-    """Takes requests to fill and play with the source database until Ctrl-C or SIGTERM; traffic that it plays ends with it."""
+    """Take requests to fill and play with the source database until Ctrl-C or SIGTERM; traffic that it plays ends with it."""
     chosen = port or _seeder_of(pipeline).port
     need_free(chosen, pipeline=pipeline)
     capture = capture_of(pipeline)
@@ -39,7 +39,7 @@ def seed(settings: Settings, pipeline: Pipeline, *, port: int | None, report: Re
 
 @contextmanager
 def seeding(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[str | None]:
-    """Gives the address of the pipeline's seeder, started as a process of its own if it does not run, and stopped at the end
+    """Yield the address of the pipeline's seeder, started as a process of its own if it does not run, and stopped at the end
     if no other command uses it; None for a pipeline that has none."""
     if pipeline.capture is None or pipeline.capture.seeder is None:
         yield None
@@ -49,7 +49,7 @@ def seeding(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterat
 
 
 def fill_source(address: str, session: Session, *, report: Report) -> None:
-    """Fills the source database unless it is filled, and returns when Kafka has all of it."""
+    """Fill the source database unless it is filled, and return when Kafka has all of it."""
     answer = ask(f"{address}/seed/full", method="POST", timeout=_FILL_SECONDS)
     if answer.is_fine:
         rows = answer.body["rows"]
@@ -69,7 +69,7 @@ def fill_source(address: str, session: Session, *, report: Report) -> None:
 
 @contextmanager
 def traffic(address: str | None, *, report: Report) -> Iterator[None]:
-    """Keeps a seeder's traffic running while the block does; nothing where there is no seeder, or traffic runs already."""
+    """Keep a seeder's traffic running while the block does; nothing where there is no seeder, or traffic runs already."""
     started = None if address is None else ask(f"{address}/traffic/start", method="POST")
     if started is None or not started.is_fine:
         yield
@@ -83,7 +83,7 @@ def traffic(address: str | None, *, report: Report) -> Iterator[None]:
 
 
 def seeder_server(pipeline: Pipeline) -> Embedded:
-    """Gives back the pipeline's seeder as a server that commands share."""
+    """Return the pipeline's seeder as a server that commands share."""
     name, title = f"{SEEDER}{pipeline.name}", f"{pipeline.name}'s seeder"
     return own_server(name, title, command=("seeder", pipeline.name), usual=_seeder_of(pipeline).port)
 

@@ -30,7 +30,7 @@ def serve(
     environ: Mapping[str, str],
     report: Callable[[str], None],
 ) -> None:
-    """Answers on an address until Ctrl-C or SIGTERM. Neither Spark nor any server is started, and nothing is written."""
+    """Answer on an address until Ctrl-C or SIGTERM. Neither Spark nor any server is started, and nothing is written."""
     lock = make_lock(host, environ)
     pipelines, broken = load_pipelines(names, environ=environ, folder=settings.folder)
     watch = Watch(settings, pipelines)
@@ -55,12 +55,12 @@ def serve(
 
 
 def load_own_pages(pipelines: Sequence[Pipeline]) -> tuple[OwnPages, ...]:
-    """Gives back the pages that pipelines bring along."""
+    """Return the pages that pipelines bring along."""
     return tuple(load_pages(each, each.serving.pages) for each in pipelines if each.serving.pages is not None)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Gives back a socket that listens; an address that can't be had is a SettingsError."""
+    """Return a socket that listens; an address that can't be had is a SettingsError."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=BACKLOG)

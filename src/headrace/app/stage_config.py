@@ -30,7 +30,7 @@ class LiveSchema:
 
 
 def live_schemas(settings: Settings, captured: CapturedPipeline, *, report: Callable[[str], None]) -> tuple[LiveSchema, ...]:
-    """Gives back the schema of every stream: the registry's newest, else that of the topic's newest message, else its file's.
+    """Return the schema of every stream: the registry's newest, else that of the topic's newest message, else its file's.
 
     Nothing is started. A registry or a Kafka that does not answer is reported, and the next place is looked at.
     """
@@ -40,14 +40,14 @@ def live_schemas(settings: Settings, captured: CapturedPipeline, *, report: Call
 
 
 def write_schemas(schemas: tuple[LiveSchema, ...]) -> None:
-    """Writes each schema to the file that its stream names. Idempotent."""
+    """Write each schema to the file that its stream names. Idempotent."""
     for each in schemas:
         each.stream.schema.parent.mkdir(parents=True, exist_ok=True)
         each.stream.schema.write_text(json.dumps(json.loads(each.text), indent=2) + "\n", encoding="utf-8")
 
 
 def config_text(schemas: tuple[LiveSchema, ...]) -> str:
-    """Gives back a stage_tables.yaml of these schemas."""
+    """Return a stage_tables.yaml of these schemas."""
     return stage_text((each.stream, each.text) for each in schemas)
 
 

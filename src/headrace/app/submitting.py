@@ -33,7 +33,7 @@ PROPERTIES = "spark.properties"
 def plan_submission(
     settings: Settings, pipeline: Pipeline, *, what: What, in_image: bool, environ: Mapping[str, str], report: Report
 ) -> Submission:
-    """Gives back how a pipeline would be submitted; what can't work is a SettingsError."""
+    """Return how a pipeline would be submitted; what can't work is a SettingsError."""
     on_kubernetes, on_yarn = settings.spark_master.startswith("k8s://"), settings.spark_master == "yarn"
     own = pipeline.folder if not pipeline.folder.is_relative_to(BUILT_IN) else None
     uploads = on_yarn or _UPLOAD in settings.spark_conf
@@ -74,7 +74,7 @@ def _check_kubernetes(settings: Settings, own: Path | None, *, uploads: bool) ->
 
 
 def describe(settings: Settings, submitted: Submission) -> list[str]:
-    """Gives back the command and its properties as they may be shown: without a secret."""
+    """Return the command and its properties as they may be shown: without a secret."""
     shown = {
         name: "***" if name in submitted.secrets else settings.without_secrets(value)
         for name, value in submitted.properties.items()
@@ -84,6 +84,6 @@ def describe(settings: Settings, submitted: Submission) -> list[str]:
 
 
 def submit(settings: Settings, submitted: Submission) -> int:
-    """Gives back how the submission ended: when the cluster has taken it, or with a driver here, when that has ended."""
+    """Return how the submission ended: when the cluster has taken it, or with a driver here, when that has ended."""
     java = find_java_home(os.environ, cache=settings.home / "java")
     return run_submission(submitted, java_home=java, folder=settings.folder, conf_dir=settings.spark_conf_dir)

@@ -42,7 +42,7 @@ _PATIENCE_SECONDS = 5.0
 
 
 def read_all_bounds(admin: AdminClient) -> Bounds:
-    """Gives back how far every topic reaches."""
+    """Return how far every topic reaches."""
     found = list_partitions(admin)
     return list_bounds(admin, [(topic, partition) for topic, partitions in found.items() for partition in partitions])
 
@@ -143,7 +143,7 @@ class TopicDesk:
         return TopicStatus(name, tuple(partitions), tuple(readers))
 
     def _find_registry(self) -> Registry | None:
-        """Gives back the registry where it is now, with what it has told."""
+        """Return the registry where it is now, with what it has told."""
         url = find_registry(self._settings)
         return self._registries.setdefault(url, Registry(url)) if url else None
 
@@ -163,7 +163,7 @@ class TopicDesk:
 
 
 def look_once(settings: Settings, pipelines: Sequence[Pipeline]) -> TopicDesk:
-    """Gives back the topics as a command sees them: each time it asks, Kafka is asked."""
+    """Return the topics as a command sees them: each time it asks, Kafka is asked."""
 
     def bounds() -> Bounds | None:
         servers = find_servers(settings)
@@ -181,7 +181,7 @@ def _fetch(servers: KafkaServers, topic: str, bounds: dict[int, tuple[int, int]]
 
 
 def _check_offset(wanted: Wanted, bounds: dict[int, tuple[int, int]], *, topic: str) -> None:
-    """Refuses an offset that is none of the partition's."""
+    """Refuse an offset that is none of the partition's."""
     if wanted.partition is None:
         there = ", ".join(str(each) for each in bounds)
         raise NotFoundError(
@@ -198,7 +198,7 @@ def _check_offset(wanted: Wanted, bounds: dict[int, tuple[int, int]], *, topic: 
 
 
 def _declared(pipeline: Pipeline, stream: Stream) -> ShownSchema:
-    """Gives back the schema that a stream's own file has."""
+    """Return the schema that a stream's own file has."""
     origin = f"{pipeline.name}.{stream.name}, {stream.format}"
     if stream.avro_schema is not None:
         return ShownSchema(origin, _pretty(stream.avro_schema))

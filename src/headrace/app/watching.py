@@ -36,7 +36,7 @@ _FIRST_WAIT_SECONDS = 1.5
 def load_pipelines(
     names: Sequence[str], *, environ: Mapping[str, str], folder: Path
 ) -> tuple[tuple[Pipeline, ...], dict[str, HeadraceError]]:
-    """Gives back these pipelines, or all that have a name here, and what is wrong with those that can't be loaded."""
+    """Return these pipelines, or all that have a name here, and what is wrong with those that can't be loaded."""
     found: list[Pipeline] = []
     broken: dict[str, HeadraceError] = {}
     for name in names or [each.name for each in list_pipelines(folder)]:
@@ -64,14 +64,14 @@ class Watch:
         self.topics = TopicDesk(settings, pipelines, bounds=self._all_ends.latest, catalog=self.catalog)
 
     def figures(self) -> tuple[PipelineStatus, ...]:
-        """Gives back the figures; a catalog that does not answer is an UnavailableError."""
+        """Return the figures; a catalog that does not answer is an UnavailableError."""
         with self._lock:
             if time.monotonic() - self._read_at > _EVERY_SECONDS:
                 self._read()
             return self._figures
 
     def catalog(self) -> Catalog:
-        """Gives back the tables as they were when the figures were read."""
+        """Return the tables as they were when the figures were read."""
         self.figures()
         assert self._catalog is not None
         return self._catalog
@@ -116,7 +116,7 @@ class TopicEnds:
         self._thread.start()
 
     def latest(self) -> Bounds | None:
-        """Gives back the newest that is known, or None where Kafka does not run or has not answered for a while.
+        """Return the newest that is known, or None where Kafka does not run or has not answered for a while.
 
         Who looks for the first time, or after a while, waits a moment for the answer.
         """
@@ -135,7 +135,7 @@ class TopicEnds:
         self._wake.set()
 
     def _follow(self) -> None:
-        """Asks every two seconds, as long as somebody looks."""
+        """Ask every two seconds, as long as somebody looks."""
         while not self._closed.is_set():
             self._wake.clear()  # before it looks whether somebody asked, or it would miss who asks meanwhile
             if time.monotonic() - self._asked_at > _ASKED_SECONDS:

@@ -33,7 +33,7 @@ _SUGGESTION = re.compile(r"\s*SQLSTATE: \w+.*$")
 def analyse(
     spark: SparkSession, pipeline: Pipeline, landed: Mapping[TableName, tuple[Column, ...]]
 ) -> Mapping[TableName, tuple[Column, ...]]:
-    """Gives back the columns of every table that the pipeline lands or builds, as their readers see them.
+    """Return the columns of every table that the pipeline lands or builds, as their readers see them.
 
     `landed` are those of the raw tables. Every query is analysed on empty inputs, in order; the first mistake is a SpecError
     with file, line and column.

@@ -61,7 +61,7 @@ def batch_stats_metrics(table: LayerTable, rows: DataFrame, entry: BuildLedger) 
 
 
 def read_batch_stats(values: Mapping[str, Any]) -> BatchStats:
-    """Gives back what came of the aggregates."""
+    """Return what came of the aggregates."""
     return BatchStats(
         truncates=int(values.get(_TRUNCATES, 0)),
         omitted=int(values.get(_OMITTED, 0)),

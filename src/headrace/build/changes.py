@@ -40,7 +40,7 @@ def read_changes(
     until: InputState,
     columns: tuple[Column, ...],
 ) -> ChangeSet:
-    """Gives back what happened to an input between two points of its life.
+    """Return what happened to an input between two points of its life.
 
     Rows tell themselves when they came, so neither compaction nor an expired snapshot changes what is read, and the files that
     hold none of them are not opened.
@@ -64,7 +64,7 @@ def read_frame(
     until: InputState,
     columns: Sequence[Column],
 ) -> pl.DataFrame | None:
-    """Gives back these columns of the rows that came to an input between two points of its life, read without Spark.
+    """Return these columns of the rows that came to an input between two points of its life, read without Spark.
 
     Without `since` they are all rows. None where that can't be told: rows that were there went or changed, a column was
     another one then, or files or rows are many.

@@ -24,7 +24,7 @@ EPOCH = "__epoch"
 
 
 def mark_events(table: LayerTable, rows: DataFrame) -> DataFrame:
-    """Gives back the rows with what they say: `_tombstone`, `_truncates`, untold columns; without what the table leaves out."""
+    """Return the rows with what they say: `_tombstone`, `_truncates`, untold columns; without what the table leaves out."""
     marks = event_marks(table)
     if table.unchanged:
         marks[OMITTED] = named(table.unchanged)
@@ -45,12 +45,12 @@ def deletes(table: LayerTable) -> Column:
 
 
 def truncates(table: LayerTable) -> Column:
-    """Gives back the condition that a row of the query says that all rows before it are gone."""
+    """Return the condition that a row of the query says that all rows before it are gone."""
     return F.coalesce(F.expr(table.apply_as_truncates), F.lit(False)) if table.apply_as_truncates else F.lit(False)
 
 
 def expectations_of(table: LayerTable) -> tuple[Expectation, ...]:
-    """Gives back what is expected of rows: nothing of a truncate that is no row."""
+    """Return what is expected of rows: nothing of a truncate that is no row."""
     if not table.apply_as_truncates:
         return table.expectations
     no_key = " OR ".join(f"`{key}` IS NULL" for key in table.keys)
@@ -59,7 +59,7 @@ def expectations_of(table: LayerTable) -> tuple[Expectation, ...]:
 
 
 def split_truncates(table: LayerTable, marked: DataFrame) -> tuple[DataFrame, DataFrame | None]:
-    """Gives back the rows that are of a key, and the truncates among all: their sequence and time, in the table's columns.
+    """Return the rows that are of a key, and the truncates among all: their sequence and time, in the table's columns.
 
     A truncate that has all its keys is a row, too.
     """
@@ -71,12 +71,12 @@ def split_truncates(table: LayerTable, marked: DataFrame) -> tuple[DataFrame, Da
 
 
 def truncate_columns(table: LayerTable) -> tuple[str, ...]:
-    """Gives back the columns that a truncate is known by: where it stands, and when it was."""
+    """Return the columns that a truncate is known by: where it stands, and when it was."""
     return tuple(dict.fromkeys((table.sequence_by[0], table.versioned_by)))
 
 
 def with_epochs(table: LayerTable, events: DataFrame, found: Sequence[DataFrame]) -> DataFrame:
-    """Gives back the events with the first truncate after each. `found` are truncates, in any order and any number of times.
+    """Return the events with the first truncate after each. `found` are truncates, in any order and any number of times.
 
     Only the first column of `sequence_by` is compared: those that follow tell events of one key apart, and a truncate has none.
     """

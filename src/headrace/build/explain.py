@@ -113,7 +113,7 @@ class Explainer:
 
 
 def _reads_all_files(table: Table, read: Read) -> bool:
-    """Say whether a small build looks into all files of a table: they have no bounds of the columns that rows are found by."""
+    """Return whether a small build opens all files of a table: they have no bounds of the columns that rows are found by."""
     schema = table.schema()
     return bool(read.columns or read.whole) and not any(has_bounds(schema, name) for name in read.columns)
 

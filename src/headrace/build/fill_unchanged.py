@@ -49,7 +49,7 @@ def events_of_newest(table: LayerTable, rows: DataFrame) -> DataFrame:
 
 
 def carry_values(table: LayerTable, events: DataFrame) -> DataFrame:
-    """Gives back the events, each with all its values and `_carried`, as far as events before it tell them; else null.
+    """Return the events, each with all its values and `_carried`, as far as events before it tell them; else null.
 
     `__order` says in which order they stood before values were filled in.
     """
@@ -79,12 +79,12 @@ def carry_values(table: LayerTable, events: DataFrame) -> DataFrame:
 
 
 def without_carried(events: DataFrame, *, like: DataFrame) -> DataFrame:
-    """Gives back events that tell all their values, with the `_carried` of such, in the type that the table has."""
+    """Return events that tell all their values, with the `_carried` of such, in the type that the table has."""
     return events.withColumn(CARRIED, F.lit(None).cast(like.schema[CARRIED].dataType)).drop(OMITTED)
 
 
 def has_unknown(carried: Column) -> Column:
-    """Gives back whether a row has a value that no event told."""
+    """Return whether a row has a value that no event told."""
     return F.coalesce(F.exists(carried, lambda each: ~each["is_known"]), F.lit(False))
 
 

@@ -19,12 +19,12 @@ Landed = Mapping[TableName, tuple[Column, ...]]
 
 
 def columns_landed(catalog: Catalog, pipeline: Pipeline) -> Landed:
-    """Gives back the columns of all raw tables, as they are now."""
+    """Return the columns of all raw tables, as they are now."""
     return {stream.table: _columns_now(catalog, stream) for stream in pipeline.streams}
 
 
 def has_grown(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, *, known: Landed) -> bool:
-    """Says whether a raw table that a plan reads has columns which were not known when its query was analysed.
+    """Return whether a raw table that a plan reads has columns which were not known when its query was analysed.
 
     Asked after the plan was made it is certain: tables only grow, so what the plan reads has no more columns than this finds.
     """
@@ -33,7 +33,7 @@ def has_grown(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, *, known: L
 
 
 def widest(least: tuple[Column, ...], have: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Gives back the columns of both, at every depth: first the least that there are, then those that came since."""
+    """Return the columns of both, at every depth: first the least that there are, then those that came since."""
     found = {column.name: column for column in have}
     first = tuple(_widest_column(each, found[each.name]) if each.name in found else each for each in least)
     names = {each.name for each in least}
@@ -61,5 +61,5 @@ def _columns_now(catalog: Catalog, stream: Stream) -> tuple[Column, ...]:
 
 
 def _grows(stream: Stream) -> bool:
-    """Says whether a stream's events bring schemas of their own, which may name more than the pipeline does."""
+    """Return whether a stream's events bring schemas of their own, which may name more than the pipeline does."""
     return stream.format == "debezium"

@@ -27,17 +27,17 @@ CHECKPOINT = "checkpoint_id"
 
 
 def is_raw(name: TableName, pipeline: Pipeline) -> bool:
-    """Says whether a table is landed, rather than built."""
+    """Return whether a table is landed, rather than built."""
     return any(stream.table == name for stream in pipeline.streams)
 
 
 def position_column(name: TableName, pipeline: Pipeline) -> str:
-    """Gives back the column that says when a row came: the checkpoint of a landed row, the build of a built one."""
+    """Return the column that says when a row came: the checkpoint of a landed row, the build of a built one."""
     return CHECKPOINT if is_raw(name, pipeline) else BUILD_ID
 
 
 def state_of(table: Table | None, *, raw: bool) -> InputState:
-    """Gives back where an input stands now; a table that is not there yet is as good as an empty one."""
+    """Return where an input stands now; a table that is not there yet is as good as an empty one."""
     if table is None:
         return InputState()
     current = table.current_snapshot()
@@ -58,7 +58,7 @@ def input_states(catalog: Catalog, pipeline: Pipeline, names: tuple[TableName, .
 def read_input(
     spark: SparkSession, name: TableName, state: InputState, *, columns: tuple[Column, ...], with_position: str | None = None
 ) -> DataFrame:
-    """Gives back an input's rows at a point in its life; columns that its file does not name are left out.
+    """Return an input's rows at a point in its life; columns that its file does not name are left out.
 
     A column, or a field of one, that the table did not have then is null, and a type that was widened since is the wider one.
     """

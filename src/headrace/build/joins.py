@@ -25,17 +25,17 @@ def broadcast_few(rows: DataFrame, count: int) -> DataFrame:
 
 
 def keep_matching(rows: DataFrame, others: DataFrame, columns: Sequence[str] | Mapping[str, str]) -> DataFrame:
-    """Gives back the rows whose columns have the values of any of the others (`{mine: theirs}` where names differ)."""
+    """Return the rows whose columns have the values of any of the others (`{mine: theirs}` where names differ)."""
     return _join(rows, others, columns, "left_semi")
 
 
 def drop_matching(rows: DataFrame, others: DataFrame, columns: Sequence[str] | Mapping[str, str]) -> DataFrame:
-    """Gives back the rows whose columns have the values of none of the others."""
+    """Return the rows whose columns have the values of none of the others."""
     return _join(rows, others, columns, "left_anti")
 
 
 def equal_columns(pairs: Mapping[str, str]) -> Column:
-    """Gives back the condition that columns, by name, are equal or both null."""
+    """Return the condition that columns, by name, are equal or both null."""
     return reduce(lambda a, b: a & b, (named(mine).eqNullSafe(named(theirs)) for mine, theirs in pairs.items()))
 
 

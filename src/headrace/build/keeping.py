@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def keep_before(
     inputs: PlannedInputs, merged: Merged, before: DataFrame | pa.Table, build_id: int, *, marked: DataFrame | None = None
 ) -> bool:
-    """Keeps the old rows that a merge changed for those who follow them, deletions, and the truncates among `marked`.
+    """Keep the old rows that a merge changed for those who follow them, deletions, and the truncates among `marked`.
 
     Says whether there was anything to keep.
     """
@@ -34,7 +34,7 @@ def keep_before(
 
 
 def _is_kept(inputs: PlannedInputs, merged: Merged) -> bool:
-    """Says whether anybody needs what a merge took away: those who follow the table, or events that come late.
+    """Return whether anybody needs what a merge took away: those who follow the table, or events that come late.
 
     Also a reader with the same key needs the old row: its query may leave the new one out.
     """
@@ -46,7 +46,7 @@ def _is_kept(inputs: PlannedInputs, merged: Merged) -> bool:
 def keep_removed(
     inputs: PlannedInputs, rows: DataFrame | pa.Table, *, build_id: int, generation: int, marked: DataFrame | None = None
 ) -> None:
-    """Keeps rows with `_tombstone`, and the truncates among the `marked` rows, as removed by a build."""
+    """Keep rows with `_tombstone`, and the truncates among the `marked` rows, as removed by a build."""
     lake, table = inputs.lake, inputs.table
     columns = lake.columns[table.table]
     names = (*(column.name for column in columns), DELETED)
@@ -67,7 +67,7 @@ def keep_removed(
 
 
 def _truncates_in(inputs: PlannedInputs, marked: DataFrame) -> DataFrame:
-    """Gives back the truncates among rows, as they are kept: their sequence and time, and nulls."""
+    """Return the truncates among rows, as they are kept: their sequence and time, and nulls."""
     _, found = split_truncates(inputs.table, marked)
     assert found is not None
     schema = spark_schema(inputs.lake.columns[inputs.table.table])

@@ -31,7 +31,7 @@ class Lateness:
 
 
 def measure_lateness(inputs: PlannedInputs) -> Lateness:
-    """Gives back what the table's entry shall say of its watermark after a build.
+    """Return what the table's entry shall say of its watermark after a build.
 
     A row is late if it lies behind what earlier builds had seen, less the delay; a table that is written anew keeps its count.
     """

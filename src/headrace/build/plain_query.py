@@ -70,16 +70,16 @@ class PlainQuery:
     columns: tuple[Column, ...]
 
     def reads(self, driver: TableName) -> tuple[str, ...]:
-        """Gives back the columns of a driver that the query reads, each once."""
+        """Return the columns of a driver that the query reads, each once."""
         return tuple(dict.fromkeys(name for each in self.branches if each.driver == driver for name in each.columns))
 
     def run(self, drivers: Mapping[TableName, pl.DataFrame]) -> pl.DataFrame:
-        """Gives back the query's rows; `drivers` have the columns that it reads, in their types."""
+        """Return the query's rows; `drivers` have the columns that it reads, in their types."""
         return pl.concat([each.run(drivers[each.driver]) for each in self.branches])
 
 
 def plain_query(text: str, inputs: Mapping[TableName, Sequence[Column]]) -> PlainQuery:
-    """Gives back a query over inputs with these columns; a NotPlainError for one that Spark has to run."""
+    """Return a query over inputs with these columns; a NotPlainError for one that Spark has to run."""
     branches, columns = [], None
     for select in _selects(_parse(text)):
         branch, found = _branch(select, inputs, names=None if columns is None else [each.name for each in columns])
@@ -92,7 +92,7 @@ def plain_query(text: str, inputs: Mapping[TableName, Sequence[Column]]) -> Plai
 
 
 def plain_condition(text: str, columns: Sequence[Column]) -> pl.Expr:
-    """Gives back a condition over rows with these columns; a NotPlainError for one that Spark has to compute."""
+    """Return a condition over rows with these columns; a NotPlainError for one that Spark has to compute."""
     tree = _parse(f"SELECT {text}")
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
         raise NotPlainError("no condition")
@@ -102,7 +102,7 @@ def plain_condition(text: str, columns: Sequence[Column]) -> pl.Expr:
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> exp.Expr:
-    """Gives back a text's tree; kept, because every build asks for it."""
+    """Return a text's tree; kept, because every build asks for it."""
     if "\\" in text:
         raise NotPlainError("an escape in a literal")
     try:
@@ -125,7 +125,7 @@ def _selects(tree: exp.Expr) -> list[exp.Select]:
 def _branch(
     select: exp.Select, inputs: Mapping[TableName, Sequence[Column]], *, names: Sequence[str] | None
 ) -> tuple[PlainBranch, tuple[Column, ...]]:
-    """Gives back a branch and its columns, which are called as those of the first one."""
+    """Return a branch and its columns, which are called as those of the first one."""
     _only(select, "expressions", "from_", "where")
     from_, where = select.args.get("from_"), select.args.get("where")
     source = from_.this if from_ else None
@@ -163,7 +163,7 @@ class _Scope:
         self.read: dict[str, None] = {}
 
     def value(self, node: exp.Expr) -> tuple[pl.Expr, ColumnType]:
-        """Gives back a value and its type."""
+        """Return a value and its type."""
         if type(node) is exp.Column:
             return self._column(node)
         if type(node) is exp.Boolean:
@@ -183,7 +183,7 @@ class _Scope:
         raise NotPlainError(type(node).__name__)
 
     def condition(self, node: exp.Expr) -> pl.Expr:
-        """Gives back what is true, false or, where that is not known, null."""
+        """Return what is true, false or, where that is not known, null."""
         if type(node) is exp.Paren:
             return self.condition(node.this)
         if type(node) is exp.Not:
@@ -229,7 +229,7 @@ def _same_type(kinds: Sequence[ColumnType]) -> ColumnType:
 
 
 def _only(node: exp.Expr, *names: str) -> None:
-    """Raises where anything but these parts stands in a node."""
+    """Raise where anything but these parts stands in a node."""
     others = [name for name, value in node.args.items() if value and name not in names]
     if others:
         raise NotPlainError(", ".join(others))

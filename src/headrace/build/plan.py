@@ -77,14 +77,14 @@ class TablePlan:
 
     @property
     def reads_few(self) -> bool:
-        """Say whether a build has few rows to follow, or to write again, as far as metadata tells."""
+        """Return whether a build has few rows to follow, or to write again, as far as metadata tells."""
         if self.on_scans:
             return False
         return self.refreshes_few if self.action == "refresh" else self.changed_rows <= _FEW_ROWS
 
     @property
     def refreshes_few(self) -> bool:
-        """Say whether few rows are read and replaced where all rows of the table are written again."""
+        """Return whether few rows are read and replaced where all rows of the table are written again."""
         return self._input_rows <= FEW_REFRESHED and self.rows <= _FEW_ROWS
 
     @property
@@ -103,7 +103,7 @@ class TablePlan:
 
     @property
     def is_small(self) -> bool:
-        """Says whether few rows are read and written, as far as metadata tells."""
+        """Return whether few rows are read and written, as far as metadata tells."""
         table, is_refresh = self.table, self.action == "refresh"
         changed = self._input_rows if is_refresh else self.changed_rows
         looked_up = any(routes and not self.since[name].is_at(self.until[name]) for name, routes in table.follows.items())
@@ -115,7 +115,7 @@ class TablePlan:
 
 
 def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_refresh: bool = False) -> TablePlan:
-    """Gives back what a build of the table would do now. Of a backlog it takes the oldest changes."""
+    """Return what a build of the table would do now. Of a backlog it takes the oldest changes."""
     found = load_table(catalog, table.table)
     entry = read_build(found)
     until = input_states(catalog, pipeline, table.inputs)
@@ -150,7 +150,7 @@ def take_less(catalog: Catalog, pipeline: Pipeline, plan: TablePlan) -> TablePla
 
 
 def _can_begin_with_part(plan: TablePlan) -> bool:
-    """Say whether a table that was never built may be built in parts: a table that trains on its records needs all at first."""
+    """Return whether a first build may be done in parts: a table that trains on its records needs all at first."""
     is_replayed = any(state.replays for state in plan.until.values())
     return not plan.table.traits.rewrites_all and plan.table.fuzzy is None and not is_replayed
 
@@ -169,7 +169,7 @@ def _take_part(
 
 
 def foresee(plans: Sequence[TablePlan]) -> tuple[TablePlan, ...]:
-    """Gives back the plans of tables in their order as one build carries them out: what it builds first has moved then."""
+    """Return the plans of tables in their order as one build carries them out: what it builds first has moved then."""
     found: dict[TableName, TablePlan] = {}
     for plan in plans:
         before = {name: found[name].action for name in plan.table.followed if name in found}

@@ -33,7 +33,7 @@ class KeySource:
 
 
 def same_key(table: LayerTable, pipeline: Pipeline) -> bool:
-    """Says whether every row of the table comes from one row of its driver, so that the changed rows are all it takes."""
+    """Return whether every row of the table comes from one row of its driver, so that the changed rows are all it takes."""
     if len(table.drivers) != 1 or not isinstance(table.source, Query):
         return False
     driver = next((each for each in pipeline.tables if each.table == table.drivers[0]), None)
@@ -44,7 +44,7 @@ def same_key(table: LayerTable, pipeline: Pipeline) -> bool:
 
 
 def driver_decides(table: LayerTable) -> bool:
-    """Says whether a row of the driver makes the same keys whatever is looked up: no lookup can change, add or hide one."""
+    """Return whether a row of the driver makes the same keys whatever is looked up: no lookup can change, add or hide one."""
     from sqlglot import exp
 
     tree = _plain_select(table)
@@ -59,7 +59,7 @@ def driver_decides(table: LayerTable) -> bool:
 
 
 def key_sources(table: LayerTable) -> tuple[KeySource, ...]:
-    """Gives back the keys that a plain SELECT over the driver takes from its columns."""
+    """Return the keys that a plain SELECT over the driver takes from its columns."""
     tree = _plain_select(table)
     if tree is None:
         return ()
@@ -74,7 +74,7 @@ def key_sources(table: LayerTable) -> tuple[KeySource, ...]:
 
 
 def with_keys_near(driver: DataFrame, table: LayerTable, touched: DataFrame) -> DataFrame:
-    """Gives back the driver's rows that can have a touched key, as far as their columns' ranges tell.
+    """Return the driver's rows that can have a touched key, as far as their columns' ranges tell.
 
     Every row that has one is there; others may be. Files that hold none of the values are then not opened.
     """
@@ -88,7 +88,7 @@ def with_keys_near(driver: DataFrame, table: LayerTable, touched: DataFrame) -> 
 
 
 def _plain_select(table: LayerTable) -> exp.Select | None:
-    """Gives back the table's query where it is a SELECT from the driver itself."""
+    """Return the table's query where it is a SELECT from the driver itself."""
     from sqlglot import exp
 
     if not isinstance(table.source, Query):
@@ -154,7 +154,7 @@ def _source_of(key: str, expression: exp.Expr, driver: str, *, joins: bool) -> K
 
 
 def _unit_of(expression: exp.Expr) -> str | None:
-    """Gives back the unit that an expression cuts a time to."""
+    """Return the unit that an expression cuts a time to."""
     from sqlglot import exp
 
     if isinstance(expression, exp.Cast) and expression.to.is_type("date"):

@@ -40,14 +40,14 @@ class ReadSnapshots:
 
 
 def snapshots_read(catalog: Catalog, pipeline: Pipeline, name: TableName) -> frozenset[int]:
-    """Gives back the snapshots of a table that the last builds of its readers say they have read."""
+    """Return the snapshots of a table that the last builds of its readers say they have read."""
     entries = (read_build(load_table(catalog, each.table)) for each in pipeline.tables if name in each.inputs)
     states = (entry.reads.get(str(name)) for entry in entries)
     return frozenset(state.snapshot_id for state in states if state and state.snapshot_id is not None)
 
 
 def position_passed(catalog: Catalog, pipeline: Pipeline, name: TableName) -> int:
-    """Gives back the build of a table up to which all who follow it have read, and would have after any rollback of theirs.
+    """Return the build of a table up to which all who follow it have read, and would have after any rollback of theirs.
 
     A reader that was never built, or saw another generation of the table, reads all of it anew and needs nothing of its past.
     """
@@ -59,7 +59,7 @@ def position_passed(catalog: Catalog, pipeline: Pipeline, name: TableName) -> in
 
 
 def _entries(table: Table) -> Iterator[BuildLedger]:
-    """Gives back the table's newest entry and those of all snapshots that it can be rolled back to."""
+    """Yield the table's newest entry and those of all snapshots that it can be rolled back to."""
     yield read_build(table)
     for snapshot in table.metadata.snapshots:
         text = snapshot.summary.additional_properties.get(KEY) if snapshot.summary else None

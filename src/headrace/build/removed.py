@@ -59,7 +59,7 @@ def removed_name(name: TableName) -> TableName:
 def write_removed(
     lake: Lake, name: TableName, rows: DataFrame | pa.Table, *, columns: tuple[Column, ...], build_id: int, generation: int
 ) -> None:
-    """Keeps rows, which have the table's columns, `_tombstone` and `_truncates`, as removed by a build.
+    """Keep rows, which have the table's columns, `_tombstone` and `_truncates`, as removed by a build.
 
     Tables that follow this one find the rows of a small build in memory.
     """
@@ -91,7 +91,7 @@ def read_removed(
     until: InputState,
     columns: tuple[Column, ...],
 ) -> DataFrame | None:
-    """Gives back the rows that builds removed between two points, or None where there are none."""
+    """Return the rows that builds removed between two points, or None where there are none."""
     if until.removed_in is not None and until.removed_in <= since.position:
         return None
     rows = _read(spark, catalog, name, columns=columns)
@@ -106,7 +106,7 @@ def read_removed(
 def read_deletes(
     spark: SparkSession, catalog: Catalog, name: TableName, *, generation: int, columns: tuple[Column, ...]
 ) -> DataFrame | None:
-    """Gives back the events that deleted rows, as long as the table was not written anew; None where there are none."""
+    """Return the events that deleted rows, as long as the table was not written anew; None where there are none."""
     rows = _read(spark, catalog, name, columns=columns)
     if rows is None:
         return None
@@ -117,7 +117,7 @@ def read_deletes(
 def read_truncates(
     spark: SparkSession, catalog: Catalog, name: TableName, *, generation: int, columns: tuple[Column, ...]
 ) -> DataFrame | None:
-    """Gives back the truncates since the table was written anew, each once or more; None where there are none."""
+    """Return the truncates since the table was written anew, each once or more; None where there are none."""
     rows = _read(spark, catalog, name, columns=columns)
     if rows is None:
         return None
@@ -126,7 +126,7 @@ def read_truncates(
 
 
 def forget_removed(catalog: Catalog, name: TableName, *, generation: int) -> None:
-    """Takes out the rows of earlier generations of a table, which nobody reads again. Idempotent by generation."""
+    """Take out the rows of earlier generations of a table, which nobody reads again. Idempotent by generation."""
     older = f"{GENERATION} < {generation}"
 
     def commit() -> bool:
@@ -139,7 +139,7 @@ def forget_removed(catalog: Catalog, name: TableName, *, generation: int) -> Non
 
 
 def forget_read(catalog: Catalog, name: TableName, *, generation: int, position: int) -> None:
-    """Takes out rows that builds up to `position` removed, whose readers have all passed it. Idempotent by position.
+    """Take out rows that builds up to `position` removed, whose readers have all passed it. Idempotent by position.
 
     Deletions and truncates stay: an older event may still come.
     """

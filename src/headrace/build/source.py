@@ -26,7 +26,7 @@ _POSITION = re.compile(r"\(line (?P<line>\d+), pos (?P<pos>\d+)\)")
 
 
 def run_source(spark: SparkSession, table: LayerTable, inputs: Mapping[TableName, DataFrame]) -> DataFrame:
-    """Gives back the rows that the table's query or function makes of these inputs; nothing is computed yet.
+    """Return the rows that the table's query or function makes of these inputs; nothing is computed yet.
 
     A mistake in the file is a SpecError with its line and column.
     """
@@ -72,7 +72,7 @@ def _explain(
     moved: list[tuple[int, int]],
     names: Mapping[str, str],
 ) -> SpecError:
-    """Gives back Spark's error in the words and at the place of the file."""
+    """Return Spark's error in the words and at the place of the file."""
     contexts = error.getQueryContext() or []
     found = _POSITION.search(str(error))
     if contexts:
@@ -99,7 +99,7 @@ def _explain(
 
 
 def _line_in(error: BaseException, path: Path) -> int | None:
-    """Gives back the last line of a file that an error came through."""
+    """Return the last line of a file that an error came through."""
     found, trace = None, error.__traceback__
     while trace is not None:
         if Path(trace.tb_frame.f_code.co_filename) == path:
@@ -110,7 +110,7 @@ def _line_in(error: BaseException, path: Path) -> int | None:
 
 @lru_cache(maxsize=256)
 def _load_module(path: Path) -> ModuleType:
-    """Gives back the module of a table's file, loaded once."""
+    """Return the module of a table's file, loaded once."""
     name = f"headrace_table_{path.parent.name}_{path.stem}_{abs(hash(path))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -46,17 +46,17 @@ _FROM_SPARK: dict[type[spark.DataType], PrimitiveName] = {
 
 
 def spark_schema(columns: Sequence[SpecColumn]) -> spark.StructType:
-    """Gives back the columns as Spark has them, all of them nullable."""
+    """Return the columns as Spark has them, all of them nullable."""
     return spark.StructType([spark.StructField(column.name, _to_spark(column.type)) for column in columns])
 
 
 def spec_columns(schema: spark.StructType) -> tuple[SpecColumn, ...]:
-    """Gives back Spark's columns as the specification has them; a ValueError for a type that tables don't have."""
+    """Return Spark's columns as the specification has them; a ValueError for a type that tables don't have."""
     return tuple(SpecColumn(field.name, _from_spark(field.dataType, field.name)) for field in schema.fields)
 
 
 def has_map(data_type: spark.DataType) -> bool:
-    """Says whether values of a type can't be compared in Spark, because there is a map in them."""
+    """Return whether values of a type can't be compared in Spark, because there is a map in them."""
     if isinstance(data_type, spark.StructType):
         return any(has_map(field.dataType) for field in data_type.fields)
     if isinstance(data_type, spark.ArrayType):
@@ -65,7 +65,7 @@ def has_map(data_type: spark.DataType) -> bool:
 
 
 def fit_columns(rows: DataFrame, schema: spark.StructType) -> dict[str, Column]:
-    """Gives back rows' columns in the types of a schema that is as wide or wider, by name; what the rows lack is null."""
+    """Return rows' columns in the types of a schema that is as wide or wider, by name; what the rows lack is null."""
     have = {field.name: field.dataType for field in rows.schema.fields}
     return {
         field.name: _fit(named(field.name), have[field.name], field.dataType)

@@ -68,7 +68,7 @@ def key_as_json(keys: Sequence[str]) -> Column:
 
 
 def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
-    """Gives back the versions of every key: each row with `valid_from`, `valid_to` and `is_current`.
+    """Return the versions of every key: each row with `valid_from`, `valid_to` and `is_current`.
 
     Rows are of one sequence each. A version ends where the next begins, or with the truncate after it. A row that differs from
     the one before it in untracked columns alone begins none. A deletion ends a version and begins none, but stays as a row with
@@ -96,6 +96,6 @@ def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
 
 
 def comparable(rows: DataFrame, name: str) -> Column:
-    """Gives back a column as something that Spark can compare: a map as its JSON."""
+    """Return a column as something that Spark can compare: a map as its JSON."""
     column = named(name)
     return F.to_json(column) if has_map(rows.schema[name].dataType) else column

@@ -34,7 +34,7 @@ COLUMNS = (
 def mirror_watermarks(
     catalog: Catalog, settings: Settings, pipeline: Pipeline, entries: Mapping[TableName, BuildLedger]
 ) -> None:
-    """Puts a pipeline's watermarks in the place of those that are there: a row for each table and each of its inputs.
+    """Put a pipeline's watermarks in the place of those that are there: a row for each table and each of its inputs.
 
     `pipeline_name` is the pipeline's and the table's, with its namespace where the pipeline has several of that name.
     `last_sync_timestamp` is when the newest snapshot that was read was committed.

@@ -63,7 +63,7 @@ def _choose(rows: DataFrame, changed: DataFrame, window: Window) -> DataFrame:
 
 
 def touched_windows(rows: DataFrame, changes: ChangeSet, window: Window) -> Affected:
-    """Gives back what has to be read so that every row whose window a change touches can be computed again.
+    """Return what has to be read so that every row whose window a change touches can be computed again.
 
     A change at time t touches the rows of its partition from t to t + range, and these look back to t - range.
     """

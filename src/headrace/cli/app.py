@@ -64,7 +64,7 @@ app.add_typer(export, name="export")
 
 
 def main() -> None:
-    """Runs the command line; an error of ours becomes its message and exit code, and so does a catalog that is away."""
+    """Run the command line; an error of ours becomes its message and exit code, and so does a catalog that is away."""
     try:
         with translate_outages():
             app(_with_profile_first(sys.argv[1:]), standalone_mode=True)
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def _with_profile_first(arguments: Sequence[str]) -> list[str]:
-    """Gives back the arguments with --profile, which holds for all commands and may be typed after one, before the command."""
+    """Return the arguments with --profile, which holds for all commands and may be typed after one, before the command."""
     given = list(arguments)
     ours = given[: given.index("--")] if "--" in given else given
     for at, each in enumerate(ours):

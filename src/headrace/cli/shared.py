@@ -26,7 +26,7 @@ TakeOver = Annotated[bool, typer.Option("--take-over", help="start although anot
 
 
 def settings_here() -> Settings:
-    """Gives back the settings that hold where the command was typed; those of the profile `stack` lead to its servers, which
+    """Return the settings that hold where the command was typed; those of the profile `stack` lead to its servers, which
     have to run."""
     settings = home_settings()
     if settings.profile != STACK:
@@ -37,7 +37,7 @@ def settings_here() -> Settings:
 
 
 def settings_of_demo() -> Settings:
-    """Gives back the settings that hold where the command was typed; the stack is started, where it is asked for."""
+    """Return the settings that hold where the command was typed; the stack is started, where it is asked for."""
     settings = home_settings()
     if settings.profile == STACK:
         from headrace.servers.stack import start_stack
@@ -47,7 +47,7 @@ def settings_of_demo() -> Settings:
 
 
 def settings_if_up() -> Settings:
-    """Gives back the settings that hold where the command was typed, for a command that looks at what there is."""
+    """Return the settings that hold where the command was typed, for a command that looks at what there is."""
     try:
         return settings_here()
     except UnavailableError:
@@ -65,7 +65,7 @@ def home_settings() -> Settings:
 
 
 def load(name: str) -> Pipeline:
-    """Gives back the pipeline that a name means where the command was typed."""
+    """Return the pipeline that a name means where the command was typed."""
     return load_pipeline(name, environ=os.environ, folder=Path.cwd())
 
 
@@ -89,7 +89,7 @@ def load_all(settings: Settings) -> tuple[list[Pipeline], list[HeadraceError]]:
 
 
 def refuse_both(**chosen: bool) -> None:
-    """Refuses two forms of output at once; each is given by the name of its option."""
+    """Refuse two forms of output at once; each is given by the name of its option."""
     names = [f"--{name}" for name, is_chosen in chosen.items() if is_chosen]
     if len(names) > 1:
         raise SettingsError(f"{' and '.join(names)} can't both be", next_step="Leave one of them out.")
@@ -100,7 +100,7 @@ def say(sentence: str) -> None:
 
 
 def say_aside(sentence: str) -> None:
-    """Says it where it is not in the way of what a script reads."""
+    """Say it where it is not in the way of what a script reads."""
     err.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -33,7 +33,7 @@ class DagSettings:
 
 
 def export_dag(settings: Settings, pipeline: Pipeline, dag: DagSettings, *, into: Path) -> tuple[str, ...]:
-    """Writes the DAG of a pipeline to a folder; gives back what there is to say about it.
+    """Write the DAG of a pipeline to a folder, and return what there is to say about it.
 
     Idempotent. A file of that name that was not exported is a SpecError, and stays as it is.
     """
@@ -44,7 +44,7 @@ def export_dag(settings: Settings, pipeline: Pipeline, dag: DagSettings, *, into
 
 
 def dag_text(pipeline: Pipeline, dag: DagSettings, *, folder: str) -> str:
-    """Gives back the DAG's file, the same for the same pipeline. `folder` is where its commands run, seen from the file.
+    """Return the DAG's file, the same for the same pipeline. `folder` is where its commands run, seen from the file.
 
     A pipeline without tables, and what Airflow would refuse, is an error.
     """
@@ -93,7 +93,7 @@ def _entry(table: LayerTable, tasks: dict[TableName, str]) -> list[str]:
 
 
 def _task_names(tables: Sequence[LayerTable]) -> dict[TableName, str]:
-    """Gives back a name for each task: the table's, with its namespace where another table of the layer has it too."""
+    """Return a name for each task: the table's, with its namespace where another table of the layer has it too."""
     short = [(each.layer, each.table.name) for each in tables]
     return {
         each.table: each.table.name if short.count((each.layer, each.table.name)) == 1 else each.table.flat for each in tables

@@ -34,7 +34,7 @@ class DagsterSettings:
 
 
 def export_definitions(settings: Settings, pipeline: Pipeline, asked: DagsterSettings, *, into: Path) -> tuple[str, ...]:
-    """Writes the definitions of a pipeline to a folder; gives back what there is to say about them.
+    """Write the definitions of a pipeline to a folder, and return what there is to say about them.
 
     Idempotent. A file of that name that was not exported is a SpecError, and stays as it is.
     """
@@ -46,7 +46,7 @@ def export_definitions(settings: Settings, pipeline: Pipeline, asked: DagsterSet
 
 
 def definitions_text(pipeline: Pipeline, asked: DagsterSettings, *, folder: str) -> str:
-    """Gives back the file, the same for the same pipeline. `folder` is where its commands run, seen from the file.
+    """Return the file, the same for the same pipeline. `folder` is where its commands run, seen from the file.
 
     A pipeline without tables, and what Dagster would refuse, is an error.
     """
@@ -98,7 +98,7 @@ def _entry(table: LayerTable) -> list[str]:
 
 
 def _checks(table: LayerTable) -> Iterator[str]:
-    """Gives back a check for each expectation; its name is its sentence in one word, numbered where two become the same."""
+    """Yield a check for each expectation; its name is its sentence in one word, numbered where two become the same."""
     taken: set[str] = set()
     for each in table.expectations:
         name = plain = re.sub(r"[^a-z0-9]+", "_", each.sentence.lower()).strip("_") or "expectation"

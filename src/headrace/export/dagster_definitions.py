@@ -92,7 +92,7 @@ class Answer(NamedTuple):
 
 
 def call(arguments: Sequence[str], *, log: Callable[[str], object]) -> Answer:
-    """Runs a command without a shell; what it says on the way is logged. When Dagster ends the run, the command ends too."""
+    """Run a command without a shell; what it says on the way is logged. When Dagster ends the run, the command ends too."""
     program = shutil.which(COMMAND)
     if program is None:
         raise dg.Failure(f"There is no program {COMMAND} here. Set HEADRACE_COMMAND to Headrace's bin/headrace.")
@@ -135,7 +135,7 @@ def fail(context: Any, answer: Answer) -> NoReturn:
 
 
 def partitions_of(table: Table) -> Any:
-    """Gives back the partitions of a table in Dagster: those that it has, which a build finds out."""
+    """Return the partitions of a table in Dagster: those that it has, which a build finds out."""
     return dg.DynamicPartitionsDefinition(name=f"{NAME}.{table.name}")
 
 
@@ -144,7 +144,7 @@ def partitions_key(table: Table) -> Any:
 
 
 def check_result(check: Check, table: Table, report: dict[str, Any]) -> Any:
-    """Gives back what the build found of an expectation, or the last one that had anything to do."""
+    """Return what the build found of an expectation, or the last one that had anything to do."""
     found = next((each for each in report["expectations"] if each["sentence"] == check.sentence), None)
     severity = dg.AssetCheckSeverity.ERROR if check.otherwise == "fail" else dg.AssetCheckSeverity.WARN
     if found is None:
@@ -166,7 +166,7 @@ def check_result(check: Check, table: Table, report: dict[str, Any]) -> Any:
 
 
 def note_partitions(context: Any, table: Table, report: dict[str, Any]) -> None:
-    """Makes Dagster know the partitions that the table has now, and which of them this build changed."""
+    """Make Dagster know the partitions that the table has now, and which of them this build changed."""
     name, wanted = partitions_of(table).name, set(report["partitions"])
     known = set(context.instance.get_dynamic_partitions(name))
     context.instance.add_dynamic_partitions(name, sorted(wanted - known))
@@ -179,7 +179,7 @@ def note_partitions(context: Any, table: Table, report: dict[str, Any]) -> None:
 
 
 def asset_of(table: Table) -> Any:
-    """Gives back the asset that builds one table, and none that it reads: those are assets of their own."""
+    """Return the asset that builds one table, and none that it reads: those are assets of their own."""
     arguments = ["build", PIPELINE, "--table", table.name, "--alone", "--json"]
 
     def build(context) -> Iterator[Any]:  # type: ignore[no-untyped-def]
@@ -228,7 +228,7 @@ def asset_of(table: Table) -> Any:
 
 
 def partitions_asset(table: Table) -> Any:
-    """Gives back the partitions of a table as an asset that is only looked at: a build decides which of them it changes."""
+    """Return the partitions of a table as an asset that is only looked at: a build decides which of them it changes."""
     return dg.AssetSpec(
         partitions_key(table),
         deps=[dg.AssetKey(list(table.key))],
@@ -253,7 +253,7 @@ def source_specs() -> list[Any]:
 
 
 def landing_asset() -> Any:
-    """Gives back the asset that lands all there is in every raw table."""
+    """Return the asset that lands all there is in every raw table."""
 
     def land(context) -> Iterator[Any]:  # type: ignore[no-untyped-def]
         answer = call(["land", PIPELINE, "--once"], log=context.log.info)
@@ -272,7 +272,7 @@ def is_under_way(instance: Any) -> bool:
 
 
 def look(context: Any) -> Any:
-    """Asks for a run when an input has a snapshot that no run was asked for, and a build would find something to do."""
+    """Ask for a run when an input has a snapshot that no run was asked for, and a build would find something to do."""
     if is_under_way(context.instance):
         return dg.SkipReason("A run is under way; what it does not see is looked at after it.")
     answer = call(["plan", PIPELINE, "--json"], log=context.log.info)

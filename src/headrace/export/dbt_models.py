@@ -31,7 +31,7 @@ _DELETED, _RANK = "_deleted", "_rank"
 def model_sql(
     table: LayerTable, *, columns: Sequence[str] | None, references: Mapping[TableName, str], dialect: Dialect
 ) -> str:
-    """Gives back the model's SELECT, with Jinja in the place of its inputs. Its rows are those that Headrace would keep.
+    """Return the model's SELECT, with Jinja in the place of its inputs. Its rows are those that Headrace would keep.
 
     `columns` are the table's own, None where only an engine can tell; `references` says how each input is written in a model.
     """
@@ -39,13 +39,13 @@ def model_sql(
 
 
 def condition_sql(table: LayerTable, condition: str, *, line: int, dialect: Dialect) -> str:
-    """Gives back a condition of a table's settings in a dialect, on one line and safe from Jinja."""
+    """Return a condition of a table's settings in a dialect, on one line and safe from Jinja."""
     tree = parse_sql(f"SELECT {condition}", place=table.place).selects[0]  # type: ignore[attr-defined]
     return escape_jinja(_generate(table, tree, dialect, line=line))
 
 
 def differences(table: LayerTable) -> tuple[str, ...]:
-    """Gives back the functions of a table's query that DuckDB lacks or computes in another way than Spark."""
+    """Return the functions of a table's query that DuckDB lacks or computes in another way than Spark."""
     from sqlglot.tokens import Tokenizer
 
     text = table.source.text if isinstance(table.source, Query) else ""
@@ -59,7 +59,7 @@ def quote(name: str, dialect: Dialect) -> str:
 
 
 def escape_jinja(text: str) -> str:
-    """Gives back text that dbt's templates leave as it is."""
+    """Return text that dbt's templates leave as it is."""
     return _JINJA.sub(lambda found: "{{ '" + found[0] + "' }}", text)
 
 
@@ -96,7 +96,7 @@ class _Model:
         return "WITH " + ", ".join(f"{name} AS (\n{each}\n)" for name, each in first) + f"\n{last}"
 
     def _marked(self, rows: str) -> list[tuple[str, str]]:
-        """Gives back the steps to the newest row of each key, or of each key and moment: ties go as in Headrace."""
+        """Return the steps to the newest row of each key, or of each key and moment: ties go as in Headrace."""
         table = self._table
         line = table.lines.get("apply_as_deletes", 1)
         deleted = f"coalesce({self._condition(table.apply_as_deletes, line)}, false)" if table.apply_as_deletes else "false"
@@ -114,7 +114,7 @@ class _Model:
         return steps
 
     def _versions(self) -> list[tuple[str, str]]:
-        """Gives back the steps from one row of each key and moment to versions: one ends where the next begins."""
+        """Return the steps from one row of each key and moment to versions: one ends where the next begins."""
         table = self._table
         time = self._name(table.versioned_by)
         order = ", ".join(f"{self._name(each)} ASC NULLS FIRST" for each in table.sequence_by)
@@ -142,7 +142,7 @@ class _Model:
         return [*steps, ("versions", versions), ("kept_versions", kept)]
 
     def _rest(self) -> list[str]:
-        """Gives back how rows of the same moment are told apart: by all their other columns."""
+        """Return how rows of the same moment are told apart: by all their other columns."""
         if self._columns is None:
             return ["struct(marked.*) DESC" if self._dialect == "spark" else "marked DESC"]
         return [self._newest(each) for each in self._columns if each not in (*self._table.sequence_by, *HISTORY_COLUMNS)]
@@ -151,7 +151,7 @@ class _Model:
         return f"{self._name(name)} DESC NULLS LAST"
 
     def _without(self, names: Sequence[str]) -> str:
-        """Gives back the table's columns, by name where they are known."""
+        """Return the table's columns, by name where they are known."""
         if self._columns is not None:
             return ", ".join(self._name(each) for each in self._columns)
         return f"* {'EXCEPT' if self._dialect == 'spark' else 'EXCLUDE'} ({self._names(names)})"
@@ -166,7 +166,7 @@ class _Model:
         return ", ".join(self._name(each) for each in names)
 
     def _query(self) -> str:
-        """Gives back the file's query in the dialect: in Spark's as it was written, with its inputs replaced."""
+        """Return the file's query in the dialect: in Spark's as it was written, with its inputs replaced."""
         source = self._table.source
         if not isinstance(source, Query):
             raise TypeError("a Python table is no model")
@@ -187,7 +187,7 @@ class _Model:
 
 
 def _generate(table: LayerTable, tree: exp.Expr, dialect: Dialect, *, line: int, pretty: bool = False) -> str:
-    """Gives back SQL in a dialect; what that can't say is a SpecError."""
+    """Return SQL in a dialect; what that can't say is a SpecError."""
     from sqlglot import ErrorLevel, UnsupportedError
 
     try:

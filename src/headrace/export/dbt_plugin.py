@@ -50,7 +50,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]
 
 
 def _locations(uri: str, tables: list[str]) -> Iterator[tuple[str, str]]:
-    """Gives back the tables that there are already, each with the file of its newest metadata."""
+    """Yield the tables that there are already, each with the file of its newest metadata."""
     if not uri.startswith(_SQLITE):
         from pyiceberg.catalog.sql import SqlCatalog
 
@@ -69,7 +69,7 @@ def _locations(uri: str, tables: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _load_extensions(conn: DuckDBPyConnection) -> None:
-    """Loads the extensions from their Python packages where these are installed; else DuckDB fetches them itself."""
+    """Load the extensions from their Python packages where these are installed; else DuckDB fetches them itself."""
     for name in ("avro", "iceberg"):
         try:
             package = importlib.import_module(f"duckdb_extension_{name}")

@@ -58,7 +58,7 @@ class DbtProject:
 
 
 def export_project(settings: Settings, pipeline: Pipeline, *, folder: Path, dialect: str) -> tuple[str, ...]:
-    """Writes the project of a pipeline; gives back what there is to say about it."""
+    """Write the project of a pipeline, and return what there is to say about it."""
     known: tuple[Dialect, ...] = get_args(Dialect)
     chosen = next((each for each in known if each == dialect), None)
     if chosen is None:
@@ -74,7 +74,7 @@ def export_project(settings: Settings, pipeline: Pipeline, *, folder: Path, dial
 
 
 def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProject:
-    """Gives back the project of a pipeline. `home` is where Headrace keeps its state, seen from the project's folder.
+    """Return the project of a pipeline. `home` is where Headrace keeps its state, seen from the project's folder.
 
     A table whose query DuckDB can't run is a source, which Headrace builds, and a note names its file and line. A pipeline
     without any SQL table that can be a model is a SpecError.
@@ -126,7 +126,7 @@ def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProjec
 
 
 def write_project(project: DbtProject, folder: Path) -> None:
-    """Writes the files; those of an earlier export that are no longer part of it are removed.
+    """Write the files; those of an earlier export that are no longer part of it are removed.
 
     Idempotent. A folder that holds anything else than an exported project is a SpecError, and stays as it is.
     """
@@ -151,7 +151,7 @@ def _is_model(table: LayerTable) -> bool:
 
 
 def _beyond_sql(table: LayerTable) -> str | None:
-    """Gives back what a build of the table does that a model doesn't."""
+    """Return what a build of the table does that a model doesn't."""
     if table.kind == "entities":
         return "entities"
     if table.staged:
@@ -224,7 +224,7 @@ class _Project:
         return f"{{# {_WRITTEN} from {table.layer}/{table.path.name}: {table.kind}. #}}\n{config}\n{query}\n"
 
     def described(self, table: LayerTable, notes: list[str]) -> dict[str, object]:
-        """Gives back what the project says of a model: its tests are its keys, and what it expects without filtering."""
+        """Return what the project says of a model: its tests are its keys, and what it expects without filtering."""
         name = self.names[table.table]
         shown: dict[str, object] = {"name": name}
         if table.about:
@@ -281,13 +281,13 @@ def _columns(lineage: Lineage, table: LayerTable) -> tuple[str, ...] | None:
 
 
 def _model_names(models: Sequence[LayerTable]) -> dict[TableName, str]:
-    """Gives back a name for each model: the table's, with its namespace where another table has it too."""
+    """Return a name for each model: the table's, with its namespace where another table has it too."""
     short = [each.table.name for each in models]
     return {each.table: each.table.name if short.count(each.table.name) == 1 else each.table.flat for each in models}
 
 
 def _flat(namespace: str) -> str:
-    """Gives back a namespace as one word, which dbt wants in names."""
+    """Return a namespace as one word, which dbt wants in names."""
     return TableName(namespace, "").flat_namespace
 
 

@@ -19,35 +19,35 @@ _SCHEDULE = re.compile(r"@[a-z]+|[0-9A-Za-z*/,?#-]+( [0-9A-Za-z*/,?#-]+){4}")
 
 
 def fill(template: Path, block: Sequence[str]) -> str:
-    """Gives back the template's text with these lines between its marks, the same for the same lines."""
+    """Return the template's text with these lines between its marks, the same for the same lines."""
     text = _IGNORED.sub("", template.read_text(encoding="utf-8"))
     return _BLOCK.sub(lambda found: "\n".join(("# <pipeline>", *block, "# </pipeline>", "")), text)
 
 
 def literal(text: str) -> str:
-    """Gives back the text as Python has it, whatever is in it: a JSON string is one of Python's too."""
+    """Return the text as Python has it, whatever is in it: a JSON string is one of Python's too."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def literals(texts: Sequence[str]) -> str:
-    """Gives back a tuple of texts as Python has it."""
+    """Return a tuple of texts as Python has it."""
     return f"({' '.join(f'{literal(text)},' for text in texts)})"
 
 
 def folder_from(into: Path, settings: Settings) -> str:
-    """Gives back the folder that the command was typed in, seen from the folder that a file is written to."""
+    """Return the folder that the command was typed in, seen from the folder that a file is written to."""
     return Path(os.path.relpath(settings.folder, into.resolve())).as_posix()
 
 
 def check_folder(folder: Path) -> None:
-    """Raises a SettingsError where a folder can't be made or used, because a file is in its place or above it."""
+    """Raise a SettingsError where a folder can't be made or used, because a file is in its place or above it."""
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not there.is_dir():
         raise SettingsError(f"{there} is a file, and no folder", where="--into", next_step="Name a folder: --into FOLDER")
 
 
 def write(text: str, path: Path, *, by: str, other_name: str) -> None:
-    """Writes a file that this export may have written before. Idempotent.
+    """Write a file that this export may have written before. Idempotent.
 
     `by` is the command. A file that it has not written is a SpecError, and stays as it is; `other_name` is the option that
     gives the file another name.
@@ -64,7 +64,7 @@ def write(text: str, path: Path, *, by: str, other_name: str) -> None:
 
 
 def check_tables(pipeline: Pipeline, *, what: str) -> None:
-    """Raises a SpecError where a pipeline has nothing to build; `what` is what there would be none of."""
+    """Raise a SpecError where a pipeline has nothing to build; `what` is what there would be none of."""
     if not pipeline.tables:
         raise SpecError(
             f"there are no layer tables, so there would be no {what}",

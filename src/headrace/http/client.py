@@ -42,7 +42,7 @@ def ask(
     headers: Mapping[str, str] | None = None,
     timeout: float = TIMEOUT_SECONDS,
 ) -> Answer:
-    """Gives back a server's answer, whatever its status; a server that gives none is an UnavailableError.
+    """Return a server's answer, whatever its status; a server that gives none is an UnavailableError.
 
     A body is sent as JSON, and one that is bytes as it is.
     A user and a password in the address are shown to it as HTTP's basic authentication has it.
@@ -68,7 +68,7 @@ def ask(
 
 
 def is_fine(url: str, *, timeout: float) -> bool:
-    """Gives back whether a server answers that all is well."""
+    """Return whether a server answers that all is well."""
     try:
         return ask(url, timeout=timeout).is_fine
     except UnavailableError:
@@ -83,13 +83,13 @@ def split_login(url: str) -> tuple[str, str, str]:
 
 
 def without_secrets(url: str) -> str:
-    """Gives back an address without user and password, for people."""
+    """Return an address without user and password, for people."""
     parts = urllib.parse.urlsplit(url)
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _open(request: urllib.request.Request, *, timeout: float) -> Any:
-    """Opens an address of ours without the proxy that the environment may name."""
+    """Open an address of ours without the proxy that the environment may name."""
     host = urllib.parse.urlsplit(request.full_url).hostname
     handlers = [urllib.request.ProxyHandler({})] if host in ("127.0.0.1", "localhost") else []
     return urllib.request.build_opener(*handlers).open(request, timeout=timeout)

@@ -34,18 +34,18 @@ class KafkaServers:
         return self.bootstrap
 
     def client(self, **more: str | int | float | bool) -> dict[str, str | int | float | bool]:
-        """Gives back the configuration of a client of librdkafka; `more` has underscores where names have dots."""
+        """Return the configuration of a client of librdkafka; `more` has underscores where names have dots."""
         named = {name.replace("_", "."): value for name, value in more.items()}
         return {"bootstrap.servers": self.bootstrap, "log_level": 0, **dict(self.security), **named}
 
     def task_config(self) -> dict[str, str]:
-        """Gives back what a task needs to read, wherever it runs."""
+        """Return what a task needs to read, wherever it runs."""
         held = {_FILES.get(name, name): _read(name, value) if name in _FILES else value for name, value in self.security}
         return {"bootstrap.servers": self.bootstrap, **held}
 
 
 def own_servers(settings: Settings) -> KafkaServers | None:
-    """Gives back the user's own Kafka, or None where Headrace starts one."""
+    """Return the user's own Kafka, or None where Headrace starts one."""
     if not settings.kafka_bootstrap_servers:
         return None
     is_sasl = settings.kafka_security_protocol.startswith("SASL")

@@ -40,7 +40,7 @@ class Message:
 
 
 def read_last(servers: KafkaServers, topic: str, bounds: Bounds, *, count: int) -> tuple[Message, ...]:
-    """Gives back the newest messages of these partitions, the oldest of them first."""
+    """Return the newest messages of these partitions, the oldest of them first."""
     width, found = count, list[Message]()
     with closing(_consumer(servers)) as consumer:
         for _ in range(_TRIES):
@@ -54,14 +54,14 @@ def read_last(servers: KafkaServers, topic: str, bounds: Bounds, *, count: int) 
 
 
 def read_from(servers: KafkaServers, topic: str, *, partition: int, offset: int, end: int, count: int) -> tuple[Message, ...]:
-    """Gives back the first messages of a partition that are at an offset or after it, and before `end`."""
+    """Return the first messages of a partition that are at an offset or after it, and before `end`."""
     with closing(_consumer(servers)) as consumer:
         found = _read(consumer, topic, {partition: (offset, end)}, enough=count)
     return tuple(found[:count])
 
 
 def _read(consumer: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]], *, enough: int | None = None) -> list[Message]:
-    """Gives back the messages of these ranges, or as many as are enough. A range ends by position."""
+    """Return the messages of these ranges, or as many as are enough. A range ends by position."""
     left = {partition: end for partition, (start, end) in ranges.items() if start < end}
     if not left:
         return []
@@ -86,7 +86,7 @@ def _read(consumer: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]],
 
 
 def _is_end(message: KafkaMessage, topic: str) -> bool:
-    """Says whether this tells the end of a partition; any other trouble is an UnavailableError."""
+    """Return whether this tells the end of a partition; any other trouble is an UnavailableError."""
     error = message.error()
     if error is None:
         return False

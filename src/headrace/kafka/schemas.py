@@ -52,7 +52,7 @@ class Registry:
         self._lock = Lock()
 
     def schema(self, schema_id: int) -> str:
-        """Gives back the text of an Avro schema; an id that the registry has none for is a NotFoundError."""
+        """Return the text of an Avro schema; an id that the registry has none for is a NotFoundError."""
         with self._lock:
             until, why = self._unknown.get(schema_id, (0.0, ""))
             if time.monotonic() < until:
@@ -68,7 +68,7 @@ class Registry:
             return self._schemas[schema_id]
 
     def versions(self, subject: str) -> tuple[RegisteredSchema, ...]:
-        """Gives back the newest versions of a subject, the oldest of them first; none where it is not known."""
+        """Return the newest versions of a subject, the oldest of them first; none where it is not known."""
         place = f"subjects/{quote(subject, safe='')}/versions"
         with self._lock:
             try:
@@ -144,7 +144,7 @@ class Registry:
 
 
 def _says_so_itself(body: bytes) -> bool:
-    """Says whether the registry itself says that there is nothing; at a wrong address a web server says the same."""
+    """Return whether the registry itself says that there is nothing; at a wrong address a web server says the same."""
     try:
         said: Any = json.loads(body)
     except ValueError:
@@ -153,7 +153,7 @@ def _says_so_itself(body: bytes) -> bool:
 
 
 def _split_secret(url: str) -> tuple[str, dict[str, str]]:
-    """Gives back the address without its user and password, and the headers of a request, which have them."""
+    """Return the address without its user and password, and the headers of a request, which have them."""
     parts = urlsplit(url.rstrip("/"))
     headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
     if parts.username is not None:

@@ -81,7 +81,7 @@ def _wait_for(admin: AdminClient, topics: Mapping[str, int]) -> dict[str, tuple[
 
 
 def list_partitions(admin: AdminClient) -> dict[str, tuple[int, ...]]:
-    """Gives back every topic's partitions."""
+    """Return every topic's partitions."""
     try:
         found = admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
     except KafkaException as error:
@@ -128,7 +128,7 @@ Bounds = dict[tuple[str, int], tuple[int, int]]
 
 
 def list_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> Bounds:
-    """Gives back each partition's oldest offset and the offset after the last committed message."""
+    """Return each partition's oldest offset and the offset after the last committed message."""
     bounds, errors = find_bounds(admin, partitions)
     for error in errors.values():
         raise error
@@ -165,7 +165,7 @@ def find_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> tu
 def list_offsets_at(
     admin: AdminClient, partitions: Iterable[tuple[str, int]], *, milliseconds: int
 ) -> dict[tuple[str, int], int | None]:
-    """Gives back the first offset of each partition whose message has this timestamp or a later one; None where none has."""
+    """Return the first offset of each partition whose message has this timestamp or a later one; None where none has."""
     at = OffsetSpec.for_timestamp(milliseconds)
     found = admin.list_offsets({TopicPartition(*key): at for key in partitions})
     try:
@@ -176,7 +176,7 @@ def list_offsets_at(
 
 
 def list_retention(admin: AdminClient, topics: Iterable[str]) -> dict[str, int | None]:
-    """Gives back for how many milliseconds each topic keeps its messages; None for ever, or until they are compacted away."""
+    """Return for how many milliseconds each topic keeps its messages; None for ever, or until they are compacted away."""
     wanted = {topic: ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics}
     found: dict[str, int | None] = {}
     for resource, future in admin.describe_configs(list(wanted.values())).items():

@@ -11,7 +11,7 @@ from headrace.landing.landed import LandingStream
 from headrace.landing.task_errors import error_of
 
 Run = Callable[[Sequence[LandingStream], Sequence[Range]], Mapping[str, Sequence[StreamResult]]]
-"""Runs streams together; gives the results of each by its label."""
+"""Runs streams together and returns the results of each by its label."""
 
 
 class Outcome(NamedTuple):

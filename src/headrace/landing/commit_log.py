@@ -39,7 +39,7 @@ def log_files(
     now: datetime,
     storage: Storage = DISK,
 ) -> None:
-    """Writes a subtask's log. Idempotent by checkpoint, subtask and batch, or file: what is tried again replaces its entries.
+    """Write a subtask's log. Idempotent by checkpoint, subtask and batch, or file: what is tried again replaces its entries.
 
     What another batch logged under the same numbers stays: it may be an application that was taken over from and wakes up
     here, and then the entries are those of files that its successor has committed.
@@ -57,7 +57,7 @@ def log_files(
 
 
 def read_log(commit_log: str, *, checkpoint_id: int | None = None, storage: Storage = DISK) -> tuple[LogEntry, ...]:
-    """Gives back the entries of one checkpoint, or of all, in the order of checkpoints and subtasks."""
+    """Return the entries of one checkpoint, or of all, in the order of checkpoints and subtasks."""
     folder = commit_log if checkpoint_id is None else f"{commit_log}/chk-{checkpoint_id}"
     entries: list[LogEntry] = []
     for uri in list_files(folder, suffix=".csv", storage=storage):
@@ -83,7 +83,7 @@ def claim_log(commit_log: str, *, table: str, owner: str, storage: Storage = DIS
 
 
 def is_log_of(commit_log: str, *, owner: str, storage: Storage = DISK) -> bool:
-    """Says whether a commit log was claimed for a table."""
+    """Return whether a commit log was claimed for a table."""
     uri = f"{commit_log}/{_OWNER}"
     return exists(uri, storage=storage) and read_text(uri, storage=storage) == owner
 

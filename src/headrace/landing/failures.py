@@ -50,7 +50,7 @@ def seconds_until_retry(failures: Iterable[StreamFailure], *, most: int, now: fl
 
 
 def concerns_all(error: BaseException) -> bool:
-    """Say whether an error of one stream's commit is no matter of that stream: a server is away, or another run took over."""
+    """Return whether an error of one stream's commit concerns all streams: a server is away, or another run took over."""
     if isinstance(error, (RetryableError, TakenOverError)) or not isinstance(error, Exception):
         return True
     return find_away(error) is not None

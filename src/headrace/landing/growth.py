@@ -15,7 +15,7 @@ from headrace.spec.model.types import Column
 
 
 def grow_table(catalog: Catalog, table: Table, schemas: Iterable[tuple[Column, ...]]) -> tuple[Table, tuple[str, ...]]:
-    """Gives back the table with a place for the columns of each schema, and a sentence for each column that came or widened.
+    """Return the table with a place for the columns of each schema, and a sentence for each column that came or widened.
 
     Idempotent by the columns themselves. Of two schemas that contradict one another the first counts: messages of the second
     are refused when they are read again. That nothing changes is a LandingError, because it would be tried for ever.
@@ -50,7 +50,7 @@ def _changes(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> 
 
 
 def _types(kind: IcebergType, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yields the type of every column, those of structs by their own columns."""
+    """Yield the type of every column, those of structs by their own columns."""
     if isinstance(kind, StructType):
         for field in kind.fields:
             yield from _types(field.field_type, f"{path}.{field.name}" if path else field.name)

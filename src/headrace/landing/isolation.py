@@ -41,7 +41,7 @@ _REASON_CHARACTERS = 500
 
 
 def may_be_data(error: BaseException) -> bool:
-    """Say whether a value can be the reason for this error. What disks, memory, Kafka and servers raise never is."""
+    """Return whether a value can be the reason for this error. What disks, memory, Kafka and servers raise never is."""
     return isinstance(error, _OF_DATA) and not isinstance(error, _OF_INFRASTRUCTURE) and find_away(error) is None
 
 

@@ -97,7 +97,7 @@ class Lander:
         return tuple(stream.label for stream in self.streams if was_rolled_back(stream.table))
 
     def accept_gaps(self) -> tuple[tuple[str, tuple[int, int, int]], ...]:
-        """Moves past what Kafka has deleted; gives back each gap (partition, first offset, offset after) by stream.
+        """Move past what Kafka has deleted, and return each gap (partition, first offset, offset after) by stream.
 
         They are recorded in the ledger by a checkpoint of their own, which has no rows.
         """
@@ -134,7 +134,7 @@ class Lander:
         }
 
     def land_batch(self, spark: SparkContext, *, until: Mapping[tuple[str, int], int] | None = None) -> Batch | None:
-        """Lands what has arrived, up to the batch's limit; gives back None if there is nothing to land.
+        """Land what has arrived, up to the batch's limit, and return None if there is nothing to land.
 
         With `until`, what came after those ends is left for later. Where Kafka, the catalog or the object store is away it is
         an UnavailableError, and the next call goes on from what was committed.
@@ -314,7 +314,7 @@ class Lander:
         )
 
     def _grow(self, stream: LandingStream, growth: Sequence[tuple[Column, ...]]) -> tuple[str, ...]:
-        """Gives the stream's table the columns that it lacks, and back what came; its messages are left for the next batch."""
+        """Return the stream's table the columns that it lacks, and back what came; its messages are left for the next batch."""
         if not growth:
             return ()
         try:
@@ -370,7 +370,7 @@ class Lander:
         return Landed(stream.label, stream.ledger.checkpoint_id, sum(result.rows for result in results), bad)
 
     def _append(self, stream: LandingStream, files: Sequence[DataFile], new: Ledger) -> None:
-        """Commits the next checkpoint of a stream."""
+        """Commit the next checkpoint of a stream."""
         entry = replace(new, checkpoint_id=new.checkpoint_id + 1, writer=str(uuid.uuid4()))
         try:
             stream.table = append_checkpoint(self._catalog, stream.table, files=files, planned=stream.ledger, new=entry)
@@ -397,7 +397,7 @@ class Lander:
         self._settle()
 
     def _came_through(self, stream: LandingStream) -> bool:
-        """Says whether the table has the checkpoint of a commit whose answer never came; then landing goes on from there."""
+        """Return whether the table has the checkpoint of a commit whose answer never came; then landing goes on from there."""
         if not stream.unsure:
             return False
         table = self._catalog.load_table(stream.table.name())

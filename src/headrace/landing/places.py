@@ -35,7 +35,7 @@ def places_of(stream: Stream, settings: Settings) -> Places:
 
 
 def check_outputs(pipeline: Pipeline, settings: Settings) -> None:
-    """Refuses an `output` that other tables have, or will have, their files in or around: whoever looks after those and deletes
+    """Refuse an `output` that other tables have, or will have, their files in or around: whoever looks after those and delete
     what nothing refers to must not come across files of this one."""
     for stream in pipeline.streams:
         places = places_of(stream, settings)
@@ -51,7 +51,7 @@ def check_outputs(pipeline: Pipeline, settings: Settings) -> None:
 
 
 def logged_elsewhere(stream: Stream, table: Table, settings: Settings) -> frozenset[str]:
-    """Gives back the files of a stream that are not in the warehouse, as far as the commit log of its table names them."""
+    """Return the files of a stream that are not in the warehouse, as far as the commit log of its table names them."""
     places, storage = places_of(stream, settings), Storage.of(table.io.properties)
     if _lies_in(places.output, settings.warehouse):
         return frozenset()

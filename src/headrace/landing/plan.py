@@ -29,7 +29,7 @@ class Bounds:
 
 
 def ranges_to_land(topic: str, ledger: Ledger, bounds: Mapping[int, Bounds]) -> tuple[Range, ...]:
-    """Gives back what of a topic has not been landed yet. A partition that was never read starts at its oldest offset.
+    """Return what of a topic has not been landed yet. A partition that was never read starts at its oldest offset.
 
     Raises GapError where Kafka has already deleted what comes next, TopicResetError where it has less than was landed.
     """
@@ -54,7 +54,7 @@ def ranges_to_land(topic: str, ledger: Ledger, bounds: Mapping[int, Bounds]) -> 
 
 
 def accept_gaps(ledger: Ledger, bounds: Mapping[int, Bounds]) -> Ledger:
-    """Gives back the ledger moved past what Kafka has deleted, with each gap recorded."""
+    """Return the ledger moved past what Kafka has deleted, with each gap recorded."""
     gaps = tuple(
         (partition, ledger.offsets[partition], there.low)
         for partition, there in sorted(bounds.items())
@@ -65,7 +65,7 @@ def accept_gaps(ledger: Ledger, bounds: Mapping[int, Bounds]) -> Ledger:
 
 
 def end_at(ranges: Sequence[Range], until: Mapping[tuple[str, int], int] | None) -> tuple[Range, ...]:
-    """Gives back the ranges up to `until`, which has an end for each topic and partition; None has no end."""
+    """Return the ranges up to `until`, which has an end for each topic and partition; None has no end."""
     if until is None:
         return tuple(ranges)
     ends = [until.get((part.topic, part.partition), part.start) for part in ranges]
@@ -73,7 +73,7 @@ def end_at(ranges: Sequence[Range], until: Mapping[tuple[str, int], int] | None)
 
 
 def limit_ranges(ranges: Sequence[Range], *, most: int) -> tuple[Range, ...]:
-    """Gives back the ranges cut to `most` messages in all, each topic and partition keeping its share."""
+    """Return the ranges cut to `most` messages in all, each topic and partition keeping its share."""
     total = sum(part.size for part in ranges)
     if total <= most:
         return tuple(ranges)
@@ -83,7 +83,7 @@ def limit_ranges(ranges: Sequence[Range], *, most: int) -> tuple[Range, ...]:
 
 
 def pack_ranges(ranges: Sequence[Range], *, cores: int) -> tuple[tuple[Range, ...], ...]:
-    """Gives back the ranges shared out to tasks of about the same size: no more tasks than cores, and none for a few messages.
+    """Return the ranges shared out to tasks of about the same size: no more tasks than cores, and none for a few messages.
 
     A range is cut where a task is full, so one long partition still uses every core.
     """

@@ -29,7 +29,7 @@ class RangeReader:
         self._client = FetchClient(consumer)
 
     def read(self, ranges: Sequence[Range], *, failed: Failed | None = None) -> Iterator[Records]:
-        """Yields the ranges' records, committed ones only, each topic's in chunks of about CHUNK_BYTES.
+        """Yield the ranges' records, committed ones only, each topic's in chunks of about CHUNK_BYTES.
 
         While a chunk is worked on, what comes next is under way. A range that is given up half-way leaves the reader usable.
         A topic that can't be read is given to `failed`, and the others are read on; without `failed` its error is raised.
@@ -80,7 +80,7 @@ class RangeReader:
             return False
 
     def _fetch(self, left: _Open) -> list[Fetched]:
-        """Gives back an answer; nothing, after a pause, if Kafka is away."""
+        """Return an answer; nothing, after a pause, if Kafka is away."""
         if self._ask(left):
             try:
                 return self._client.answer()
@@ -106,7 +106,7 @@ def _silence(left: _Open) -> UnavailableError:
 
 
 def _move(left: _Open, place: Position, fetched: Fetched, give_up: Failed) -> bool:
-    """Moves a position past what was fetched, and drops it at its end; says whether there was anything."""
+    """Move a position past what was fetched, and drop it at its end; return whether there was anything."""
     if (place.topic, place.partition) not in left:
         return True  # another partition of the topic was given up
     if fetched.refusal:
@@ -131,5 +131,5 @@ def _move(left: _Open, place: Position, fetched: Fetched, give_up: Failed) -> bo
 
 @lru_cache(maxsize=4)
 def reader_of_this_worker(consumer: tuple[tuple[str, str], ...]) -> RangeReader:
-    """Gives back the reader that this process keeps for its whole life."""
+    """Return the reader that this process keeps for its whole life."""
     return RangeReader(consumer)

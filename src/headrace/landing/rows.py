@@ -25,7 +25,7 @@ _LAST_MILLISECOND = LATEST // 1_000
 def rows_of_block(
     records: Records, *, decoder: Decoder, stream: Stream, schema: pa.Schema, checkpoint_id: int
 ) -> pa.Table | None:
-    """Gives back the records as the raw table has them if all of them are good and can be decoded at once, else None."""
+    """Return the records as the raw table has them if all of them are good and can be decoded at once, else None."""
     if records.largest > stream.max_record_bytes:
         return None
     block = decoder.decode_block(records.batches)
@@ -81,7 +81,7 @@ def _count_extras(column: pa.Array) -> Mapping[str, int]:
 def quarantine_rows(
     messages: Messages, bad: Mapping[int, str], *, label: str, schema: pa.Schema, checkpoint_id: int
 ) -> pa.Table:
-    """Gives back the bad messages as rows of `metadata.quarantine`, with their original bytes."""
+    """Return the bad messages as rows of `metadata.quarantine`, with their original bytes."""
     rows = sorted(bad)
     places = messages.places.take(pa.array(rows, pa.int64()))
     return pa.table(
@@ -113,7 +113,7 @@ def _too_large(values: Sequence[bytes | None], limit: int) -> dict[int, str]:
 
 
 def _table(columns: Mapping[str, pa.Array], places: pa.Table, topic: str, *, schema: pa.Schema, checkpoint_id: int) -> pa.Table:
-    """Gives back rows with their coordinates. A column that the schema no longer names stays in the table."""
+    """Return rows with their coordinates. A column that the schema no longer names stays in the table."""
     count = places.num_rows
     all_columns = {
         **columns,
@@ -129,7 +129,7 @@ def _table(columns: Mapping[str, pa.Array], places: pa.Table, topic: str, *, sch
 def _with_event_time(
     columns: Mapping[str, pa.Array], event_time: EventTime
 ) -> tuple[dict[str, pa.Array], pa.BooleanArray | None]:
-    """Gives back the columns with the event time, without rows whose number is no time between the years 1 and 9999.
+    """Return the columns with the event time, without rows whose number is no time between the years 1 and 9999.
 
     Where there are such rows, the mask of the others comes with them.
     """
@@ -145,7 +145,7 @@ def _with_event_time(
 
 
 def _moments(milliseconds: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Gives back Kafka's timestamps; null where a message has none, or a number that is no time before the year 10000."""
+    """Return Kafka's timestamps; null where a message has none, or a number that is no time before the year 10000."""
     bounds = pc.min_max(milliseconds)
     if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() <= _LAST_MILLISECOND:
         usable = pc.and_(pc.greater_equal(milliseconds, 0), pc.less_equal(milliseconds, _LAST_MILLISECOND))

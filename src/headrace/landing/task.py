@@ -191,7 +191,7 @@ class _StreamWriter:
         self._traces: list[str] = []
 
     def take(self, records: Records, *, driver_pid: int, attempt: int) -> None:
-        """Writes the records: at once if all of them are good and their format allows it, else by messages."""
+        """Write the records: at once if all of them are good and their format allows it, else by messages."""
         table = None if self._careful else self._read_block(records)
         if table is not None:
             fault_point("decode", driver_pid=driver_pid, attempt=attempt)
@@ -274,7 +274,7 @@ class _StreamWriter:
         self._bad.abort()
 
     def _new(self, messages: Messages, bad: Mapping[int, str]) -> Mapping[int, str]:
-        """Gives back those of the bad messages that are not in the quarantine already."""
+        """Return those of the bad messages that are not in the quarantine already."""
         if not bad or not self.job.refused_before:
             return bad
         partitions, offsets = (messages.places[name].to_pylist() for name in ("partition", "offset"))

@@ -21,7 +21,7 @@ _LAST_LINE = re.compile(r"^(?P<name>[\w.]+(?:Error|Exception)): (?P<says>.*)$", 
 
 
 def explain_failure(error: Py4JError, *, logs: Path) -> HeadraceError:
-    """Gives back the error that a failed job is: worth trying again if a server was the reason, else the end of the run."""
+    """Return the error that a failed job is: worth trying again if a server was the reason, else the end of the run."""
     log = logs / "spark.log"
     if not isinstance(error, Py4JJavaError) or _ENDED.search(str(error.java_exception)):
         return explain_end(logs)
@@ -62,7 +62,7 @@ def error_of(failure: TaskFailure, *, label: str) -> HeadraceError:
 
 
 def _python_error(text: str) -> tuple[str, str]:
-    """Gives back the name and the message of the Python error that a Java stack trace carries."""
+    """Return the name and the message of the Python error that a Java stack trace carries."""
     _, _, trace = text.partition("Traceback (most recent call last)")
     found = list(_LAST_LINE.finditer(trace))
     return (found[-1]["name"], found[-1]["says"]) if found else ("", "")

@@ -45,7 +45,7 @@ class SettingOrigin:
 
 
 def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Gives back what was found, the parts in the order in which a run needs them."""
+    """Return what was found, the parts in the order in which a run needs them."""
     return (
         Finding("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         _look_at_java(environ),
@@ -61,7 +61,7 @@ def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding,
 
 
 def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
-    """Gives back every setting, its value and where that came from."""
+    """Return every setting, its value and where that came from."""
     profile = SettingOrigin("profile", settings.profile, settings.origins["profile"])
     from_file = f"{FILE} [{settings.profile}]"
     return (
@@ -77,7 +77,7 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
 
 
 def _shown(known: SettingSpec, settings: Settings) -> str:
-    """Gives back the setting's value as people may see it: without a password."""
+    """Return the setting's value as people may see it: without a password."""
     value = getattr(settings, known.field)
     if value is None or value == "":
         return known.empty
@@ -86,7 +86,7 @@ def _shown(known: SettingSpec, settings: Settings) -> str:
 
 
 def _groups(settings: Settings) -> tuple[str, ...]:
-    """Gives back the groups of jars that are always needed, and those that these settings need."""
+    """Return the groups of jars that are always needed, and those that these settings need."""
     always = {path.name for path in GROUPS.iterdir() if path.is_dir()} - OPTIONAL
     return tuple(sorted(always | set(spark_groups(settings))))
 

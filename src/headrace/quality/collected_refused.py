@@ -78,7 +78,7 @@ def read_refused(measured: Measured, values: Mapping[str, object]) -> pa.Table |
 
 
 def _can_collect(measured: Measured) -> bool:
-    """Say whether rows can be refused, and are of the types that are collected: a query may give the places other ones."""
+    """Return whether rows can be refused, and are of the types that are collected: a query may give the places other ones."""
     types = dict(measured.rows.dtypes)
     return measured.can_refuse and all(types.get(name, kind) == kind for name, (kind, _, _) in _PLACES.items())
 

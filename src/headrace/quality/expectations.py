@@ -143,7 +143,7 @@ class Measured:
         )
 
     def metrics(self) -> list[Column]:
-        """Gives back the aggregates that `read_metrics` understands, to be computed in a pass that is made anyway."""
+        """Return the aggregates that `read_metrics` understands, to be computed in a pass that is made anyway."""
         metrics, shown = [F.count(F.lit(1)).alias(_CHECKED)], self._as_json(EXACT_JSON)
         for index, (name, _) in enumerate(self._flags()):
             metrics.append(F.expr(f"count_if(`{name}`)").alias(_FAILED.format(index)))
@@ -151,7 +151,7 @@ class Measured:
         return metrics
 
     def read_metrics(self, values: Mapping[str, object]) -> tuple[CheckedExpectation, ...]:
-        """Gives back what came of the aggregates."""
+        """Return what came of the aggregates."""
         checked = rows_in(values)
         found = []
         for index, each in enumerate(self.expectations):
@@ -185,7 +185,7 @@ def _any_of(flags: Sequence[tuple[str, Expectation]]) -> str:
 
 
 def rows_in(values: Mapping[str, object]) -> int:
-    """Gives back how many rows were measured."""
+    """Return how many rows were measured."""
     return int(str(values[_CHECKED]))
 
 
@@ -206,7 +206,7 @@ def measure(
 
 
 def check_results(table: LayerTable, results: Sequence[CheckedExpectation]) -> None:
-    """Raises a QualityError where rows fail an expectation that does not allow it; nothing has been published then."""
+    """Raise a QualityError where rows fail an expectation that does not allow it; nothing has been published then."""
     for result, expectation in zip(results, table.expectations, strict=True):
         if result.otherwise == "fail" and result.failed:
             rows = count_of(result.failed, "row")

@@ -29,7 +29,7 @@ _KAFKA = ("topic", "partition", "offset", "timestamp")
 def stage_refused(
     spark: SparkSession, catalog: Catalog, settings: Settings, table: TableName, rows: DataFrame, *, build_id: int
 ) -> tuple[str, ...]:
-    """Gives back the files of refused rows (`row`, `reason` and, where it is known, where in Kafka each came from)."""
+    """Return the files of refused rows (`row`, `reason` and, where it is known, where in Kafka each came from)."""
     open_quarantine(catalog, settings)
 
     def known(name: str, kind: str) -> Column:
@@ -70,7 +70,7 @@ def stage_refused_rows(
 
 
 def flush_refused(catalog: Catalog, settings: Settings, table: TableName, entry: BuildLedger) -> None:
-    """Brings the quarantine to what a table's entry says. Idempotent by table and build.
+    """Bring the quarantine to what a table's entry says. Idempotent by table and build.
 
     The files that the entry names are appended; a build that wrote the whole table anew has looked at all rows again, so what
     earlier ones refused is taken out first.

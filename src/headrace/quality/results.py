@@ -52,7 +52,7 @@ class CheckedBuild:
 
 
 def record_results(catalog: Catalog, settings: Settings, pipeline_name: str, builds: Sequence[CheckedBuild]) -> None:
-    """Appends the results of builds, each once. Idempotent by table and build."""
+    """Append the results of builds, each once. Idempotent by table and build."""
     found = [build for build in builds if build.results]
     if not found:
         return
@@ -76,7 +76,7 @@ def record_results(catalog: Catalog, settings: Settings, pipeline_name: str, bui
 
 
 def read_results(catalog: Catalog, pipeline_name: str) -> list[dict[str, object]]:
-    """Gives back all results of a pipeline, oldest first."""
+    """Return all results of a pipeline, oldest first."""
     table = load_table(catalog, QUALITY_RESULTS)
     if table is None:
         return []
@@ -85,7 +85,7 @@ def read_results(catalog: Catalog, pipeline_name: str) -> list[dict[str, object]
 
 
 def forget_samples(catalog: Catalog, pipeline_name: str, builds: Mapping[TableName, int]) -> None:
-    """Takes the samples out of the results of all builds of these tables but the one that is named. Idempotent by build."""
+    """Take the samples out of the results of all builds of these tables but the one that is named. Idempotent by build."""
     current = {str(table): build_id for table, build_id in builds.items()}
 
     def commit() -> bool:

@@ -33,7 +33,7 @@ class ConnectService(RunningService):
 
 @contextmanager
 def connect(settings: Settings, *, report: Report) -> Iterator[str]:
-    """Gives the address of a Connect that answers, and stops at its end what it alone started and used.
+    """Yield the address of a Connect that answers, and stops at its end what it alone started and used.
 
     The address of one of ours includes user and password. It has the Kafka of the settings, which is found or started before it
     and stopped after it.
@@ -53,13 +53,13 @@ def find_connect(settings: Settings) -> str | None:
 
 
 def running_connect(settings: Settings) -> ConnectService | None:
-    """Gives back this home's Connect if its process lives and it has been ready, else None."""
+    """Return this home's Connect if its process lives and it has been ready, else None."""
     state = embedded.running(WORKER, settings)
     return None if state is None else ConnectService.of(state)
 
 
 def start_connect(settings: Settings, *, detached: bool, report: Report) -> ConnectService:
-    """Gives back this home's Connect, started with its Kafka if they don't run. Detached it lives until `stop_connect`;
+    """Return this home's Connect, started with its Kafka if they don't run. Detached it lives until `stop_connect`;
     otherwise it ends with this process, or with the last one that uses it."""
     if not settings.kafka_bootstrap_servers:
         start_kafka(settings, detached=detached, report=report)
@@ -67,17 +67,17 @@ def start_connect(settings: Settings, *, detached: bool, report: Report) -> Conn
 
 
 def stop_connect(settings: Settings, *, report: Report = lambda line: None) -> bool:
-    """Gives back whether a Connect was running; it is stopped, whoever uses it."""
+    """Return whether a Connect was running; it is stopped, whoever uses it."""
     return embedded.stop(WORKER, settings, report=report)
 
 
 def knows_kafka(settings: Settings) -> bool:
-    """Gives back whether this home's Connect was started with the Kafka that runs now."""
+    """Return whether this home's Connect was started with the Kafka that runs now."""
     return connect_worker.read_servers(settings.home / NAME) == str(find_servers(settings) or "")
 
 
 def secret_path(settings: Settings, name: str) -> Path:
-    """Gives back the file that has a secret of a connector of this home's Connect."""
+    """Return the file that has a secret of a connector of this home's Connect."""
     return settings.home / NAME / connect_worker.SECRETS / f"{name}.properties"
 
 

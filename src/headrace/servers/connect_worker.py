@@ -104,7 +104,7 @@ class Worker:
 
 
 def prepare(folder: Path, *, plugins: dict[str, Iterable[Path]]) -> None:
-    """Makes the folder ready: empty of what a run before left for a moment, with links to the plugins' jars.
+    """Make the folder ready: empty of what a run before left for a moment, with links to the plugins' jars.
 
     Plugins are found by their manifests, which takes Connect a sixth of the time of a search; the converter's lacks one.
     """
@@ -152,7 +152,7 @@ def write_login(folder: Path, *, password: str) -> None:
 
 
 def read_servers(folder: Path) -> str | None:
-    """Gives back the bootstrap servers that the worker was started with, or None if there was none."""
+    """Return the bootstrap servers that the worker was started with, or None if there was none."""
     try:
         text = (folder / "worker.properties").read_text(encoding="utf-8")
     except OSError:
@@ -161,7 +161,7 @@ def read_servers(folder: Path) -> str | None:
 
 
 def explain_failure(text: str, *, log: Path) -> ServiceError:
-    """Gives back the error for a worker that ended while it started: its telling line, its log, and what to do."""
+    """Return the error for a worker that ended while it started: its telling line, its log, and what to do."""
     if "Address already in use" in text or "Unable to initialize REST server" in text:
         what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_CONNECT_PORT=<number>"
     elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:

@@ -46,7 +46,7 @@ class RunningService:
 class Embedded:
     """A server that Headrace can start: its name in files and to people.
 
-    `launch` starts it and gives back the state of a process that has answered; `answers` says whether one that was found does.
+    `launch` starts it and returns the state of a process that has answered; `answers` says whether one that was found does.
     One that is `securable` asks for a password where `services.secure` is set, one that is `always_secure` without it, too.
     """
 
@@ -60,7 +60,7 @@ class Embedded:
 
 @contextmanager
 def use(server: Embedded, settings: Settings, *, report: Report) -> Iterator[process.ServiceState]:
-    """Gives the state of a server that answers, and stops it at the end of the block if no other command uses it."""
+    """Yield the state of a server that answers, and stops it at the end of the block if no other command uses it."""
     lease = process.take_lease(settings.home, server.name)
     try:
         yield _find_or_start(server, settings, detached=False, report=report)
@@ -71,13 +71,13 @@ def use(server: Embedded, settings: Settings, *, report: Report) -> Iterator[pro
 
 
 def running(server: Embedded, settings: Settings) -> process.ServiceState | None:
-    """Gives back the home's server if its process lives and it has been ready, else None."""
+    """Return the home's server if its process lives and it has been ready, else None."""
     state = process.read_state(settings.home, server.name)
     return None if state is None or not state.ready or process.find_process(state) is None else state
 
 
 def start(server: Embedded, settings: Settings, *, detached: bool, report: Report) -> process.ServiceState:
-    """Gives back the home's server, started if it does not run. Detached it lives until `stop`; otherwise it ends with this
+    """Return the home's server, started if it does not run. Detached it lives until `stop`; otherwise it ends with this
     process, or with the last one that uses it."""
     lease = process.take_lease(settings.home, server.name)
     try:
@@ -91,7 +91,7 @@ def start(server: Embedded, settings: Settings, *, detached: bool, report: Repor
 
 
 def stop(server: Embedded, settings: Settings, *, report: Report) -> bool:
-    """Gives back whether a server was running; it is stopped, whoever uses it."""
+    """Return whether a server was running; it is stopped, whoever uses it."""
     if not (settings.home / "services").is_dir():
         return False
     with _start_lock(server, settings, report=report):
@@ -105,7 +105,7 @@ def launch_until_ready(
     detached: bool,
     wait: Callable[[process.ServiceState], None],
 ) -> process.ServiceState:
-    """Gives back the state of a process that was started and waited for; one that does not get ready is stopped."""
+    """Return the state of a process that was started and waited for; one that does not get ready is stopped."""
     state = process.start(settings.home, launch, detached=detached)
     try:
         wait(state)
@@ -118,7 +118,7 @@ def launch_until_ready(
 def try_again(
     start: Callable[[int], process.ServiceState], *, port: int, choose: Callable[[], int], passing: Sequence[str]
 ) -> process.ServiceState:
-    """Gives back what `start` gives back for a port; an error that says one of `passing` passes, and a port is chosen again."""
+    """Return what `start` and return for a port; an error that says one of `passing` passes, and a port is chosen again."""
     for _ in range(ATTEMPTS - 1):
         try:
             return start(port)
@@ -131,7 +131,7 @@ def try_again(
 
 
 def choose_port(title: str, setting: str, settings: Settings, *, usual: int, last: int | None, report: Report) -> int:
-    """Gives back the port of the last run, else the usual one, else a free one. A port that was asked for is a must."""
+    """Return the port of the last run, else the usual one, else a free one. A port that was asked for is a must."""
     if settings.origins.get(setting, "default") != "default":
         if not ports.becomes_free(usual):
             raise ServiceError(
@@ -157,7 +157,7 @@ def wait_until_ready(
     explain: Callable[[str], ServiceError],
     pause: float = 0.05,
 ) -> None:
-    """Returns when a server answers; one that ended meanwhile is the error that `explain` makes of its log."""
+    """Return when a server answers; one that ended meanwhile is the error that `explain` makes of its log."""
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:
         if process.find_process(state) is None:
@@ -169,7 +169,7 @@ def wait_until_ready(
 
 
 def last_port(folder: Path) -> int | None:
-    """Gives back the port of the run before, as `keep_port` kept it, or None if there was none."""
+    """Return the port of the run before, as `keep_port` kept it, or None if there was none."""
     try:
         return int((folder / "port").read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -177,7 +177,7 @@ def last_port(folder: Path) -> int | None:
 
 
 def keep_port(folder: Path, port: int) -> None:
-    """Notes the port of a server in its folder, as the one to prefer next time."""
+    """Note the port of a server in its folder, as the one to prefer next time."""
     (folder / "port").write_text(f"{port}\n", encoding="ascii")
 
 
@@ -186,7 +186,7 @@ def read_log(state: process.ServiceState) -> str:
 
 
 def no_answer(title: str, state: process.ServiceState) -> ServiceError:
-    """Gives back the error for a server that runs and has not answered in time."""
+    """Return the error for a server that runs and has not answered in time."""
     return ServiceError(
         f"{title} did not answer within {START_TIMEOUT:.0f} seconds",
         where=state.log,

@@ -20,7 +20,7 @@ else:
 
 
 def write_lock(folder: Path) -> Path:
-    """Gives back the lock file's path; resolves and downloads afresh, into a folder that is thrown away."""
+    """Return the lock file's path; resolves and downloads afresh, into a folder that is thrown away."""
     from jgo.config import GlobalSettings
     from jgo.env import EnvironmentBuilder, EnvironmentSpec, LockedDependency, LockFile, compute_spec_hash
     from jgo.maven import MavenContext

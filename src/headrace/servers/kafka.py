@@ -37,7 +37,7 @@ class KafkaService(RunningService):
 
 @contextmanager
 def kafka(settings: Settings, *, report: Report) -> Iterator[KafkaServers]:
-    """Gives the servers of a Kafka that answers, and stops at its end what it alone started and used."""
+    """Yield the servers of a Kafka that answers, and stops at its end what it alone started and used."""
     own = own_servers(settings)
     if own:
         _check_own(own, origin=settings.origins.get("kafka.bootstrap_servers", ""))
@@ -48,26 +48,26 @@ def kafka(settings: Settings, *, report: Report) -> Iterator[KafkaServers]:
 
 
 def running_kafka(settings: Settings) -> KafkaService | None:
-    """Gives back this home's broker if its process lives and it has been ready, else None."""
+    """Return this home's broker if its process lives and it has been ready, else None."""
     state = embedded.running(BROKER, settings)
     return None if state is None else KafkaService.of(state)
 
 
 def find_servers(settings: Settings) -> KafkaServers | None:
-    """Gives back the servers of the user's own Kafka or of this home's broker; None where that does not run."""
+    """Return the servers of the user's own Kafka or of this home's broker; None where that does not run."""
     own = own_servers(settings)
     state = None if own else embedded.running(BROKER, settings)
     return _servers(settings, state) if state else own
 
 
 def start_kafka(settings: Settings, *, detached: bool, report: Report) -> KafkaService:
-    """Gives back this home's broker, started if it does not run. Detached it lives until `stop_kafka`; otherwise it
+    """Return this home's broker, started if it does not run. Detached it lives until `stop_kafka`; otherwise it
     ends with this process, or with the last one that uses it."""
     return KafkaService.of(embedded.start(BROKER, settings, detached=detached, report=report))
 
 
 def stop_kafka(settings: Settings, *, report: Report = lambda line: None) -> bool:
-    """Gives back whether a broker was running; it is stopped, whoever uses it."""
+    """Return whether a broker was running; it is stopped, whoever uses it."""
     return embedded.stop(BROKER, settings, report=report)
 
 
@@ -170,7 +170,7 @@ def _client(servers: KafkaServers, note: Callable[[KafkaError], None] = lambda e
 
 
 def _ask(client: AdminClient, *, timeout: float) -> str | None:
-    """Gives back the id of the cluster that answers, or None if none with a broker does."""
+    """Return the id of the cluster that answers, or None if none with a broker does."""
     try:
         answer = client.list_topics(timeout=timeout)
     except KafkaException:

@@ -112,7 +112,7 @@ def write_properties(server: Server, *, port: int, controller_port: int, passwor
 
 
 def last_port(folder: Path) -> int | None:
-    """Gives back the port of the run before, or None if there was none."""
+    """Return the port of the run before, or None if there was none."""
     try:
         found = re.search(r"^listeners=BROKER://[^:]+:(\d+)", (folder / "server.properties").read_text(), re.MULTILINE)
     except OSError:
@@ -121,7 +121,7 @@ def last_port(folder: Path) -> int | None:
 
 
 def format_storage(server: Server) -> None:
-    """Makes `data/` ready for Kafka unless it is; an interrupted call leaves nothing that a later one would trust."""
+    """Make `data/` ready for Kafka unless it is; an interrupted call leaves nothing that a later one would trust."""
     shutil.rmtree(server.folder / "tmp", ignore_errors=True)
     (server.folder / "tmp").mkdir(parents=True)
     if server.data.exists():
@@ -153,7 +153,7 @@ def format_storage(server: Server) -> None:
 
 
 def read_cluster_id(folder: Path) -> str | None:
-    """Gives back the id that the broker will answer with, or None if its storage does not say."""
+    """Return the id that the broker will answer with, or None if its storage does not say."""
     try:
         text = (folder / "data" / "meta.properties").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -163,7 +163,7 @@ def read_cluster_id(folder: Path) -> str | None:
 
 
 def check_space(home: Path) -> None:
-    """Raises a ServiceError where the disk has too little space for a broker to run on."""
+    """Raise a ServiceError where the disk has too little space for a broker to run on."""
     free = shutil.disk_usage(home).free
     if free < ENOUGH_SPACE:
         raise ServiceError(
@@ -174,7 +174,7 @@ def check_space(home: Path) -> None:
 
 
 def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:
-    """Gives back the error for a broker that ended while it started: its telling line, its log, and what to do."""
+    """Return the error for a broker that ended while it started: its telling line, its log, and what to do."""
     line = find_telling_line(text)
     if "No space left on device" in text:
         what, step = "the disk is full", "Free some space, or set HEADRACE_HOME to a folder on another disk."
@@ -191,7 +191,7 @@ def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:
 
 
 def find_telling_line(text: str) -> str:
-    """Gives back the log's line that most likely says what went wrong: the last cause, else error, else line."""
+    """Return the log's line that most likely says what went wrong: the last cause, else error, else line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith(("at ", "... ", "headrace: "))]
     for sign in (r"^Caused by:", r"Exception|Error:", r"\b(FATAL|ERROR)\b"):

@@ -20,6 +20,6 @@ _VARIABLES = {
 
 
 def environ_of(dsn: str) -> dict[str, str]:
-    """Gives back the variables that say what a connection string does."""
+    """Return the variables that say what a connection string does."""
     parts = conninfo_to_dict(dsn)
     return {variable: str(parts[name]) for name, variable in _VARIABLES.items() if parts.get(name) is not None}

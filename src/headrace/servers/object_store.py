@@ -56,13 +56,13 @@ class ObjectStoreService(RunningService):
 
 
 def running_object_store(settings: Settings) -> ObjectStoreService | None:
-    """Gives back this home's object store if its process lives and it has been ready, else None."""
+    """Return this home's object store if its process lives and it has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else ObjectStoreService.of(state)
 
 
 def find_keys(settings: Settings) -> Keys:
-    """Gives back the keys of this home's object store; the first call makes them up."""
+    """Return the keys of this home's object store; the first call makes them up."""
     folder = settings.home / NAME
     return Keys(keep_secret(folder / "access-key"), keep_secret(folder / "secret-key"))
 
@@ -92,7 +92,7 @@ def _write_properties(folder: Path, keys: Keys, *, port: int) -> None:
 
 
 def _is_there(settings: Settings, port: int) -> bool:
-    """Asks without keys: it is there if it refuses."""
+    """Ask without keys: it is there if it refuses."""
     try:
         return ask(f"http://{ports.HOST}:{port}/{BUCKET}", timeout=5.0).status == _FORBIDDEN
     except UnavailableError:

@@ -11,7 +11,7 @@ HOST = "127.0.0.1"
 
 
 def is_free(port: int) -> bool:
-    """Gives back whether a server could listen on this port; asks both ways, as systems differ in what a bind finds."""
+    """Return whether a server could listen on this port; asks both ways, as systems differ in what a bind finds."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as client:
         client.settimeout(1)
         if client.connect_ex((HOST, port)) == 0:
@@ -26,7 +26,7 @@ def is_free(port: int) -> bool:
 
 
 def becomes_free(port: int, *, within: float = 1.0) -> bool:
-    """Gives back whether a port is free, now or in a moment: a server that was killed keeps its port until the last of
+    """Return whether a port is free, now or in a moment: a server that was killed keeps its port until the last of
     its threads has ended."""
     deadline = time.monotonic() + within
     while not is_free(port):
@@ -44,7 +44,7 @@ def find_free_port() -> int:
 
 
 def name_holder(port: int) -> str:
-    """Gives back who listens on a port, such as ` by java (pid 7)`, or nothing where the system does not tell."""
+    """Return who listens on a port, such as ` by java (pid 7)`, or nothing where the system does not tell."""
     try:
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and getattr(connection.laddr, "port", None) == port and connection.pid:

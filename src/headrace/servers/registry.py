@@ -56,7 +56,7 @@ class RegistryService(RunningService):
 
 @contextmanager
 def registry(settings: Settings, *, report: Report) -> Iterator[str]:
-    """Gives the address of a registry that answers, and stops at its end what it alone started and used."""
+    """Yield the address of a registry that answers, and stops at its end what it alone started and used."""
     if settings.registry_url:
         _check_own(settings.registry_url, origin=settings.origins.get("registry.url", ""))
         yield settings.registry_url
@@ -93,19 +93,19 @@ class ExpectedRegistry:
 
 
 def running_registry(settings: Settings) -> RegistryService | None:
-    """Gives back this home's registry if its process lives and it has been ready, else None."""
+    """Return this home's registry if its process lives and it has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else RegistryService.of(state)
 
 
 def start_registry(settings: Settings, *, detached: bool, report: Report) -> RegistryService:
-    """Gives back this home's registry, started if it does not run. Detached it lives until `stop_registry`; otherwise it ends
+    """Return this home's registry, started if it does not run. Detached it lives until `stop_registry`; otherwise it ends
     with this process, or with the last one that uses it."""
     return RegistryService.of(embedded.start(SERVER, settings, detached=detached, report=report))
 
 
 def stop_registry(settings: Settings, *, report: Report = lambda line: None) -> bool:
-    """Gives back whether a registry was running; it is stopped, whoever uses it."""
+    """Return whether a registry was running; it is stopped, whoever uses it."""
     return embedded.stop(SERVER, settings, report=report)
 
 
@@ -177,7 +177,7 @@ def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
 
 
 def _explain_failure(text: str, *, log: Path) -> ServiceError:
-    """Gives back the error for a registry that ended while it started: its telling line, its log, and what to do."""
+    """Return the error for a registry that ended while it started: its telling line, its log, and what to do."""
     if "Address already in use" in text or "already bound" in text:
         what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_REGISTRY_PORT=<number>"
     elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:

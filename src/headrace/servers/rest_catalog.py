@@ -43,7 +43,7 @@ class RestCatalogService(RunningService):
 
 
 def running_rest_catalog(settings: Settings) -> RestCatalogService | None:
-    """Gives back this home's catalog if its process lives and it has been ready, else None."""
+    """Return this home's catalog if its process lives and it has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else RestCatalogService.of(state)
 
@@ -80,7 +80,7 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
 
 
 def _make_database(dsn: str) -> None:
-    """Makes the catalog's database unless there is one."""
+    """Make the catalog's database unless there is one."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone() is None:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))

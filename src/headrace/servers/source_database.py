@@ -55,7 +55,7 @@ class Slot:
 
 
 def find_database(settings: Settings, capture: Capture) -> SourceDatabase | None:
-    """Gives back the database of a pipeline, without starting anything; None where its server does not run."""
+    """Return the database of a pipeline, without starting anything; None where its server does not run."""
     server = capture.url or find_postgres(settings)
     if server is None:
         return None
@@ -73,7 +73,7 @@ def find_database(settings: Settings, capture: Capture) -> SourceDatabase | None
 
 
 def ready_database(settings: Settings, capture: Capture, *, report: Report) -> SourceDatabase:
-    """Gives back a pipeline's database with its migrations applied. On Headrace's own server, which is started if it does not
+    """Return a pipeline's database with its migrations applied. On Headrace's own server, which is started if it does not
     run, the database and the role that reads its changes are made first."""
     if capture.url is None and settings.postgres_url is None and find_postgres(settings) is None:
         start_postgres(settings, detached=False, report=report)
@@ -98,7 +98,7 @@ def ready_database(settings: Settings, capture: Capture, *, report: Report) -> S
 
 
 def publish_tables(database: SourceDatabase, name: str, *, patterns: Iterable[str], tables: Iterable[str]) -> tuple[str, ...]:
-    """Gives back the tables whose changes the publication now has: those that a pattern fits as a whole, and `tables`.
+    """Return the tables whose changes the publication now has: those that a pattern fits as a whole, and `tables`.
 
     Idempotent by its name; one that is there gets the tables that it lacks, and loses those that it should not have.
     """
@@ -126,13 +126,13 @@ def publish_tables(database: SourceDatabase, name: str, *, patterns: Iterable[st
 
 
 def drop_publication(database: SourceDatabase, name: str) -> None:
-    """Drops a publication, if it is there."""
+    """Drop a publication, if it is there."""
     with _connection(database) as connection:
         connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
 
 
 def drop_slot(database: SourceDatabase, name: str) -> bool:
-    """Gives back whether there was a slot; it is dropped, once nobody reads it any more."""
+    """Return whether there was a slot; it is dropped, once nobody reads it any more."""
     with _connection(database) as connection:
         for left in range(100, -1, -1):
             row = connection.execute("SELECT active FROM pg_replication_slots WHERE slot_name = %s", [name]).fetchone()
@@ -149,7 +149,7 @@ def drop_slot(database: SourceDatabase, name: str) -> bool:
 
 
 def read_slot(database: SourceDatabase, name: str) -> Slot | None:
-    """Gives back a slot of the database's server, or None where there is none."""
+    """Return a slot of the database's server, or None where there is none."""
     with _connection(database) as connection:
         row = connection.execute(
             "SELECT slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint, active, wal_status"
@@ -160,7 +160,7 @@ def read_slot(database: SourceDatabase, name: str) -> Slot | None:
 
 
 def _make(database: SourceDatabase, *, server: str) -> None:
-    """Makes the database and the role where they are missing, and the role's password what it shall be."""
+    """Make the database and the role where they are missing, and the role's password what it shall be."""
     name = database.parts["dbname"]
     with psycopg.connect(server, autocommit=True, connect_timeout=_TIMEOUT_SECONDS) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", [_MAKING])

@@ -46,13 +46,13 @@ class MasterService(RunningService):
 
 
 def running_master(settings: Settings) -> MasterService | None:
-    """Gives back this home's master if its process lives and it has been ready, else None."""
+    """Return this home's master if its process lives and it has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else MasterService.of(state)
 
 
 def application_conf_dir(settings: Settings) -> Path:
-    """Gives back the folder with what an application must be configured with to be let in; its owner alone may read it."""
+    """Return the folder with what an application must be configured with to be let in; its owner alone may read it."""
     folder = settings.home / MASTER / "application"
     folder.mkdir(parents=True, exist_ok=True)
     secret = keep_secret(_secret_path(settings))
@@ -93,7 +93,7 @@ def _start_worker(server: JavaServer, settings: Settings, detached: bool, report
 
 
 def _environ(settings: Settings, name: str) -> dict[str, str]:
-    """Gives back the environment of a master or worker, with the secret; executors get theirs from their worker."""
+    """Return the environment of a master or worker, with the secret; executors get theirs from their worker."""
     conf = settings.home / name / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     (conf / "spark-defaults.conf").write_text(_DEFAULTS, encoding="utf-8")
@@ -121,7 +121,7 @@ def _spark_class() -> str:
 
 
 def _look_at(port: int) -> dict[str, object]:
-    """Gives back what a master or worker tells of itself on the port of its pages, or nothing where none answers."""
+    """Return what a master or worker tells of itself on the port of its pages, or nothing where none answers."""
     try:
         answer = ask(f"http://{ports.HOST}:{port}/json/", timeout=5.0)
     except UnavailableError:

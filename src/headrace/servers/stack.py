@@ -15,7 +15,7 @@ _ORIGIN = "the stack"
 
 
 def list_servers(settings: Settings) -> tuple[Embedded, ...]:
-    """Gives back the servers that Headrace can start in this home, in the order in which they start: each after those that it
+    """Return the servers that Headrace can start in this home, in the order in which they start: each after those that it
     needs."""
     cluster = (object_store.SERVER, rest_catalog.SERVER, spark_cluster.SERVER, *spark_cluster.WORKERS)
     first = (kafka.BROKER, postgres.SERVER, *(cluster if settings.profile == STACK else ()))
@@ -23,13 +23,13 @@ def list_servers(settings: Settings) -> tuple[Embedded, ...]:
 
 
 def start_stack(settings: Settings, *, report: Report) -> None:
-    """Starts the stack's servers that don't run; they live until `stop_servers`."""
+    """Start the stack's servers that don't run; they live until `stop_servers`."""
     for server in _wanted(settings):
         embedded.start(server, settings, detached=True, report=report)
 
 
 def stop_servers(settings: Settings, *, report: Report) -> int:
-    """Gives back how many servers of this home ran; all are stopped, each before those that it needs."""
+    """Return how many servers of this home ran; all are stopped, each before those that it needs."""
     stopped = 0
     for server in reversed(list_servers(settings)):
         if embedded.stop(server, settings, report=report):
@@ -39,7 +39,7 @@ def stop_servers(settings: Settings, *, report: Report) -> int:
 
 
 def _wanted(settings: Settings) -> Iterator[Embedded]:
-    """Gives the servers to start: not those that the user has one of, nor Trino, which is asked for by its name."""
+    """Return the servers to start: not those that the user has one of, nor Trino, which is asked for by its name."""
     own = {
         kafka.NAME: settings.kafka_bootstrap_servers,
         postgres.NAME: settings.postgres_url,
@@ -50,7 +50,7 @@ def _wanted(settings: Settings) -> Iterator[Embedded]:
 
 
 def stack_settings(settings: Settings) -> Settings:
-    """Gives back the settings with where the stack's servers are, and the keys to them; one that does not run is an
+    """Return the settings with where the stack's servers are, and the keys to them; one that does not run is an
     UnavailableError."""
     store = object_store.running_object_store(settings)
     catalog = rest_catalog.running_rest_catalog(settings)

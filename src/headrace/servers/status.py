@@ -45,7 +45,7 @@ class ServiceStatus:
 
 
 def list_services(settings: Settings) -> tuple[ServiceStatus, ...]:
-    """Gives back every server that Headrace can start in this home, also those that don't run, and what was started of
+    """Return every server that Headrace can start in this home, also those that don't run, and what was started of
     generators, receivers and seeders."""
     folder = settings.home / "services"
     servers = sorted(path.stem for prefix in (RECEIVER, SEEDER) for path in folder.glob(f"{prefix}*.json"))
@@ -53,12 +53,12 @@ def list_services(settings: Settings) -> tuple[ServiceStatus, ...]:
 
 
 def list_background(settings: Settings) -> tuple[str, ...]:
-    """Gives back the names of the generators that were started in the background and not stopped."""
+    """Return the names of the generators that were started in the background and not stopped."""
     return tuple(sorted(path.stem for path in (settings.home / "services").glob(f"{GENERATOR}*.json")))
 
 
 def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
-    """Gives back the last lines of a log, the oldest first."""
+    """Return the last lines of a log, the oldest first."""
     others = (path.stem for prefix in (GENERATOR, RECEIVER, SEEDER) for path in settings.logs.glob(f"{prefix}*.log"))
     known = (*_names(settings), SPARK, LANDING, *sorted(others))
     if name not in known:
@@ -101,7 +101,7 @@ def _look_at(home: Path, name: str) -> ServiceStatus:
 
 
 def _measure_memory(found: psutil.Process, *, name: str) -> int | None:
-    """Gives back the memory of a server's process; a Spark worker's is that of its executors too."""
+    """Return the memory of a server's process; a Spark worker's is that of its executors too."""
     try:
         started = found.children(recursive=True) if name in _WORKERS else []
         return sum(int(each.memory_info().rss) for each in (found, *started))

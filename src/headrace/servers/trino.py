@@ -50,7 +50,7 @@ class TrinoService(RunningService):
 
 @contextmanager
 def trino(settings: Settings, *, report: Report) -> Iterator[str]:
-    """Gives the address of a Trino that answers, and stops at its end what it alone started and used.
+    """Yield the address of a Trino that answers, and stops at its end what it alone started and used.
 
     It downloads nothing: a Trino that was never fetched is a ServiceError that says how to get it.
     """
@@ -66,24 +66,24 @@ def trino(settings: Settings, *, report: Report) -> Iterator[str]:
 
 
 def is_fetched() -> bool:
-    """Says whether all that Trino needs is in the cache."""
+    """Return whether all that Trino needs is in the cache."""
     return bool(cached_jars(NAME)) and (_own_java() or cached_java(_JAVA_LOCK, cache=cache_folder(os.environ)) is not None)
 
 
 def running_trino(settings: Settings) -> TrinoService | None:
-    """Gives back this home's Trino if its process lives and it has been ready, else None."""
+    """Return this home's Trino if its process lives and it has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else TrinoService.of(state)
 
 
 def start_trino(settings: Settings, *, detached: bool, report: Report) -> TrinoService:
-    """Gives back this home's Trino, started if it does not run. Detached it lives until `stop_trino`; otherwise it ends with
+    """Return this home's Trino, started if it does not run. Detached it lives until `stop_trino`; otherwise it ends with
     this process, or with the last one that uses it."""
     return TrinoService.of(embedded.start(SERVER, settings, detached=detached, report=report))
 
 
 def stop_trino(settings: Settings, *, report: Report = lambda line: None) -> bool:
-    """Gives back whether Trino was running; it is stopped, whoever uses it."""
+    """Return whether Trino was running; it is stopped, whoever uses it."""
     return embedded.stop(SERVER, settings, report=report)
 
 
@@ -141,7 +141,7 @@ def _server_settings(port: int) -> dict[str, str]:
 
 
 def _link_plugin(folder: Path, jars: list[Path]) -> None:
-    """Makes the folder of the one plugin that Trino loads: the connector as it came, and the driver of the catalog."""
+    """Make the folder of the one plugin that Trino loads: the connector as it came, and the driver of the catalog."""
     folder.mkdir(parents=True)
     for jar in jars:
         (folder / jar.name).symlink_to(jar)
@@ -163,7 +163,7 @@ def _wait_until_ready(state: process.ServiceState) -> None:
 
 
 def _is_started(port: int, *, timeout: float) -> bool:
-    """Says whether Trino takes queries: it answers before that, too."""
+    """Return whether Trino takes queries: it answers before that, too."""
     try:
         answer = ask(f"{_url(port)}/v1/info", timeout=timeout)
     except UnavailableError:
@@ -172,7 +172,7 @@ def _is_started(port: int, *, timeout: float) -> bool:
 
 
 def _explain_failure(text: str, *, log: Path) -> ServiceError:
-    """Gives back the error for a Trino that ended while it started: its telling line, its log, and what to do."""
+    """Return the error for a Trino that ended while it started: its telling line, its log, and what to do."""
     if "Address already in use" in text:
         what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_TRINO_PORT=<number>"
     elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
@@ -190,7 +190,7 @@ SERVER = Embedded(NAME, "Trino", launch=_start, answers=_answers)
 
 
 def _own_java() -> bool:
-    """Says whether JAVA_HOME is one that Trino runs on."""
+    """Return whether JAVA_HOME is one that Trino runs on."""
     home = os.environ.get("JAVA_HOME")
     return home is not None and read_version(Path(home)) == _JAVA
 

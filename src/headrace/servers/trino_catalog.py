@@ -26,14 +26,14 @@ class TrinoCatalog:
 
 
 def trino_catalog(settings: Settings) -> TrinoCatalog:
-    """Gives back the catalog of these settings as one that can only be read; one that Trino can't open is a SettingsError."""
+    """Return the catalog of these settings as one that can only be read; one that Trino can't open is a SettingsError."""
     catalog = _CATALOGS[settings.catalog_type](settings)
     properties = {"connector.name": "iceberg", "iceberg.security": "read_only", **catalog.properties, **_files(settings)}
     return TrinoCatalog(properties, {**catalog.environ, **_keys(settings)})
 
 
 def _database(settings: Settings) -> TrinoCatalog:
-    """Gives back a catalog that is in a database."""
+    """Return a catalog that is in a database."""
     uri = settings.catalog_uri
     properties = {
         "iceberg.catalog.type": "jdbc",
@@ -63,7 +63,7 @@ def _driver(name: str, address: str) -> dict[str, str]:
 
 
 def _rest(settings: Settings) -> TrinoCatalog:
-    """Gives back a REST catalog, its namespaces in namespaces too; Trino asks for a token with the credential."""
+    """Return a REST catalog, its namespaces in namespaces too; Trino asks for a token with the credential."""
     properties = {
         "iceberg.catalog.type": "rest",
         "iceberg.rest-catalog.uri": settings.catalog_uri,
@@ -102,7 +102,7 @@ _CATALOGS: Mapping[str, Callable[[Settings], TrinoCatalog]] = {"sql": _database,
 
 
 def _files(settings: Settings) -> dict[str, str]:
-    """Gives back how Trino reads the warehouse's files: addresses of this machine's begin at its root."""
+    """Return how Trino reads the warehouse's files: addresses of this machine's begin at its root."""
     if not settings.is_on_s3:
         return {"fs.native-local.enabled": "true", "local.location": "/"}
     found = {
@@ -115,7 +115,7 @@ def _files(settings: Settings) -> dict[str, str]:
 
 
 def _keys(settings: Settings) -> dict[str, str]:
-    """Gives back the keys of the object store, where there are some; a token of other keys must not go with them."""
+    """Return the keys of the object store, where there are some; a token of other keys must not go with them."""
     if not settings.s3_access_key_id:
         return {}
     return {
@@ -126,5 +126,5 @@ def _keys(settings: Settings) -> dict[str, str]:
 
 
 def _from_environ(variable: str) -> str:
-    """Gives back a value as Trino's files name one that is in its environment."""
+    """Return a value as Trino's files name one that is in its environment."""
     return f"${{ENV:{variable}}}"

@@ -83,7 +83,7 @@ def load_http_module(name: str) -> ModuleType:
 
 
 def as_user(name: str | None) -> dict[str, Any]:
-    """Gives back what makes a child run as another user, in none of the groups of this one."""
+    """Return what makes a child run as another user, in none of the groups of this one."""
     return {} if name is None else {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
 
 
@@ -95,7 +95,7 @@ def is_kept(state: Path) -> bool:
 
 
 def is_unused(lease: int) -> bool:
-    """Keeps the lock once it has it: from then on no command can join a server that is about to end."""
+    """Keep the lock once it has it: from then on no command can join a server that is about to end."""
     try:
         fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

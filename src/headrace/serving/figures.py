@@ -44,7 +44,7 @@ class StreamStatus:
 
     @property
     def state(self) -> State:
-        """Says how the stream flows: behind are messages that have waited for longer than a batch should take."""
+        """Return how the stream flows: behind are messages that have waited for longer than a batch should take."""
         if self.freshness_seconds is None:
             return "never"
         return "behind" if self.lag and self.freshness_seconds > BEHIND_SECONDS else "fresh"

@@ -99,7 +99,7 @@ def _values(pipeline: PipelineStatus) -> Iterable[tuple[list[str], dict[str, flo
 
 
 def write_metrics(read: Callable[[], Sequence[PipelineStatus]]) -> bytes:
-    """Gives back the figures in Prometheus' text format; what is not known is left out."""
+    """Return the figures in Prometheus' text format; what is not known is left out."""
     registry = CollectorRegistry()
     registry.register(_Figures(read))
     return generate_latest(registry)

@@ -18,7 +18,7 @@ _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 
 
 def as_text(value: object, *, null: str) -> str:
-    """Gives back a value as people read it: times in UTC, the beginning of bytes."""
+    """Return a value as people read it: times in UTC, the beginning of bytes."""
     if value is None:
         return null
     if isinstance(value, datetime):
@@ -32,7 +32,7 @@ def as_text(value: object, *, null: str) -> str:
 
 
 def as_json(value: object) -> object:
-    """Gives back what JSON has no word for as text; bytes whole, in base 64."""
+    """Return what JSON has no word for as text; bytes whole, in base 64."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     return as_text(value, null="")
@@ -63,12 +63,12 @@ def _name_floats(value: object) -> object:
 
 
 def is_number(arrow_type: str) -> bool:
-    """Says whether values of an Arrow type are numbers, which stand at the right of their column."""
+    """Return whether values of an Arrow type are numbers, which stand at the right of their column."""
     return arrow_type.startswith(("int", "uint", "float", "double", "decimal"))
 
 
 def short_seconds(seconds: float | None) -> str:
-    """Gives back a time span in its largest two units at most; nothing where there is none."""
+    """Return a time span in its largest two units at most; nothing where there is none."""
     if seconds is None:
         return ""
     if seconds < _MINUTE:

@@ -83,7 +83,7 @@ class Outcome:
 def building_session(
     settings: Settings, pipeline: Pipeline, *, report: Report, tables: tuple[LayerTable, ...] | None = None
 ) -> Iterator[Lake]:
-    """Gives a pipeline's lake with a Spark of its own, while no one else builds it."""
+    """Yield a pipeline's lake with a Spark of its own, while no one else builds it."""
     with build_lock(settings, pipeline.name), spark_session(settings, report=report) as spark:
         retry_policy = for_command("build", report=report)
         yield retry(lambda: open_lake(settings, pipeline, spark, tables=tables), retry_policy)
@@ -92,7 +92,7 @@ def building_session(
 def open_lake(
     settings: Settings, pipeline: Pipeline, spark: SparkSession, *, tables: tuple[LayerTable, ...] | None = None
 ) -> Lake:
-    """Gives back the pipeline's lake; a mistake in any of its tables is a SpecError before anything is written.
+    """Return the pipeline's lake; a mistake in any of its tables is a SpecError before anything is written.
 
     With `tables`, which are some and all that they read, only these are looked at and can be built.
     """
@@ -114,7 +114,7 @@ def open_lake(
 
 
 def follow_inputs(lake: Lake, *, tables: tuple[LayerTable, ...] | None = None) -> Lake:
-    """Gives back the lake with the columns that its raw tables have now, and those that the queries make of them.
+    """Return the lake with the columns that its raw tables have now, and those that the queries make of them.
 
     With `tables`, which are some and all that they read, only these are looked at and can be built.
     """
@@ -136,7 +136,7 @@ def follow_inputs(lake: Lake, *, tables: tuple[LayerTable, ...] | None = None) -
 
 
 def plan(settings: Settings, pipeline: Pipeline, *, table: str | None, full_refresh: bool) -> tuple[TablePlan, ...]:
-    """Gives back what a build would do, table by table; it needs no Spark."""
+    """Return what a build would do, table by table; it needs no Spark."""
     catalog = find_catalog(settings)
     chosen = choose_tables(pipeline, table)
     return foresee(
@@ -145,7 +145,7 @@ def plan(settings: Settings, pipeline: Pipeline, *, table: str | None, full_refr
 
 
 def choose_tables(pipeline: Pipeline, name: str | None) -> tuple[LayerTable, ...]:
-    """Gives back all tables of a pipeline, or one and those that it reads, in order."""
+    """Return all tables of a pipeline, or one and those that it reads, in order."""
     if name is None:
         return pipeline.tables
     by_name = {each.table: each for each in pipeline.tables}
@@ -178,7 +178,7 @@ def build(
     stop: Event | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> tuple[Outcome, ...]:
-    """Builds what has to be built, each table when those that it reads are done; gives back what became of each.
+    """Build what has to be built, each table when those that it reads are done, and return what became of each.
 
     With `only`, tables that are not among them are taken as they are. Those in `refresh` are written anew.
     A table that fails stops only those that read it. What was built is then mirrored into `metadata`; what an application that
@@ -233,7 +233,7 @@ def _round(
     stop: Event | None,
     retry_policy: RetryPolicy | None,
 ) -> tuple[Outcome, ...]:
-    """Builds each table, side by side where they don't read one another; gives back what became of each at last.
+    """Build each table, side by side where they don't read one another, and return what became of each at last.
 
     With `retry_policy`, no more are begun when the first finds a server away, and what becomes of those is not told as theirs.
     """
@@ -300,7 +300,7 @@ def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
 def build_one(
     lake: Lake, table: LayerTable, *, full_refresh: bool, begin: Callable[[TablePlan], None] = lambda plan: None
 ) -> Outcome:
-    """Gives back what became of one table, after as many tries as are worth it; whatever goes wrong is in it.
+    """Return what became of one table, after as many tries as are worth it; whatever goes wrong is in it.
 
     `begin` is called with each plan before it is carried out. A table that is compacted while it is built is planned again at
     once. For a server that is away it does not wait.
@@ -349,7 +349,7 @@ def _ready(
 
 
 def _blocked_by(table: LayerTable, outcomes: Mapping[TableName, Outcome]) -> TableName | None:
-    """Gives back the table whose failure stops this one."""
+    """Return the table whose failure stops this one."""
     for name in table.inputs:
         outcome = outcomes.get(name)
         if outcome and (outcome.error or outcome.because_of or outcome.grown):

@@ -62,7 +62,7 @@ class Capturing:
     _missing: set[str] = field(default_factory=set)
 
     def register(self) -> tuple[Connector, ...]:
-        """Gives back the connectors, registered; Kafka has their topics, and Postgres their publication, before they start."""
+        """Return the connectors, registered; Kafka has their topics, and Postgres their publication, before they start."""
         database, found = self._fill()
         make_topics(self.settings, self._servers(), self.pipeline.streams)
         for connector in found:
@@ -74,7 +74,7 @@ class Capturing:
         return found
 
     def delete(self) -> None:
-        """Deletes the connectors, what Connect knew of how far they had come, their slots, and publications that are ours."""
+        """Delete the connectors, what Connect knew of how far they had come, their slots, and publications that are ours."""
         database, found = self._fill()
         for connector in found:
             there = connectors.delete(self._connect(), connector.name)
@@ -87,13 +87,13 @@ class Capturing:
             )
 
     def restart(self) -> None:
-        """Restarts the connectors and their tasks."""
+        """Restart the connectors and their tasks."""
         for connector in self._fill()[1]:
             connectors.restart(self._connect(), connector.name, only_failed=False)
             self.report(f"Connector {connector.name} is restarted")
 
     def wait_until_running(self) -> None:
-        """Waits until every connector runs; one that fails is a ServiceError with its reason."""
+        """Wait until every connector runs; one that fails is a ServiceError with its reason."""
         for connector in self._fill()[1]:
             status = connectors.wait_until_running(self._connect(), connector.name)
             if status.problems:
@@ -177,7 +177,7 @@ def _as_property(text: str) -> str:
 
 
 def revive(settings: Settings, capture: Capture, *, report: Report) -> None:
-    """Starts those servers of ours that a capture needs and that don't run, each on its data; Connect also where Kafka has
+    """Start those servers of ours that a capture needs and that don't run, each on its data; Connect also where Kafka has
     moved to another port."""
     if find_servers(settings) is None:
         start_kafka(settings, detached=False, report=report)
@@ -192,7 +192,7 @@ def revive(settings: Settings, capture: Capture, *, report: Report) -> None:
 
 
 def keep_services(session: Capturing) -> None:
-    """Makes the servers of ours that a capture uses live until `headrace down`."""
+    """Make the servers of ours that a capture uses live until `headrace down`."""
     settings, capture = session.settings, session.capture
     ours: list[tuple[bool, Callable[..., object]]] = [
         (settings.connect_url is None, start_connect),
@@ -207,7 +207,7 @@ def keep_services(session: Capturing) -> None:
 
 @contextmanager
 def capture_session(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Capturing]:
-    """Gives the capture of a pipeline with all its servers found or started and its database ready; stops at its end what it
+    """Yield the capture of a pipeline with all its servers found or started and its database ready; stops at its end what it
     alone started and used."""
     capture = capture_of(pipeline)
     with ExitStack() as stack:
@@ -224,7 +224,7 @@ def capture_session(settings: Settings, pipeline: Pipeline, *, report: Report) -
 
 @contextmanager
 def capturing(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Capturing | None]:
-    """Keeps a pipeline's connectors running while the block does; gives None for a pipeline that captures nothing."""
+    """Keep a pipeline's connectors running while the block does; yield None for a pipeline that captures nothing."""
     if pipeline.capture is None:
         yield None
         return
@@ -241,7 +241,7 @@ def capturing(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iter
 
 
 def capture_of(pipeline: Pipeline) -> Capture:
-    """Gives back what a pipeline captures; one that captures nothing is a SpecError."""
+    """Return what a pipeline captures; one that captures nothing is a SpecError."""
     if pipeline.capture is None:
         raise SpecError(
             f"{pipeline.name} captures no Postgres",
@@ -252,7 +252,7 @@ def capture_of(pipeline: Pipeline) -> Capture:
 
 
 def read_captured(settings: Settings, pipeline: Pipeline) -> tuple[Captured, ...]:
-    """Gives back how the connectors of a pipeline are, without starting anything."""
+    """Return how the connectors of a pipeline are, without starting anything."""
     if pipeline.capture is None:
         return ()
     database = find_database(settings, pipeline.capture)

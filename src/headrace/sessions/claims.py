@@ -49,7 +49,7 @@ def claim_tables(settings: Settings, pipeline: str, tables: Collection[TableName
 
 
 def read_claims(settings: Settings, pipeline: str) -> frozenset[TableName]:
-    """Gives back the tables that a replay is about to write anew; none where none runs."""
+    """Return the tables that a replay is about to write anew; none where none runs."""
     try:
         found = json.loads(_path(settings, pipeline).read_text(encoding="utf-8"))
     except OSError:

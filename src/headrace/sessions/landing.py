@@ -66,7 +66,7 @@ def _kafka_with_topics(settings: Settings, pipeline: Pipeline, *, report: Report
 
 @contextmanager
 def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, take_over: bool = False) -> Iterator[Session]:
-    """Gives a session with everything started, and stops what it started at its end."""
+    """Yield a session with everything started, and stops what it started at its end."""
     with (
         landing_services(settings, pipeline, report=report, take_over=take_over) as servers,
         spark_session(settings, report=report) as spark,
@@ -131,7 +131,7 @@ def land(
     nothing: Report = lambda sentence: None,
     is_busy: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Lands batch after batch until `stop` is set, or with `once` until all is landed that was there at its start.
+    """Land batch after batch until `stop` is set, or with `once` until all is landed that was there at its start.
 
     With `once`, `nothing` is called with a sentence when nothing was there. A stream that can't go on stops alone; its error is
     raised when the others are done. One that fails is tried again after longer and longer waits; with `once` it is given up
@@ -208,7 +208,7 @@ def _describe_nothing(ends: Mapping[tuple[str, int], int]) -> str:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Event]:
-    """Gives a flag that Ctrl-C or SIGTERM sets, so that a batch can end; a second Ctrl-C interrupts at once."""
+    """Yield a flag that Ctrl-C or SIGTERM sets, so that a batch can end; a second Ctrl-C interrupts at once."""
     stop = Event()
 
     def handle(number: int, frame: object) -> None:

@@ -22,7 +22,7 @@ SHARED = "metadata.shared"
 
 @contextmanager
 def pipeline_lock(settings: Settings, pipeline: str, *, take_over: bool) -> Iterator[None]:
-    """Holds the pipeline's lock for landing, which the kernel takes back however this process ends.
+    """Hold the pipeline's lock for landing, which the kernel takes back however this process ends.
 
     With `take_over` a lock that another application holds is passed by: if that one still lives, its next commit is refused.
     """
@@ -33,25 +33,25 @@ def pipeline_lock(settings: Settings, pipeline: str, *, take_over: bool) -> Iter
 
 @contextmanager
 def replay_lock(settings: Settings, pipeline: str) -> Iterator[None]:
-    """Holds the pipeline's lock for replaying, which neither landing nor building needs."""
+    """Hold the pipeline's lock for replaying, which neither landing nor building needs."""
     next_step = "Wait for it, or stop it first: a replay that is stopped leaves the tables as they were."
     with _lock(settings, pipeline, f"{pipeline}.replay.lock", does="replays", take_over=False, next_step=next_step):
         yield
 
 
 def is_running(settings: Settings, pipeline: str) -> bool:
-    """Says whether an application lands this pipeline now."""
+    """Return whether an application lands this pipeline now."""
     return is_locked(_path(settings, f"{pipeline}.lock"))
 
 
 def is_replaying(settings: Settings, pipeline: str) -> bool:
-    """Says whether an application replays this pipeline now."""
+    """Return whether an application replays this pipeline now."""
     return is_locked(_path(settings, f"{pipeline}.replay.lock"))
 
 
 @contextmanager
 def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
-    """Holds the pipeline's lock for building, which landing does not need."""
+    """Hold the pipeline's lock for building, which landing does not need."""
     next_step = "Its tables are built there. Wait for it, or stop it first."
     with _lock(settings, pipeline, f"{pipeline}.build.lock", does="builds", take_over=False, next_step=next_step):
         yield
@@ -59,7 +59,7 @@ def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
 
 @contextmanager
 def maintain_lock(settings: Settings, pipeline: str, *, retry_policy: float = 60.0) -> Iterator[None]:
-    """Holds the pipeline's lock for maintenance, which neither landing nor building needs; an erasure does.
+    """Hold the pipeline's lock for maintenance, which neither landing nor building needs; an erasure does.
 
     `headrace run` holds it for seconds at a time, so it is waited for, up to `retry_policy` seconds.
     """

@@ -72,13 +72,13 @@ def build_alone(
 
 
 def publishing_only(pipeline: Pipeline, table: LayerTable) -> Pipeline:
-    """Gives back the pipeline as if this table were all that it publishes."""
+    """Return the pipeline as if this table were all that it publishes."""
     published = tuple(each for each in pipeline.serving.postgres if each.source == table.table)
     return replace(pipeline, serving=replace(pipeline.serving, postgres=published))
 
 
 def report_on(lake: Lake, outcome: Outcome) -> TableReport:
-    """Gives back what became of a table, as the table itself has it now."""
+    """Return what became of a table, as the table itself has it now."""
     found = load_table(lake.catalog, outcome.table.table)
     entry, built = read_build(found), outcome.built is not None
     changed = built and entry.changed_in == entry.build_id
@@ -98,7 +98,7 @@ def report_on(lake: Lake, outcome: Outcome) -> TableReport:
 
 
 def describe_quality(outcome: Outcome) -> list[str]:
-    """Gives back a line for each expectation: of this build, or of the last one where there was nothing to do."""
+    """Return a line for each expectation: of this build, or of the last one where there was nothing to do."""
     if not outcome.table.expectations:
         return ["quality: the table expects nothing"]
     return [f"quality: {_describe(each)}" for each in _results(outcome)]

@@ -35,7 +35,7 @@ class RetryPolicy:
         return self._pause > 0
 
     def next_pause(self, error: HeadraceError) -> float:
-        """Gives back for how many seconds to wait before the next try; the first one is told."""
+        """Return for how many seconds to wait before the next try; the first one is told."""
         now = time.monotonic()
         if not self.is_waiting:
             self._since = now
@@ -47,13 +47,13 @@ class RetryPolicy:
         return self._pause
 
     def goes_on(self) -> None:
-        """Says so, if it was said that it waits."""
+        """Say so, if it was said that it waits."""
         if self.is_waiting:
             self._report(f"{self._who}: going on after {time.monotonic() - self._since:.0f} s")
         self._pause = 0.0
 
     def keep_trying(self, attempt: Callable[[], T], *, stop: Event) -> T:
-        """Gives back what `attempt` gives back as soon as it does so; its error where `stop` is set before."""
+        """Return what `attempt` and return as soon as it does so; its error where `stop` is set before."""
         while True:
             try:
                 found = attempt()
@@ -66,7 +66,7 @@ class RetryPolicy:
 
 
 def retry(attempt: Callable[[], T], retry_policy: RetryPolicy | None, *, stop: Event | None = None) -> T:
-    """Gives back what `attempt` gives back, which is tried again while the catalog or the object store is away; without
+    """Return what `attempt` and return, which is tried again while the catalog or the object store is away; without
     `retry_policy` that is an UnavailableError at once."""
 
     def look() -> T:
@@ -77,6 +77,6 @@ def retry(attempt: Callable[[], T], retry_policy: RetryPolicy | None, *, stop: E
 
 
 def for_command(who: str, *, report: Report) -> RetryPolicy:
-    """Gives back the patience of a command that is to end: five minutes. One that runs until it is stopped waits for as long as
+    """Return the patience of a command that is to end: five minutes. One that runs until it is stopped waits for as long as
     it takes."""
     return RetryPolicy(who, report=report, seconds=_FOR_A_COMMAND_SECONDS)

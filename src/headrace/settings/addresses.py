@@ -17,7 +17,7 @@ _PARAMETER = re.compile(r"[?&]([^=&#]*)=([^&#]*)")
 
 
 def passwords_in(address: str) -> tuple[str, ...]:
-    """Gives back the passwords of an address, each as it is written there and as it is meant.
+    """Return the passwords of an address, each as it is written there and as it is meant.
 
     What can't be read may be one anywhere: then it is the whole address.
     """
@@ -27,7 +27,7 @@ def passwords_in(address: str) -> tuple[str, ...]:
 
 
 def without_passwords(address: str) -> str:
-    """Gives back an address as people may see it: `postgresql://me:***@host/lake`."""
+    """Return an address as people may see it: `postgresql://me:***@host/lake`."""
     shown = address
     for start, end in sorted(_places(address), reverse=True):
         shown = f"{shown[:start]}***{shown[end:]}"
@@ -35,7 +35,7 @@ def without_passwords(address: str) -> str:
 
 
 def _places(url: str) -> Iterator[tuple[int, int]]:
-    """Gives from where to where a password is written in a URL."""
+    """Yield from where to where a password is written in a URL."""
     login = _LOGIN.search(url)
     if login and login[1]:
         yield login.span(1)
@@ -45,7 +45,7 @@ def _places(url: str) -> Iterator[tuple[int, int]]:
 
 
 def _told_libpq(address: str) -> list[str]:
-    """Gives back what libpq would read as passwords; it takes URLs of its own, and `host=… password=…`."""
+    """Return what libpq would read as passwords; it takes URLs of its own, and `host=… password=…`."""
     if not address.startswith(("postgresql://", "postgres://")) and ("://" in address or "=" not in address):
         return []
     import psycopg

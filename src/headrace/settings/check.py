@@ -7,7 +7,7 @@ from headrace.settings.values import SECRETS, Settings
 
 
 def check_settings(settings: Settings) -> None:
-    """Raises a SettingsError where values don't fit together."""
+    """Raise a SettingsError where values don't fit together."""
     _check_catalog(settings)
     _check_warehouse(settings)
     _check_kafka(settings)

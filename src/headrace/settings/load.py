@@ -17,7 +17,7 @@ _DEFAULT = "default"
 
 
 def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> Settings:
-    """Gives back the settings that hold in `folder`; a name or value that can't be is a SettingsError."""
+    """Return the settings that hold in `folder`; a name or value that can't be is a SettingsError."""
     profile, chosen_by = _choose_profile(flags=flags, environ=environ)
     from_file = read_profile(folder / FILE, profile=profile)
     refuse_secrets(from_file, profile=profile)
@@ -56,12 +56,12 @@ def _choose_profile(*, flags: Mapping[str, str], environ: Mapping[str, str]) -> 
 
 
 def _under(prefix: str, from_file: Mapping[str, str]) -> Mapping[str, str]:
-    """Gives back what is handed on: the names after the prefix, and their values."""
+    """Return what is handed on: the names after the prefix, and their values."""
     return MappingProxyType({name.removeprefix(prefix): value for name, value in from_file.items() if name.startswith(prefix)})
 
 
 def _read(known: SettingSpec, text: str, origin: str, *, folder: Path) -> str | int | bool | Path:
-    """Gives back the value that the text stands for."""
+    """Return the value that the text stands for."""
     if known.choices:
         return _choice(known, text, origin)
     match known.kind:
@@ -108,7 +108,7 @@ def _yes_or_no(known: SettingSpec, text: str, origin: str) -> bool:
 
 
 def _follow(values: Mapping[str, Any]) -> dict[str, str | bool]:
-    """Gives back what follows from other values, for where nothing else is said."""
+    """Return what follows from other values, for where nothing else is said."""
     home = values["home"]
     uses_sasl = bool(values["kafka_bootstrap_servers"] and values["kafka_username"])
     return {

@@ -28,7 +28,7 @@ _OPEN = tuple(f"{each.name}." for each in HANDED_ON)
 
 
 def read_profile(path: Path, *, profile: str) -> dict[str, str]:
-    """Gives back the profile's values by their dotted names."""
+    """Return the profile's values by their dotted names."""
     if not path.exists():
         if profile in (LOCAL, STACK):
             return {}
@@ -64,7 +64,7 @@ def read_profile(path: Path, *, profile: str) -> dict[str, str]:
 
 
 def refuse_secrets(from_file: Mapping[str, str], *, profile: str) -> None:
-    """Raises a SettingsError where the file holds a password: it is committed, copied and shown."""
+    """Raise a SettingsError where the file holds a password: it is committed, copied and shown."""
     by_name = {known.name: known for known in KNOWN}
     for name, value in from_file.items():
         is_handed_on = name.startswith(_OPEN)

@@ -43,6 +43,6 @@ class SettingSpec:
 
 
 def known_of(values: type) -> tuple[SettingSpec, ...]:
-    """Gives back what a class's annotations say of its fields, in their order."""
+    """Return what a class's annotations say of its fields, in their order."""
     hints = get_type_hints(values, include_extras=True)
     return tuple(replace(each, field=field) for field, hint in hints.items() for each in getattr(hint, "__metadata__", ()))

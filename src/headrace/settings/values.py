@@ -194,7 +194,7 @@ class Settings:
         return self.home / "cache" / "rows"
 
     def without_secrets(self, text: str) -> str:
-        """Gives back what somebody said, without any secret of these settings that may be in it."""
+        """Return what somebody said, without any secret of these settings that may be in it."""
         secrets = [getattr(self, name) for name in SECRETS]
         secrets += [part for each in secrets if each for part in each.split(":", 1)]
         secrets += [each for name in _ADDRESSES for each in passwords_in(getattr(self, name) or "")]

@@ -55,7 +55,7 @@ class AcknowledgedProducer:
         self.is_away = False
 
     async def send(self, topic: str, value: bytes, key: bytes | None = None) -> None:
-        """Returns when all of Kafka's replicas in sync have the event; a NotAcknowledgedError after a bounded wait."""
+        """Return when all of Kafka's replicas in sync have the event; a NotAcknowledgedError after a bounded wait."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         try:
@@ -72,7 +72,7 @@ class AcknowledgedProducer:
         await future
 
     async def is_reachable(self, topic: str) -> bool:
-        """Gives back whether a broker answers now."""
+        """Return whether a broker answers now."""
         ask = partial(self._producer.list_topics, topic, timeout=_REACHABLE_SECONDS)
         try:
             return bool((await asyncio.get_running_loop().run_in_executor(None, ask)).brokers)
@@ -80,7 +80,7 @@ class AcknowledgedProducer:
             return False
 
     async def close(self) -> None:
-        """Returns when every event has been answered for."""
+        """Return when every event has been answered for."""
         while self._on_their_way:
             await asyncio.sleep(_ASK_SECONDS)
 

@@ -24,17 +24,17 @@ class Refusal(BaseModel):
 
 
 def answer(content: Mapping[str, object], status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
-    """Gives back a response with this content."""
+    """Return a response with this content."""
     return Response(msgspec.json.encode(content), status, headers, media_type="application/json")
 
 
 def refuse(message: str, status: int, *, headers: Mapping[str, str] | None = None) -> Response:
-    """Gives back a response that says why a request was not taken."""
+    """Return a response that says why a request was not taken."""
     return answer({"status": "error", "message": message}, status, headers=headers)
 
 
 def refuse_for_now(what: str) -> Response:
-    """Gives back the response to a request that may be taken when it is sent again."""
+    """Return the response to a request that may be taken when it is sent again."""
     message = f"{what}: send it again in {RETRY_SECONDS} second"
     return refuse(message, 503, headers={"Retry-After": str(RETRY_SECONDS)})
 
@@ -58,7 +58,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 def _describe(problem: Mapping[str, Any]) -> str:
-    """Gives back one problem of a request: which part of it, what is wrong, what to do."""
+    """Return one problem of a request: which part of it, what is wrong, what to do."""
     name = ".".join(str(part) for part in problem["loc"][1:]) or str(problem["loc"][0])
     if problem["type"] == "missing":
         return f"{name} is missing: add it to the request"

@@ -57,7 +57,7 @@ class BodyBudget:
 
     @contextmanager
     def share(self) -> Iterator[Share]:
-        """Give a body its share for the block; what it took is given back."""
+        """Yield a body its share for the block; what it took is returned."""
         share = Share()
         self._shares[share] = None
         try:

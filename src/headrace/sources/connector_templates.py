@@ -70,7 +70,7 @@ class Surroundings:
 
 
 def fill_templates(pipeline: Pipeline, capture: Capture, around: Surroundings) -> tuple[Connector, ...]:
-    """Gives back the connectors of a pipeline, by the names of their templates."""
+    """Return the connectors of a pipeline, by the names of their templates."""
     known = {
         "PIPELINE": pipeline.name,
         "TABLES": ",".join(map(re.escape, captured_tables(pipeline))),
@@ -95,7 +95,7 @@ def fill_templates(pipeline: Pipeline, capture: Capture, around: Surroundings) -
 
 
 def captured_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    """Gives back the tables whose changes the pipeline's streams take: of `shop.public.orders`, public.orders."""
+    """Return the tables whose changes the pipeline's streams take: of `shop.public.orders`, public.orders."""
     parts = [stream.topic.split(".") for stream in pipeline.streams]
     return tuple(".".join(each[-2:]) for each in parts if len(each) >= 3)
 

@@ -47,7 +47,7 @@ class ConnectorStatus:
 
 
 def read_status(url: str, name: str) -> ConnectorStatus:
-    """Gives back how a connector and its tasks are."""
+    """Return how a connector and its tasks are."""
     answer = _ask(f"{_at(url, name)}/status", fine=(404,))
     if answer.status == 404:
         return ConnectorStatus(name, "MISSING")
@@ -57,13 +57,13 @@ def read_status(url: str, name: str) -> ConnectorStatus:
 
 
 def read_config(url: str, name: str) -> Mapping[str, str] | None:
-    """Gives back a connector's config without its name, or None where there is no such connector."""
+    """Return a connector's config without its name, or None where there is no such connector."""
     answer = _ask(f"{_at(url, name)}/config", fine=(404,))
     return None if answer.status == 404 else {key: value for key, value in answer.body.items() if key != "name"}
 
 
 def register(url: str, connector: Connector) -> bool:
-    """Gives back whether the connector was new or has changed. Idempotent by its name: what is there gets this config."""
+    """Return whether the connector was new or has changed. Idempotent by its name: what is there gets this config."""
     if read_config(url, connector.name) == dict(connector.config):
         return False
     _ask(f"{_at(url, connector.name)}/config", method="PUT", body=dict(connector.config))
@@ -71,12 +71,12 @@ def register(url: str, connector: Connector) -> bool:
 
 
 def restart(url: str, name: str, *, only_failed: bool) -> None:
-    """Restarts a connector and its tasks."""
+    """Restart a connector and its tasks."""
     _ask(f"{_at(url, name)}/restart?includeTasks=true&onlyFailed={str(only_failed).lower()}", method="POST")
 
 
 def delete(url: str, name: str) -> bool:
-    """Gives back whether there was such a connector; it is gone, and so is what Connect knew of how far it had come."""
+    """Return whether there was such a connector; it is gone, and so is what Connect knew of how far it had come."""
     if read_status(url, name).state == "MISSING":
         return False
     _ask(f"{_at(url, name)}/stop", method="PUT")
@@ -88,7 +88,7 @@ def delete(url: str, name: str) -> bool:
 
 
 def wait_until_running(url: str, name: str) -> ConnectorStatus:
-    """Gives back the status of a connector that runs, or that has failed."""
+    """Return the status of a connector that runs, or that has failed."""
 
     def has_settled() -> bool:
         status = read_status(url, name)
@@ -103,7 +103,7 @@ def _at(url: str, name: str) -> str:
 
 
 def _ask(url: str, *, method: str = "GET", body: object = None, fine: tuple[int, ...] = ()) -> Answer:
-    """Gives back an answer that is fine; a worker that is busy is asked again for a while."""
+    """Return an answer that is fine; a worker that is busy is asked again for a while."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         answer = ask(url, method=method, body=body)
@@ -128,7 +128,7 @@ def _wait(done: Callable[[], bool], *, what: str) -> None:
 
 
 def _first_line(trace: str | None) -> str | None:
-    """Gives back what says most of a trace: its last cause, else its first line."""
+    """Return what says most of a trace: its last cause, else its first line."""
     lines = [line.strip() for line in (trace or "").splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or [""])[-1 if causes else 0][:300] or None

@@ -16,7 +16,7 @@ Event = Mapping[str, object]
 
 
 def encoder_of(stream: Stream) -> Callable[[Event], bytes]:
-    """Gives back the function that encodes one event of this stream."""
+    """Return the function that encodes one event of this stream."""
     if stream.format == "json":
         return lambda event: _JSON.encode(event).encode()
     schema = fastavro.parse_schema(json.loads(stream.avro_schema or ""))
@@ -30,7 +30,7 @@ def encoder_of(stream: Stream) -> Callable[[Event], bytes]:
 
 
 def as_json(value: object) -> object:
-    """Gives back a value as JSON has it: times in UTC to the microsecond, decimals as text."""
+    """Return a value as JSON has it: times in UTC to the microsecond, decimals as text."""
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, date):

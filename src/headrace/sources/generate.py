@@ -29,7 +29,7 @@ _SHOWN_SECONDS = 0.1
 
 
 def events_of(stream: Stream, rate: Rate, *, start: int = 0) -> Iterator[Event]:
-    """Gives back the events of a stream's generator; `start` is the number of the first, where they are numbered."""
+    """Return the events of a stream's generator; `start` is the number of the first, where they are numbered."""
     return _events(load_generator(stream), stream, rate, start=start)
 
 
@@ -42,7 +42,7 @@ def generate(
     progress: Callable[[int], None] = lambda count: None,
     way: Way | None = None,
 ) -> int:
-    """Sends events until the count is reached or `stop` is set; gives back how many Kafka has acknowledged.
+    """Send events until the count is reached or `stop` is set, and return how many Kafka has acknowledged.
 
     They go to the topic, or the `way` over HTTP. Event `i` goes to partition `i` modulo the number of partitions, so
     that a seed fixes every offset of a new topic. Without a seed a numbered generator goes on after the events that its topic
@@ -81,7 +81,7 @@ def _events(generator: Generator, stream: Stream, rate: Rate, *, start: int) -> 
 
 
 def _clock(generator: Generator, stream: Stream, rate: Rate) -> Callable[[], datetime]:
-    """Gives back the clock that events take their time from.
+    """Return the clock that events take their time from.
 
     With a seed it is one of its own. Events that are numbered and sent as fast as they can be were made at their stream's own
     rate, the last of them now: in one moment, what refers to what came before could not be told from it.
@@ -103,7 +103,7 @@ def _clock(generator: Generator, stream: Stream, rate: Rate) -> Callable[[], dat
 
 
 def _paced(events: Iterator[Event], pause: float | None, *, started: float, stop: Flag) -> Iterator[Event]:
-    """Gives back each event when it is due, the first after one pause, until `stop` is set. An event is made when it is due."""
+    """Yield each event when it is due, the first after one pause, until `stop` is set. An event is made when it is due."""
     sent = 0
     while not stop.is_set():
         if pause is not None:
@@ -117,7 +117,7 @@ def _paced(events: Iterator[Event], pause: float | None, *, started: float, stop
 
 
 def _count_events(stream: Stream, bootstrap_servers: KafkaServers) -> int:
-    """Gives back how many events the topic holds or has held; a topic that was just made has no leader for a moment."""
+    """Return how many events the topic holds or has held; a topic that was just made has no leader for a moment."""
     admin = admin_client(bootstrap_servers)
     partitions = [(stream.topic, partition) for partition in range(stream.partitions)]
     deadline = time.monotonic() + _LEADER_SECONDS

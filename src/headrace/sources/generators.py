@@ -31,11 +31,11 @@ class Rate:
     problems: Mapping[str, float] = field(default_factory=dict)
 
     def seconds_between(self, stream: Stream) -> float:
-        """Gives back the seconds from one event to the next on the events' own clock."""
+        """Return the seconds from one event to the next on the events' own clock."""
         return 1 / self.per_second if isinstance(self.per_second, (int, float)) else stream.every_seconds
 
     def in_proportion(self, stream: Stream, *, among: Sequence[Stream]) -> Rate:
-        """Gives back the rate of one stream where this is the rate of the one that sends most often.
+        """Return the rate of one stream where this is the rate of the one that sends most often.
 
         Streams that refer to one another keep their proportions at any rate and count, as a refund needs its charge.
         """
@@ -62,7 +62,7 @@ class Generator:
 
 
 def load_generator(stream: Stream) -> Generator:
-    """Gives back the generator of a stream; its file may import its neighbours (`from .world import …`)."""
+    """Return the generator of a stream; its file may import its neighbours (`from .world import …`)."""
     if stream.generator is None:
         raise SpecError(
             f'stream "{stream.name}" has no generator',
@@ -83,7 +83,7 @@ def load_generator(stream: Stream) -> Generator:
 
 
 def read_problems(written: Sequence[str]) -> dict[str, float]:
-    """Gives back the rates that were written as NAME=RATE."""
+    """Return the rates that were written as NAME=RATE."""
     rates: dict[str, float] = {}
     for text in written:
         name, _, number = text.partition("=")
@@ -102,7 +102,7 @@ def read_problems(written: Sequence[str]) -> dict[str, float]:
 
 
 def check_problems(streams: Sequence[Stream], problems: Mapping[str, float]) -> None:
-    """Refuses names that no generator of these streams knows."""
+    """Refuse names that no generator of these streams knows."""
     if not problems:
         return
     known = {one.name: load_generator(one).problems for one in streams}

@@ -61,7 +61,7 @@ def receiving_app(
     environ: Mapping[str, str] | None = None,
     limits: Limits = STANDARD,
 ) -> FastAPI:
-    """Gives back the application; its producer lives as long as it does. The topics must be there.
+    """Return the application; its producer lives as long as it does. The topics must be there.
 
     A request hears after `wait_seconds` at the latest that Kafka is away. Secrets of webhooks are in `environ`: one without a
     secret is off.
@@ -71,7 +71,7 @@ def receiving_app(
 
 
 def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[str, str], limits: Limits) -> FastAPI:
-    """Gives back the application that sends what it takes to a producer, and closes it at its end."""
+    """Return the application that sends what it takes to a producer, and closes it at its end."""
     source = pipeline.http
     assert source is not None
 
@@ -96,12 +96,12 @@ def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[st
 
     @app.get("/health", response_model=Health, responses={503: {"model": Refusal}})
     async def health() -> Response:
-        """Says whether events are taken: not while Kafka is away."""
+        """Return whether events are taken: not while Kafka is away."""
         return refuse_for_now("Kafka does not acknowledge events") if producer.is_away else answer({"status": "healthy"})
 
     @app.get("/ready", response_model=Readiness, responses={503: {"model": Refusal}})
     async def ready() -> Response:
-        """Says whether a broker answers now, and which webhooks are on."""
+        """Return whether a broker answers now, and which webhooks are on."""
         if not await producer.is_reachable(pipeline.streams[0].topic):
             return refuse_for_now("Kafka does not answer")
         return answer({"status": "ready", "webhooks": {path: "off" if lock.is_off else "on" for path, lock in locks.items()}})
@@ -185,7 +185,7 @@ def _add_webhook(app: FastAPI, intake: Intake) -> None:
 
 
 def _described(webhook: Webhook) -> dict[str, Any]:
-    """Gives back what OpenAPI is told of a webhook's request, which is read as bytes."""
+    """Return what OpenAPI is told of a webhook's request, which is read as bytes."""
     payload: dict[str, Any] = {"type": "object"}
     schema = {"anyOf": [payload, {"type": "array", "items": payload}]} if webhook.batches else payload
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

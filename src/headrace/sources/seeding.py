@@ -74,7 +74,7 @@ class TrafficAnswer(BaseModel):
 
 
 def seeding_app(pipeline: Pipeline, *, dsn: str) -> FastAPI:
-    """Gives back the application; traffic that was started ends with it. The database's tables must be there."""
+    """Return the application; traffic that was started ends with it. The database's tables must be there."""
     assert pipeline.capture is not None
     seeder = pipeline.capture.seeder
     assert seeder is not None
@@ -98,20 +98,20 @@ def seeding_app(pipeline: Pipeline, *, dsn: str) -> FastAPI:
         rate: Annotated[float, Query(gt=0, le=MAX_RATE, description="transactions per second")] = 20.0,
         seed: Annotated[int, Query(description="the same seed makes the same choices")] = 1,
     ) -> Any:
-        """Begins to play, at a rate, until it is stopped."""
+        """Begin to play, at a rate, until it is stopped."""
         if not traffic.start(rate=rate, seed=seed):
             return refuse("traffic runs already: stop it first, with POST /traffic/stop", 409)
         return _shown(traffic.status())
 
     @app.post("/traffic/stop", response_model=TrafficAnswer)
     def stop_traffic() -> Any:
-        """Ends what was started, after the transaction that is under way, and says what it did."""
+        """End what was started, after the transaction that is under way, and say what it did."""
         traffic.stop()
         return _shown(traffic.status())
 
     @app.get("/traffic/status", response_model=TrafficAnswer)
     def traffic_status() -> Any:
-        """Says how it goes, or went."""
+        """Return how it goes, or went."""
         return _shown(traffic.status())
 
     if hasattr(module, "change_schema"):
@@ -120,7 +120,7 @@ def seeding_app(pipeline: Pipeline, *, dsn: str) -> FastAPI:
 
     @app.get("/health", response_model=Health, responses={503: {"model": Refusal}})
     def health() -> Any:
-        """Says whether the database answers."""
+        """Return whether the database answers."""
         with psycopg.connect(dsn, connect_timeout=_CONNECT_SECONDS) as connection:
             connection.execute("SELECT 1")
         return {"status": "healthy"}
@@ -151,7 +151,7 @@ def _load(seeder: Seeder) -> ModuleType:
 
 
 def _seed_endpoint(function: Callable[..., dict[str, int] | None], dsn: str) -> Callable[..., Any]:
-    """Gives back the handler whose parameters are the function's, beside those that it is given."""
+    """Return the handler whose parameters are the function's, beside those that it is given."""
     busy = threading.Lock()
 
     def seed_full(seed: int, **sizes: object) -> Any:

@@ -61,7 +61,7 @@ class Scheme:
 def check_signature(
     request: SignedRequest, schemes: Sequence[SignatureScheme], *, secrets: Sequence[str], now: datetime
 ) -> None:
-    """Returns if the request is signed by one who knows one of the secrets; else a SignatureError says why not.
+    """Return if the request is signed by one who knows one of the secrets; else a SignatureError says why not.
 
     The first scheme whose header is there decides alone: a signature that fails is not tried as an older, weaker one.
     """
@@ -82,7 +82,7 @@ def say_unsigned(schemes: Sequence[SignatureScheme]) -> str:
 
 
 def sign(request: SignedRequest, scheme: SignatureScheme, *, secret: str, now: datetime) -> dict[str, str]:
-    """Gives back the headers that the sender of this scheme adds."""
+    """Return the headers that the sender of this scheme adds."""
     return SCHEMES[scheme].sign(request, secret, now)
 
 
@@ -140,7 +140,7 @@ def _decode(match: re.Match[str]) -> str:
 
 
 def _hubspot_plain(version: str) -> Scheme:
-    """Gives back version 1 or 2: a plain hash that starts with the secret, without a time. They are told apart by a header."""
+    """Return version 1 or 2: a plain hash that starts with the secret, without a time. They are told apart by a header."""
 
     def digest(request: SignedRequest, secret: str) -> str:
         covered = b"" if version == "v1" else request.method.encode() + request.uri.encode()
@@ -179,7 +179,7 @@ def _standard_digest(request: SignedRequest, identity: str, moment: str, secret:
 
 
 def _standard_key(secret: str) -> bytes:
-    """Gives back the key's bytes; as Standard Webhooks has it, the secret is base64, with or without `whsec_` before it."""
+    """Return the key's bytes; as Standard Webhooks has it, the secret is base64, with or without `whsec_` before it."""
     return base64.b64decode(secret.removeprefix(_STANDARD_PREFIX) + "==")
 
 
@@ -197,7 +197,7 @@ def _keyed(message: bytes, key: bytes) -> str:
 
 
 def _match(sent: Iterable[str], expected: Sequence[str]) -> None:
-    """Returns if any that was sent is any that is expected. All are compared, whichever of them match."""
+    """Return if any that was sent is any that is expected. All are compared, whichever of them match."""
     matches = False
     wanted = [each.encode("ascii") for each in expected]
     for each in sent:

@@ -104,7 +104,7 @@ Prepare = Callable[[Event], Prepared]
 
 
 def to_receiver(receiver: Receiver) -> Prepare:
-    """Gives back how events become requests to a receiver: their fields are the parameters of a GET, or the body of a POST."""
+    """Return how events become requests to a receiver: their fields are the parameters of a GET, or the body of a POST."""
 
     def prepare(event: Event) -> Prepared:
         if receiver.method == "GET":
@@ -116,7 +116,7 @@ def to_receiver(receiver: Receiver) -> Prepare:
 
 
 def to_webhook(webhook: Webhook, address: str, *, environ: Mapping[str, str]) -> Prepare:
-    """Gives back how events become signed webhooks: each has the `headers` and the `body` that its sender would send.
+    """Return how events become signed webhooks: each has the `headers` and the `body` that its sender would send.
 
     `address` is the one that the server is known by: some senders sign it.
     """
@@ -190,7 +190,7 @@ class HttpSink:
             time.sleep(wait)
 
     def _ask(self, prepared: Prepared) -> tuple[int | None, float, str]:
-        """Gives back the status, the seconds to wait before another try, and what was answered; None where nothing was."""
+        """Return the status, the seconds to wait before another try, and what was answered; None where nothing was."""
         connection = getattr(self._connections, "mine", None)
         if connection is None:
             connection = self._connections.mine = http.client.HTTPConnection(self._host, timeout=30)

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import Connection
 
 Act = Callable[[Connection, Random, datetime], str]
-"""Does one thing in the transaction that it is given, and gives back what it is called."""
+"""Does one thing in the transaction that it is given, and returns what it is called."""
 
 _AGAIN_SECONDS = 0.5
 _AT_MOST_BEHIND = 1.0
@@ -52,7 +52,7 @@ class Traffic:
         self._forget()
 
     def start(self, *, rate: float, seed: int) -> bool:
-        """Gives back whether it was started: not where it runs."""
+        """Return whether it was started: not where it runs."""
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
                 return False
@@ -65,7 +65,7 @@ class Traffic:
             return True
 
     def stop(self) -> bool:
-        """Gives back whether it ran. The transaction that is under way is ended first."""
+        """Return whether it ran. The transaction that is under way is ended first."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._stop.set()

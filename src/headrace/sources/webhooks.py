@@ -72,7 +72,7 @@ class Lock:
 
     @classmethod
     def of(cls, webhook: Webhook, environ: Mapping[str, str]) -> Lock:
-        """Gives back the lock that the environment describes.
+        """Return the lock that the environment describes.
 
         SECRET has the secret, SECRET_PREVIOUS the one that it replaces, and SECRET_SIGNATURES the older signatures to accept
         beside the webhook's first, as a list with commas.
@@ -141,7 +141,7 @@ class Intake:
         )
 
     async def answer(self, request: Request) -> Response:
-        """Gives back the answer to one request."""
+        """Return the answer to one request."""
         if self.lock.is_off:
             return refuse_for_now(f"this endpoint is off, because {self.webhook.secret} is not set where the server runs")
         headers = _headers_of(request)
@@ -198,7 +198,7 @@ class Intake:
         return answer({"status": "accepted", "events": len(messages), "unknown": unknown}, 202 if unknown else 200)
 
     def _make_all(self, delivery: Delivery) -> list[tuple[str, bytes, bytes | None]]:
-        """Gives back the stream, the value and the key of each message."""
+        """Return the stream, the value and the key of each message."""
         made = []
         for payload in _payloads(delivery.body, batches=self.webhook.batches):
             message = self.make(payload, delivery)
@@ -211,7 +211,7 @@ class Intake:
         return made
 
     def _fit(self, fields: Mapping[str, object], stream: str) -> dict[str, object]:
-        """Gives back the fields, where a column of texts has the JSON of what is not text."""
+        """Return the fields, where a column of texts has the JSON of what is not text."""
         texts = self.texts[stream]
         return {name: _as_text(value) if name in texts else value for name, value in fields.items()}
 
@@ -240,7 +240,7 @@ def _refuse_overload() -> Response:
 
 
 async def _read_body(request: Request, *, limit: int, budget: BodyBudget, share: Share) -> bytes | None:
-    """Gives back the body, or None where it is longer than it may be; what is too long is not kept."""
+    """Return the body, or None where it is longer than it may be; what is too long is not kept."""
     chunks: list[bytes] = []
     length = 0
     async for chunk in request.stream():
@@ -256,7 +256,7 @@ async def _read_body(request: Request, *, limit: int, budget: BodyBudget, share:
 
 
 def _payloads(body: bytes, *, batches: bool) -> list[Payload]:
-    """Gives back the payloads of a body."""
+    """Return the payloads of a body."""
     try:
         body.decode("utf-8")
         text = keep_lone_surrogates(body.strip(b" \t\r\n"))
@@ -291,12 +291,12 @@ def _as_text(value: object) -> object:
 
 
 def _headers_of(request: Request) -> dict[str, str]:
-    """Gives back the headers by their names in lower case; of one that is there twice, the first."""
+    """Return the headers by their names in lower case; of one that is there twice, the first."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
 
 
 def _uri_of(request: Request, public_url: str | None) -> str:
-    """Gives back the address as the sender wrote it: nothing in it is decoded."""
+    """Return the address as the sender wrote it: nothing in it is decoded."""
     scope = request.scope
     path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
     base = public_url.rstrip("/") if public_url else f"{scope['scheme']}://{request.headers.get('host', '')}"

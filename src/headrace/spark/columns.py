@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def named(name: str) -> Column:
-    """Gives back the column of a name, whatever characters are in it.
+    """Return the column of a name, whatever characters are in it.
 
     It belongs to no DataFrame, so one is kept for all: each question to Spark takes a while, and a small build asks thousands.
     """

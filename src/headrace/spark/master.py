@@ -27,14 +27,14 @@ _BEGINNING = (1980, 1, 1, 0, 0, 0)
 
 
 def with_retries(master: str) -> str:
-    """Gives back a master's address; a local one is told to try a task again, which it would not by itself."""
+    """Return a master's address; a local one is told to try a task again, which it would not by itself."""
     if master.startswith("local[") and "," not in master:
         return f"{master.removesuffix(']')},{_TASK_FAILURES}]"
     return f"local[1,{_TASK_FAILURES}]" if master == "local" else master
 
 
 def on_this_machine() -> Mapping[str, str]:
-    """Gives back Spark's configuration for a local master."""
+    """Return Spark's configuration for a local master."""
     return {
         "spark.driver.host": _LOOPBACK,
         "spark.driver.bindAddress": _LOOPBACK,
@@ -46,7 +46,7 @@ def on_this_machine() -> Mapping[str, str]:
 
 
 def on_a_cluster(settings: Settings) -> Mapping[str, str]:
-    """Gives back Spark's configuration for a cluster: where the driver is found, and what executors are given."""
+    """Return Spark's configuration for a cluster: where the driver is found, and what executors are given."""
     archives = [f"{pack_code(settings.home / 'spark')}#{_CODE}"]
     found = {"spark.executorEnv.PYTHONPATH": _CODE}
     if settings.spark_python_archive:
@@ -68,7 +68,7 @@ def on_a_cluster(settings: Settings) -> Mapping[str, str]:
 
 
 def pack_code(folder: Path) -> Path:
-    """Gives back an archive of the package headrace as it is now. Its name says what is in it, so it is made once."""
+    """Return an archive of the package headrace as it is now. Its name says what is in it, so it is made once."""
     package = Path(headrace.__file__).parent
     files = sorted(path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     digest = hashlib.sha256()
@@ -88,7 +88,7 @@ def pack_code(folder: Path) -> Path:
 
 
 def _is_this_machine(master: str) -> bool:
-    """Says whether all of a standalone cluster's masters have an address that only this machine knows."""
+    """Return whether all of a standalone cluster's masters have an address that only this machine knows."""
     if not master.startswith("spark://"):
         return False
     hosts = [urlsplit(f"spark://{each}").hostname or "" for each in master.removeprefix("spark://").split(",")]

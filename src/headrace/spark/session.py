@@ -44,7 +44,7 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}} %p %c{{1}}: %m
 
 
 def spark_jars(settings: Settings, *, report: Report) -> tuple[Path, ...]:
-    """Gives back the jars that Spark needs for these settings; what no profile needs is not downloaded.
+    """Return the jars that Spark needs for these settings; what no profile needs is not downloaded.
 
     A Spark that spark-submit has started has them already.
     """
@@ -54,20 +54,20 @@ def spark_jars(settings: Settings, *, report: Report) -> tuple[Path, ...]:
 
 
 def spark_groups(settings: Settings) -> tuple[str, ...]:
-    """Gives back the names of the groups of jars that Spark needs for these settings."""
+    """Return the names of the groups of jars that Spark needs for these settings."""
     aws = ("aws",) if settings.is_on_s3 or settings.catalog_type == "glue" else ()
     return ("spark", *aws, *(("postgres",) if settings.is_catalog_in_postgres else ()))
 
 
 def is_submitted() -> bool:
-    """Says whether spark-submit has started this process, and with it Spark's own, which has its settings then."""
+    """Return whether spark-submit has started this process, and with it Spark's own, which has its settings then."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def start_spark(
     settings: Settings, *, java_home: Path, jars: Sequence[Path], conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Gives back a session whose noise goes to `logs/spark.log`.
+    """Return a session whose noise goes to `logs/spark.log`.
 
     Two settings make a Python job of two tasks take a tenth of a second and not a third: workers talk to Spark over a Unix
     socket, and they are forked by `headrace.spark.worker_daemon`. All that is set here can be read by anyone who lists
@@ -145,7 +145,7 @@ def stop_spark(spark: SparkSession) -> None:
 
 
 def explain_end(logs: Path) -> ServiceError:
-    """Gives back the error to raise when Spark's process no longer answers, with the reason if its log tells."""
+    """Return the error to raise when Spark's process no longer answers, with the reason if its log tells."""
     log = logs / "spark.log"
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     if _OUT_OF_MEMORY in text:
@@ -161,7 +161,7 @@ def explain_end(logs: Path) -> ServiceError:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Sends what child processes that start in the block print to a file; they keep it for their whole life."""
+    """Send what child processes that start in the block print to a file; they keep it for their whole life."""
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("ab") as log:

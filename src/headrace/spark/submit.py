@@ -52,7 +52,7 @@ def submission(
     jars: Sequence[Path],
     environ: Mapping[str, str],
 ) -> Submission:
-    """Gives back how a command is submitted. `folder` is an archive of what the driver runs in; None: what the image has.
+    """Return how a command is submitted. `folder` is an archive of what the driver runs in; None: what the image has.
 
     On Kubernetes Headrace and the jars are those of the image.
     """
@@ -84,7 +84,7 @@ def submission(
 
 
 def run_submission(submitted: Submission, *, java_home: Path, folder: Path, conf_dir: Path | None = None) -> int:
-    """Gives back how spark-submit ended; its properties are gone when it has. `conf_dir` has what a cluster lets it in by."""
+    """Return how spark-submit ended; its properties are gone when it has. `conf_dir` has what a cluster lets it in by."""
     with tempfile.TemporaryDirectory(prefix="headrace-") as own:  # which only its owner can open
         path = Path(own) / "spark.properties"
         path.write_text(properties_text(submitted.properties), encoding="utf-8")
@@ -95,17 +95,17 @@ def run_submission(submitted: Submission, *, java_home: Path, folder: Path, conf
 
 
 def command_line(submitted: Submission, *, properties: Path | str) -> list[str]:
-    """Gives back the whole command; `properties` is the file that has its properties."""
+    """Return the whole command; `properties` is the file that has its properties."""
     return [str(find_spark_submit()), "--properties-file", str(properties), *submitted.arguments]
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Gives back the properties as Java reads them from a file."""
+    """Return the properties as Java reads them from a file."""
     return "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(properties.items()))
 
 
 def pack_folder(settings: Settings, pipeline: Path | None) -> Path:
-    """Gives back an archive of headrace.toml and, if it is given, of a pipeline's folder: what a driver elsewhere runs in."""
+    """Return an archive of headrace.toml and, if it is given, of a pipeline's folder: what a driver elsewhere runs in."""
     made = settings.home / "submit" / f"{pipeline.name if pipeline else 'settings'}.zip"
     made.parent.mkdir(parents=True, exist_ok=True)
     inside = sorted(pipeline.rglob("*")) if pipeline else ()
@@ -138,7 +138,7 @@ def _resources(settings: Settings) -> dict[str, str]:
 def _driver_environment(
     settings: Settings, environ: Mapping[str, str], *, has_file: bool
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Gives back the variables that a driver elsewhere gets: those that may be seen, and secrets.
+    """Return the variables that a driver elsewhere gets: those that may be seen, and secrets.
 
     They say what headrace.toml says here, which a driver in an image has not.
     """
@@ -156,7 +156,7 @@ def _driver_environment(
 
 
 def _escaped(value: str) -> str:
-    """Gives back a value as a properties file has it, whatever is in it."""
+    """Return a value as a properties file has it, whatever is in it."""
     plain = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return "".join(char if char.isascii() else "".join(f"\\u{unit:04x}" for unit in _utf16(char)) for char in _led(plain))
 

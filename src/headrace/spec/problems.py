@@ -25,7 +25,7 @@ class Place:
     argument: str
 
     def error(self, what: str, *, line: int, fix: str, column: int | None = None) -> SpecError:
-        """Gives back the error for one line, or one place in it: `fix` says what to do, without a full stop."""
+        """Return the error for one line, or one place in it: `fix` says what to do, without a full stop."""
         where = f"{self.label}:{line}" if column is None else f"{self.label}:{line}:{column}"
         return SpecError(what, where=where, next_step=f"{fix}, then run: headrace check {self.argument}")
 
@@ -37,7 +37,7 @@ class Problems:
     errors: list[SpecError] = field(default_factory=list)
 
     def attempt(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Gives back what `read` gives back, or None where it raised a SpecError, which is kept."""
+        """Return what `read` and return, or None where it raised a SpecError, which is kept."""
         try:
             return read(*args, **kwargs)
         except SpecError as error:
@@ -63,7 +63,7 @@ class Problems:
 
 
 def show_path(path: Path, *, folder: Path) -> str:
-    """Gives back the path as people read it: relative to the working folder where it lies inside, else absolute."""
+    """Return the path as people read it: relative to the working folder where it lies inside, else absolute."""
     try:
         return path.relative_to(folder).as_posix()
     except ValueError:
@@ -71,7 +71,7 @@ def show_path(path: Path, *, folder: Path) -> str:
 
 
 def suggest(word: str, known: Iterable[str], *, plural: str) -> str:
-    """Gives back `Did you mean "topic"?`, or all there is where nothing comes close."""
+    """Return `Did you mean "topic"?`, or all there is where nothing comes close."""
     options = list(known)
     close = difflib.get_close_matches(word, options, n=1)
     if close:

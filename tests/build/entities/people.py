@@ -70,19 +70,19 @@ class People(LayerLake):
         super().__init__(folder, spark, {"schemas/event.sql": SCHEMA, **(TABLES if tables is None else tables)})
 
     def send(self, *records: Record) -> dict[str, dict[str, Any]]:
-        """Lands and builds; gives back the index."""
+        """Land and build, and return the index."""
         self.land(records)
         self.build()
         return self.index()
 
     def index(self, table: str = "entity_index") -> dict[str, dict[str, Any]]:
-        """Gives back the rows of an index by the records' keys, such as shop:1."""
+        """Return the rows of an index by the records' keys, such as shop:1."""
         rows = self.catalog.load_table(f"pond.{table}").scan().to_arrow().to_pylist()
         return {f"{row['source']}:{row['source_id']}": row for row in rows}
 
 
 def clusters(index: Mapping[str, Mapping[str, Any]]) -> set[frozenset[str]]:
-    """Gives back which records are together, whatever the ids."""
+    """Return which records are together, whatever the ids."""
     found: dict[str, set[str]] = {}
     for key, row in index.items():
         found.setdefault(row["entity_id"], set()).add(key)

@@ -41,7 +41,7 @@ class Seen:
         return {task.file.file_path for task in self.table.scan().plan_files()}
 
     def deleted(self) -> list[int]:
-        """Gives back how many rows each delete file deletes."""
+        """Return how many rows each delete file deletes."""
         return sorted(self.table.inspect.delete_files()["record_count"].to_pylist())
 
     def check(self, *, rows: int) -> None:

@@ -123,7 +123,7 @@ def test_columns_come_and_widen(reopens: bool, spark: SparkSession, tmp_path: Pa
 
 
 def records_of(random: Random, count: int) -> list[Record]:
-    """Gives back versions of few records that share few values, out of order, some of them deletions."""
+    """Return versions of few records that share few values, out of order, some of them deletions."""
     return [
         Record(
             random.choice(("shop", "pay", "crm")),

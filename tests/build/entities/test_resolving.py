@@ -64,7 +64,7 @@ class Index:
         self.largest: int | None = None
 
     def index(self) -> RecordIndex:
-        """Gives back the records, and those that went and still lie in the files."""
+        """Return the records, and those that went and still lie in the files."""
         half = self.rows.height // 2
         files = (self.rows.head(half), self.rows.slice(half), self.gone)
         deleted = pl.select(
@@ -98,7 +98,7 @@ def _frame(records: dict[Key, Values]) -> pl.DataFrame:
 
 
 def _weight(left: str | None, right: str | None) -> float:
-    """Gives back how alike two names are, which depends on which of the two stands first."""
+    """Return how alike two names are, which depends on which of the two stands first."""
     if left is None or right is None:
         return 0.0
     distance = ord(right.lower()) - ord(left.lower())
@@ -106,7 +106,7 @@ def _weight(left: str | None, right: str | None) -> float:
 
 
 def _score(records: pl.DataFrame) -> pl.DataFrame:
-    """Gives back what Splink would: weights of pairs that share a block, with the first record on the left."""
+    """Return what Splink would: weights of pairs that share a block, with the first record on the left."""
     found = []
     rows = list(records.rows(named=True))
     for place, left in enumerate(rows):
@@ -131,7 +131,7 @@ def _clusters(rows: pl.DataFrame) -> set[frozenset[Key]]:
 
 
 def _pairs_by_hand(records: dict[Key, Values], rules: Rules) -> list[tuple[Key, Key, float]]:
-    """Gives back the pairs that make records one, in the plainest way; what they share weighs 100."""
+    """Return the pairs that make records one, in the plainest way; what they share weighs 100."""
     pairs = []
     for index, match in enumerate(MATCHES, start=1):
         for value in {record[index] for record in records.values()} - {None}:
@@ -148,7 +148,7 @@ def _pairs_by_hand(records: dict[Key, Values], rules: Rules) -> list[tuple[Key, 
 
 
 def _by_hand(records: dict[Key, Values], rules: Rules) -> set[frozenset[Key]]:
-    """Gives back the clusters, found in the plainest way."""
+    """Return the clusters, found in the plainest way."""
     together = {key: {key} for key in records}
     for left, right, _ in _pairs_by_hand(records, rules):
         merged = together[left] | together[right]

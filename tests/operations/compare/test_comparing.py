@@ -66,7 +66,7 @@ def lake_of(rows: pa.Table, settings: Settings) -> None:
 
 
 def captured(dsn: str) -> list[dict[str, Any]]:
-    """Gives back the table's rows in the types in which the lake has them."""
+    """Return the table's rows in the types in which the lake has them."""
     query = """SELECT code, number::int, price, exact::text, at, plain, day, ok, ident::text, words, numbers, document::text,
         bytes, feels::text, body, wide, share FROM things"""
     with psycopg.connect(dsn) as connection:

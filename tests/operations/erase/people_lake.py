@@ -125,7 +125,7 @@ class PeopleLake:
         self.lake = open_lake(self.settings, self.pipeline, spark)
 
     def land(self, stream: str, rows: Sequence[Mapping[str, Any]], *, refused: Sequence[bytes] = ()) -> None:
-        """Appends rows to a raw table, and bytes to the quarantine, as one checkpoint."""
+        """Append rows to a raw table, and bytes to the quarantine, as one checkpoint."""
         table = self.table(f"raw.{stream}")
         planned = read_ledger(table)
         offset = planned.offsets.get(0, 0)
@@ -156,7 +156,7 @@ class PeopleLake:
         append_checkpoint(self.catalog, table, files=[], planned=planned, new=new)
 
     def leave_stray(self, stream: str, rows: Sequence[Mapping[str, Any]]) -> Path:
-        """Writes a data file that nothing refers to, as a task does whose application dies; gives back its path."""
+        """Write a data file that nothing refers to, as a task does whose application dies, and return its path."""
         table = self.table(f"raw.{stream}")
         made = [{**row, **_coordinates(f"club-{stream}", 0), "checkpoint_id": 99} for row in rows]
         return Path(_write(table, f"{table.location()}/output", made)[0].file_path.removeprefix("file://"))
@@ -175,12 +175,12 @@ class PeopleLake:
         return look(self.erasing(), asked, requested=requested)
 
     def forget(self, *emails: str, ids: Sequence[tuple[str, str]] = (), requested: bool = False) -> Proof:
-        """Erases as the command does."""
+        """Erase as the command does."""
         self.build()
         return self.finish(begin(self.erasing(), self.look(*emails, ids=ids, requested=requested)))
 
     def finish(self, note: Any = None) -> Proof:
-        """Finishes an erasure, or the one that was interrupted."""
+        """Finish an erasure, or the one that was interrupted."""
         found = note or unfinished(self.settings, self.pipeline)[0]
         return finish(self.erasing(), found, publish=lambda: None, report=lambda sentence: None)
 

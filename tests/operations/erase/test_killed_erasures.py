@@ -69,7 +69,7 @@ def test_it_dies_at_every_step_and_is_finished(spark: SparkSession, tmp_path: Pa
 
 
 def raw_counts(people_lake: PeopleLake) -> set[tuple[object, ...]]:
-    """Gives back what was done to raw tables. What builds refuse may go with a build before the erasure comes to it."""
+    """Return what was done to raw tables. What builds refuse may go with a build before the erasure comes to it."""
     rows = read_erasures(people_lake.catalog, "club")
     return {(row["table_name"], row["rows_removed"], row["rows_redacted"]) for row in rows if "raw." in str(row["table_name"])}
 

@@ -33,12 +33,12 @@ class ThoroughKeeper(MaintenanceContext):
 def thorough(
     settings: Settings, *, turn: Callable[[TableName], AbstractContextManager[object]] = nullcontext
 ) -> MaintenanceContext:
-    """Gives back what keeps a lake without any patience."""
+    """Return what keeps a lake without any patience."""
     return ThoroughKeeper(settings, open_catalog(settings), turn)
 
 
 def maintain_all(context: MaintenanceContext, spark: SparkSession, pipeline: Pipeline, *names: str) -> dict[str, Maintained]:
-    """Gives back what became of each table of a pipeline, or of those that are named."""
+    """Return what became of each table of a pipeline, or of those that are named."""
     work = list_work(context.settings, [pipeline])
     found = [maintain_table(context, spark, owner, each) for owner, each in work if not names or str(each.name) in names]
     return {str(each.name): each for each in found if each}

@@ -59,7 +59,7 @@ def layer_lake_of(folder: Path, spark: SparkSession, *parts: dict[str, str]) -> 
 
 
 def people_of(folder: Path, spark: SparkSession) -> People:
-    """Gives back a lake with a table of entities of which a row is deleted where it is."""
+    """Return a lake with a table of entities of which a row is deleted where it is."""
     people = People(folder, spark, {name: PEOPLE[name] for name in ("a/staged.sql", "b/entity_index.sql")})
     people.send(*(Record("shop", str(number), email=f"p{number}@example.com") for number in range(40)))
     people.send(Record("shop", "1", email="p2@example.com", n=2))
@@ -159,7 +159,7 @@ def test_a_build_whose_files_were_compacted_is_planned_again(
 
 
 def _rewrite_all(people: People, spark: SparkSession, name: Any) -> None:
-    """Writes all files of a table anew, worth it or not."""
+    """Write all files of a table anew, worth it or not."""
     table = people.catalog.load_table(str(name))
     current = table.current_snapshot()
     assert current is not None

@@ -77,7 +77,7 @@ class ReplayLake:
         return self.lake.pipeline("shelf")
 
     def send(self, values: Sequence[bytes | Mapping[str, object]]) -> None:
-        """Sends messages to the two partitions in turn."""
+        """Send messages to the two partitions in turn."""
         producer = producer_of(self.lake.servers)
         for value in values:
             at = round((START + timedelta(hours=self.sent)).timestamp() * 1_000)
@@ -102,7 +102,7 @@ class ReplayLake:
         return sorted(rows, key=lambda row: [str(row[column]) for column in columns])
 
     def check(self, *, landed: int, refused: int) -> None:
-        """Holds the lake against the topic: each message is in it exactly once."""
+        """Hold the lake against the topic: each message is in it exactly once."""
         (verified,) = self.lake.verify(self.pipeline)
         assert verified.holds, verified
         assert (verified.landed, verified.quarantined, verified.waiting) == (landed, refused, 0)

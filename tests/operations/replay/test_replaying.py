@@ -53,7 +53,7 @@ def actions(replay_lake: ReplayLake) -> list[str]:
 
 
 def erase(replay_lake: ReplayLake, at: Offset, *, redacted: Offset) -> None:
-    """Takes a row away, and notes that another one is redacted, as an erasure does."""
+    """Take a row away, and notes that another one is redacted, as an erasure does."""
     erased = ErasedTable(
         "e1",
         "shelf",

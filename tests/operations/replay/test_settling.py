@@ -24,7 +24,7 @@ WINDOW = Window(AT, AT + timedelta(hours=2))
 
 
 def rows(table: Table, *told: tuple[str, int, int, str]) -> pa.Table:
-    """Gives back rows: stream, offset (and hour), checkpoint, reason."""
+    """Return rows: stream, offset (and hour), checkpoint, reason."""
     made = [
         {
             "stream": stream,

@@ -87,7 +87,7 @@ class Result:
 
 @contextmanager
 def running(surface: Surface, folder: Path, dsn: str) -> Iterator[tuple[int, psutil.Process, Path]]:
-    """Give a server's port, its process and its log."""
+    """Yield a server's port, its process and its log."""
     port, log = find_free_port(), folder / "log"
     command = [sys.executable, "-m", "tests.programs.hostile.servers", surface.name, str(port), str(folder / "work"), dsn]
     (folder / "work").mkdir(parents=True)

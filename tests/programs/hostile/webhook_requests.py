@@ -21,7 +21,7 @@ Header = tuple[bytes, bytes]
 
 
 def body_of(random: Random) -> bytes:
-    """Gives back something that is sent instead of JSON, or JSON that is made to do harm."""
+    """Return something that is sent instead of JSON, or JSON that is made to do harm."""
     depth = random.choice((10, 500, 1_100, 50_000))
     kinds: tuple[Callable[[], bytes], ...] = (
         lambda: GOOD,
@@ -44,7 +44,7 @@ def body_of(random: Random) -> bytes:
 
 
 def headers_of(random: Random, provider: str, body: bytes) -> list[Header]:
-    """Gives back headers: often with a right signature, so that what is behind it is asked too, else with tricks."""
+    """Return headers: often with a right signature, so that what is behind it is asked too, else with tricks."""
     request = SignedRequest("POST", f"http://x/webhooks/{provider}", {}, body)
     secret = SECRETS[f"{provider.upper()}_WEBHOOK_SECRET"]
     right = sign(request, SCHEMES[provider], secret=secret, now=datetime.now(timezone.utc))
@@ -74,7 +74,7 @@ def headers_of(random: Random, provider: str, body: bytes) -> list[Header]:
 
 
 def request_of(random: Random) -> bytes:
-    """Gives back a whole request, or one whose length is a lie."""
+    """Return a whole request, or one whose length is a lie."""
     provider, body = random.choice(PROVIDERS), body_of(random)
     method = random.choice((b"POST",) * 30 + (b"GET", b"PUT", b"DELETE", b"P\xffST"))
     target = b"/webhooks/" + provider.encode() + random.choice(TARGETS)

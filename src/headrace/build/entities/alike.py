@@ -21,14 +21,14 @@ MOST_PAIRS = 100_000_000
 _EXACT, _MOST = 100.0, 99.99
 
 Score = Callable[[pl.DataFrame], pl.DataFrame]
-"""Gives back the pairs of records that share a block and weigh enough: `PAIRS`, where a record is called by its NODE.
+"""Returns the pairs of records that share a block and weigh enough: `PAIRS`, where a record is called by its NODE.
 
 The records have NODE and the columns of `comparable`, and stand in the order of their keys.
 """
 
 
 def compare_all(records: pl.DataFrame, fuzzy: Fuzzy, *, keys: Sequence[str], score: Score) -> pl.DataFrame:
-    """Gives back the pairs of alike records; those that share no block with any other are not even looked at.
+    """Return the pairs of alike records; those that share no block with any other are not even looked at.
 
     Of two records always the same one stands first, whatever else is there: a similarity may depend on it.
     """
@@ -42,7 +42,7 @@ def compare_all(records: pl.DataFrame, fuzzy: Fuzzy, *, keys: Sequence[str], sco
 
 
 def share_block(records: pl.DataFrame, others: pl.DataFrame, fuzzy: Fuzzy) -> pl.Series:
-    """Gives back for each of the records whether it shares a block with one of the others."""
+    """Return for each of the records whether it shares a block with one of the others."""
     mine, theirs = comparable(records, fuzzy), comparable(others, fuzzy)
     found = pl.repeat(False, records.height, dtype=pl.Boolean, eager=True)
     for names in _blocks(fuzzy):
@@ -52,7 +52,7 @@ def share_block(records: pl.DataFrame, others: pl.DataFrame, fuzzy: Fuzzy) -> pl
 
 
 def comparable(records: pl.DataFrame, fuzzy: Fuzzy) -> pl.DataFrame:
-    """Gives back the columns of the setting as text in one spelling, called by their place: `c0`, `c1`, …"""
+    """Return the columns of the setting as text in one spelling, called by their place: `c0`, `c1`, …"""
     return records.select(
         _in_one_spelling(pl.col(name), fuzzy.how(name), records.schema[name]).alias(f"c{place}")
         for place, name in enumerate(fuzzy.columns)
@@ -60,12 +60,12 @@ def comparable(records: pl.DataFrame, fuzzy: Fuzzy) -> pl.DataFrame:
 
 
 def block_columns(block: Block, fuzzy: Fuzzy) -> list[str]:
-    """Gives back what `comparable` calls a block's columns."""
+    """Return what `comparable` calls a block's columns."""
     return [f"c{fuzzy.columns.index(name)}" for name in dict.fromkeys(block.columns)]
 
 
 def confidence(records: int, *, exact: Sequence[pl.Series], pairs: pl.DataFrame) -> pl.Series:
-    """Gives back how sure it is that each record is of its entity: 100 where it shares a value, or is alone.
+    """Return how sure it is that each record is of its entity: 100 where it shares a value, or is alone.
 
     Otherwise it is the greatest match weight of its pairs, which is never above 99.99.
     """

@@ -133,7 +133,7 @@ def _read_few(inputs: LocalInputs, name: TableName, names: Collection[str]) -> p
 
 
 def _plain(inputs: PlannedInputs) -> PlainQuery:
-    """Gives back the table's query where it only picks columns, whose types are those that Spark has found."""
+    """Return the table's query where it only picks columns, whose types are those that Spark has found."""
     table, columns = inputs.table, inputs.lake.columns
     if not isinstance(table.source, Query) or table.lookups or table.untracked:
         raise NotPlainError("more than a query over its drivers")

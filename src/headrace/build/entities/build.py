@@ -130,7 +130,7 @@ def _within(numbers: set[int], stored: Stored, *, rows: int) -> set[int]:
 
 
 def _same(wanted: pl.DataFrame, before: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Gives back the keys of rows that are to be what they were."""
+    """Return the keys of rows that are to be what they were."""
     both = wanted.join(before, on=keys, how="inner", nulls_equal=True, suffix="__old")
     if both.is_empty():
         return both.select(keys)

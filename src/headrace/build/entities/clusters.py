@@ -6,7 +6,7 @@ import polars as pl
 
 
 def connected_components(left: pl.Series, right: pl.Series, *, nodes: int) -> pl.Series:
-    """Gives back, for each of the nodes 0 to `nodes` - 1, the least node that it is connected to by the edges.
+    """Return, for each of the nodes 0 to `nodes` - 1, the least node that it is connected to by the edges.
 
     In each round every tree is hung under the least root that an edge leads to, and is then made flat. Only edges between
     different trees go on, so that a round costs less than the one before, and a chain takes few.
@@ -28,7 +28,7 @@ def connected_components(left: pl.Series, right: pl.Series, *, nodes: int) -> pl
 
 
 def _flatten(root: pl.Series) -> pl.Series:
-    """Gives back the root of every node, at the end of however long a way."""
+    """Return the root of every node, at the end of however long a way."""
     while True:
         further = root.gather(root)
         if further.equals(root):

@@ -13,11 +13,11 @@ from headrace.spec.model.matching import ENTITY_ID, PREVIOUS
 _AGE, _NEW, _OWNER = "__age", "__new", "__owner"
 
 Taken = Callable[[pl.Series], pl.Series]
-"""Gives back those of some ids that entities have which are not among the records that are resolved."""
+"""Returns those of some ids that entities have which are not among the records that are resolved."""
 
 
 def own_id(key: Sequence[object], *, again: int = 0) -> str:
-    """Gives back the id of the entity that a record is the first of: a digest of 128 bits of its key.
+    """Return the id of the entity that a record is the first of: a digest of 128 bits of its key.
 
     `again` makes another one, for a record that went and came back while its first id is still in use.
     """
@@ -26,7 +26,7 @@ def own_id(key: Sequence[object], *, again: int = 0) -> str:
 
 
 def stable_ids(records: pl.DataFrame, keys: Sequence[str], *, oldest_by: str, taken: Taken | None = None) -> pl.DataFrame:
-    """Gives back the records with the id of their cluster, and with the ids that it had before it was merged into an older one.
+    """Return the records with the id of their cluster, and with the ids that it had before it was merged into an older one.
 
     An id belongs to the cluster with the record that gave it, or, where that one is gone, the oldest that has it. Of the ids
     that belong to a cluster the oldest stays. A cluster without one gets that of its oldest record.
@@ -43,7 +43,7 @@ def stable_ids(records: pl.DataFrame, keys: Sequence[str], *, oldest_by: str, ta
 
 
 def _owners(aged: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Gives back, for each id that is there, its oldest record, and as its cluster the one that the id belongs to."""
+    """Return, for each id that is there, its oldest record, and as its cluster the one that the id belongs to."""
     known = aged.filter(pl.col(ENTITY_ID).is_not_null())
     ids = _first(known, ENTITY_ID, keys)
     split = known.filter(pl.col(CLUSTER).n_unique().over(ENTITY_ID) > 1) if known.height else known
@@ -56,7 +56,7 @@ def _owners(aged: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 
 def _first(rows: pl.DataFrame, by: str, keys: Sequence[str]) -> pl.DataFrame:
-    """Gives back the oldest row of each value of a column; keys decide between rows of one age, which are few."""
+    """Return the oldest row of each value of a column; keys decide between rows of one age, which are few."""
     oldest = rows.filter(pl.col(_AGE) == pl.col(_AGE).min().over(by)) if rows.height else rows
     several = oldest[by].is_duplicated()
     decided = oldest.filter(several).sort(*keys, nulls_last=True).unique(by, keep="first", maintain_order=True)
@@ -64,7 +64,7 @@ def _first(rows: pl.DataFrame, by: str, keys: Sequence[str]) -> pl.DataFrame:
 
 
 def _new_ids(first: pl.DataFrame, keys: Sequence[str], known: pl.Series, taken: Taken | None) -> pl.DataFrame:
-    """Gives back an id for each cluster, that of its oldest record, or another where it is or was just now in use."""
+    """Return an id for each cluster, that of its oldest record, or another where it is or was just now in use."""
     ids = pl.Series(_NEW, [own_id(key) for key in first.select(*keys).iter_rows()], dtype=pl.String)
 
     def used(ids: pl.Series) -> pl.Series:
@@ -80,14 +80,14 @@ def _new_ids(first: pl.DataFrame, keys: Sequence[str], known: pl.Series, taken: 
 
 
 def _spread(chosen: pl.DataFrame, cluster: pl.Series) -> pl.Series:
-    """Gives back the id of each record's cluster. A cluster is called by a record's place, so no join is needed."""
+    """Return the id of each record's cluster. A cluster is called by a record's place, so no join is needed."""
     place = pl.zeros(cluster.len(), dtype=pl.UInt32, eager=True)
     place = place.scatter(chosen[CLUSTER], pl.int_range(chosen.height, dtype=pl.UInt32, eager=True))
     return chosen[_NEW].gather(place.gather(cluster))
 
 
 def _previous(records: pl.DataFrame, entity: pl.Series, owned: pl.DataFrame) -> pl.Series:
-    """Gives back the ids of merged entities that each record has been of; one that is in use again is none."""
+    """Return the ids of merged entities that each record has been of; one that is in use again is none."""
     before = records[PREVIOUS].fill_null(pl.Series([[]], dtype=pl.List(pl.String))) if records.height else records[PREVIOUS]
     moved = ((records[ENTITY_ID] != entity) | (before.list.len() > 0)).fill_null(False)
     if not moved.any():

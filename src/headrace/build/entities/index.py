@@ -61,7 +61,7 @@ class RecordIndex:
         return pl.concat(self.frames)
 
     def where(self, condition: pl.Series) -> pl.DataFrame:
-        """Gives back the records that are there and meet a condition, with their places.
+        """Return the records that are there and meet a condition, with their places.
 
         Few do: all others are left where they are. To take rows out of a frame of many files would copy its lists.
         """
@@ -112,7 +112,7 @@ class RecordIndex:
 
 
 def hashed(records: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Gives back records with hashes of the values by which they are looked up."""
+    """Return records with hashes of the values by which they are looked up."""
     names = dict.fromkeys((*rules.keys, *(each.column for each in rules.matches), ENTITY_ID))
     return records.with_columns(pl.col(name).hash().alias(_HASH.format(name)) for name in names)
 
@@ -144,15 +144,15 @@ class Stored:
         return RecordIndex(tuple(known[file.path] for file in self.files) or (empty,), self._deleted_places)
 
     def ids(self, rules: Rules) -> pl.DataFrame:
-        """Gives back the keys of all records and the ids of their entities, which is what outlives a change of the settings."""
+        """Return the keys of all records and the ids of their entities, which is what outlives a change of the settings."""
         return self._live(range(len(self.files)), columns=[*rules.keys, ENTITY_ID, PREVIOUS])
 
     def whole(self, numbers: Sequence[int]) -> pl.DataFrame:
-        """Gives back all columns of some files, each row with its place."""
+        """Return all columns of some files, each row with its place."""
         return self._live(numbers, columns=self.columns)
 
     def complete(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Gives back rows of the index with all columns of the table. What is read for them is kept for the next build."""
+        """Return rows of the index with all columns of the table. What is read for them is kept for the next build."""
         ordered = rows.sort(PLACE)
         missing = [name for name in self.columns if name not in rows.columns]
         places = ordered.partition_by(FILE_NUMBER, as_dict=True)
@@ -190,21 +190,21 @@ class Stored:
         return pl.concat([pl.DataFrame(schema={FILE_NUMBER: pl.UInt32, ROW_NUMBER: pl.Int64}), *places])
 
     def small(self, *, rows: int) -> list[int]:
-        """Gives back the files with fewer rows."""
+        """Return the files with fewer rows."""
         return [number for number, file in enumerate(self.files) if file.rows - len(self.deleted[number]) < rows]
 
     def to_arrow(self, rows: pl.DataFrame) -> pa.Table:
         return rows.select(self.columns).to_arrow(compat_level=pl.CompatLevel.oldest())
 
     def _live(self, numbers: Sequence[int], *, columns: Sequence[str]) -> pl.DataFrame:
-        """Gives back the rows of files that are still there."""
+        """Return the rows of files that are still there."""
         rows = self._read(numbers, columns=columns)
         if not any(len(self.deleted[number]) for number in numbers):
             return rows
         return rows.join(self._deleted_places, on=PLACE, how="anti", maintain_order="left")
 
     def _read(self, numbers: Sequence[int], *, columns: Sequence[str]) -> pl.DataFrame:
-        """Gives back the rows of files, also those that were deleted, each with its place."""
+        """Return the rows of files, also those that were deleted, each with its place."""
         found = read_arrow(self.table, [self.files[number].path for number in numbers], columns=columns)
         frames = zip(numbers, map(pl.DataFrame, found), strict=True)
         placed = [_placed(each, number, pl.int_range(each.height, eager=True)) for number, each in frames]
@@ -221,14 +221,14 @@ def _placed(rows: pl.DataFrame, number: int, places: pl.Series) -> pl.DataFrame:
 
 
 def _not_in(rows: pl.Series, parts: Mapping[int, pl.DataFrame]) -> pl.Series:
-    """Gives back the numbers of rows that are in none of these parts of their file."""
+    """Return the numbers of rows that are in none of these parts of their file."""
     for first, part in parts.items():
         rows = rows.filter((rows < first) | (rows >= first + part.height))
     return rows
 
 
 def _rows_in(rows: pl.Series, parts: Mapping[int, pl.DataFrame]) -> list[pl.DataFrame]:
-    """Gives back rows by their numbers, which are in order, from the parts of their file."""
+    """Return rows by their numbers, which are in order, from the parts of their file."""
     found = []
     for first, part in sorted(parts.items()):
         here = rows.filter((rows >= first) & (rows < first + part.height)) - first

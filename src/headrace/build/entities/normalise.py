@@ -22,7 +22,7 @@ _KEPT_NUMBERS = 1 << 16
 
 
 def normalise(rows: pl.DataFrame, matches: Sequence[Match]) -> pl.DataFrame:
-    """Gives back the rows with a column of normalised values for each match."""
+    """Return the rows with a column of normalised values for each match."""
     return rows.with_columns(_normalised(rows, match).alias(match.column) for match in matches)
 
 
@@ -35,7 +35,7 @@ def _normalised(rows: pl.DataFrame, match: Match) -> pl.Series:
 
 
 def email_expression(written: pl.Expr, rules: EmailRules) -> pl.Expr:
-    """Gives back an address without what does not tell mailboxes apart. A domain has no case whatever the rules say.
+    """Return an address without what does not tell mailboxes apart. A domain has no case whatever the rules say.
 
     Tags after a plus are left out for every provider, dots for Gmail alone, whose two names are one.
     """
@@ -57,7 +57,7 @@ def email_expression(written: pl.Expr, rules: EmailRules) -> pl.Expr:
 
 
 def _phones(rows: pl.DataFrame, match: Match) -> pl.Series:
-    """Gives back numbers in their international form; each spelling is read once."""
+    """Return numbers in their international form; each spelling is read once."""
     region = pl.col(match.region_column).str.strip_chars().str.to_uppercase() if match.region_column else pl.lit(match.region)
     written = rows.select(pl.col(match.source).alias("written"), region.cast(pl.String).alias("region"))
     spellings = written.filter(pl.col("written").is_not_null()).unique()
@@ -72,7 +72,7 @@ def _phones(rows: pl.DataFrame, match: Match) -> pl.Series:
 
 @lru_cache(maxsize=_KEPT_NUMBERS)
 def phone_number(written: str, region: str | None) -> str | None:
-    """Gives back a number such as +14155550123, or None where it has no possible length. An extension is a part of it."""
+    """Return a number such as +14155550123, or None where it has no possible length. An extension is a part of it."""
     import phonenumbers
 
     try:

@@ -58,7 +58,7 @@ class ReadFiles:
             self._make_room()
 
     def keep_only(self, paths: Collection[str], *, under: str) -> None:
-        """Drops the files of a folder that are not among these."""
+        """Drop the files of a folder that are not among these."""
         with self._lock:
             for path in [each for each in self._frames if each.startswith(under) and each not in paths]:
                 del self._frames[path]

@@ -18,12 +18,12 @@ def rules_of(table: TableSettings, *, score: Score | None) -> Rules:
 
 
 def normalised(table: TableSettings, rows: pl.DataFrame) -> pl.DataFrame:
-    """Gives back records with their normalised values, without the columns that the table leaves out."""
+    """Return records with their normalised values, without the columns that the table leaves out."""
     return normalise(rows, table.matches).drop(*table.except_columns)
 
 
 def newest(records: pl.DataFrame, *, keys: Sequence[str], sequence_by: Sequence[str]) -> pl.DataFrame:
-    """Gives back the newest record of each key; where two are of one sequence, all their columns decide, so in any order alike.
+    """Return the newest record of each key; where two are of one sequence, all their columns decide, so in any order alike.
 
     A sequence that is null is older than any other.
     """
@@ -38,7 +38,7 @@ def newest(records: pl.DataFrame, *, keys: Sequence[str], sequence_by: Sequence[
 
 
 def resolve_records(records: pl.DataFrame, known: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Gives back all records of a table with their entities. `known` has the ids that are there, which stay."""
+    """Return all records of a table with their entities. `known` has the ids that are there, which stay."""
     keys = list(rules.keys)
     ids = known.select(*keys, ENTITY_ID, PREVIOUS)
     records = records.join(ids, on=keys, how="left", nulls_equal=True, maintain_order="left")

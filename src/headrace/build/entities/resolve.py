@@ -45,7 +45,7 @@ Unused = Mapping[str, pl.Series]
 
 
 def resolve(records: pl.DataFrame, rules: Rules, *, unused: Unused, taken: Taken | None = None) -> pl.DataFrame:
-    """Gives back the records, in their order, with their entity's id, the ids that it had before, how sure that is and the
+    """Return the records, in their order, with their entity's id, the ids that it had before, how sure that is and the
     matches not used.
 
     `taken` tells ids of entities that are not among the records: no new entity gets one of them.
@@ -67,7 +67,7 @@ def largest_entity(records: pl.DataFrame) -> int:
 
 
 def edges(records: pl.DataFrame, matches: Sequence[Match], *, unused: Unused) -> tuple[pl.Series, pl.Series]:
-    """Gives back pairs of records that share a value: each with the first that has it, so that there are few."""
+    """Return pairs of records that share a value: each with the first that has it, so that there are few."""
     left, right = [], []
     for match in matches:
         value = pl.col(match.column)
@@ -80,7 +80,7 @@ def edges(records: pl.DataFrame, matches: Sequence[Match], *, unused: Unused) ->
 
 
 def shared_too_widely(records: pl.DataFrame, match: Match) -> pl.Series:
-    """Gives back the values that more records have than the match allows, where all records are there.
+    """Return the values that more records have than the match allows, where all records are there.
 
     Only values whose hash is that of many are counted themselves, which are few.
     """
@@ -92,7 +92,7 @@ def shared_too_widely(records: pl.DataFrame, match: Match) -> pl.Series:
 
 
 def not_used(matches: Sequence[Match], unused: Unused) -> pl.Expr:
-    """Gives back the match columns of a record whose value is not used."""
+    """Return the match columns of a record whose value is not used."""
     named = [
         pl.when(pl.col(match.column).is_in(unused[match.column].implode())).then(pl.lit(match.column)) for match in matches
     ]

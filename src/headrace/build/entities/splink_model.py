@@ -1,4 +1,4 @@
-"""A table's `fuzzy` setting as Splink's settings, and what both of its backends give back.
+"""A table's `fuzzy` setting as Splink's settings, and what both of its backends return.
 
 Splink gets text columns called c0, c1, …, so no name from a table's file gets into its SQL.
 """
@@ -39,7 +39,7 @@ def place(column: str, fuzzy: Fuzzy) -> str:
 
 
 def compared_pairs(fuzzy: Fuzzy) -> list[str]:
-    """Return the columns that a backend gives back for each pair."""
+    """Return the columns that a backend returns for each pair."""
     return [ID_LEFT, ID_RIGHT, *(gamma(each.column, fuzzy) for each in fuzzy.compare)]
 
 

@@ -34,7 +34,7 @@ def compare_on_spark(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights, *, s
 
 @contextmanager
 def predict_on_spark(records: DataFrame, fuzzy: Fuzzy, weights: Weights, *, spark: SparkSession) -> Iterator[DataFrame]:
-    """Give the pairs of rows of Spark, as `compare_on_spark` does. They can be computed while the block runs."""
+    """Yield the pairs of rows of Spark, as `compare_on_spark` does. They can be computed while the block runs."""
     shared = f"headrace_{uuid.uuid4().hex}"
     records.createGlobalTempView(shared)  # the only kind of view that another session sees
     try:

@@ -105,13 +105,13 @@ class _Sharing:
         self._counts = counts.select(name, was_over=over[0], is_over=over[1])
 
     def touched_entities(self) -> pl.Series:
-        """Gives back the entities of the records that share a value which is or was used."""
+        """Return the entities of the records that share a value which is or was used."""
         stays_over = self._counts.filter(pl.col("was_over") & pl.col("is_over"))
         found = self._sharing.join(stays_over, on=self._match.column, how="anti")
         return found[ENTITY_ID]
 
     def unused(self, affected: pl.DataFrame) -> pl.Series:
-        """Gives back the values that too many records share, among those of the change and of the affected records."""
+        """Return the values that too many records share, among those of the change and of the affected records."""
         name = self._match.column
         before = affected.filter(pl.col(UNUSED).list.contains(name) & ~pl.col(name).is_in(self._values.implode()))
         return pl.concat([self._counts.filter("is_over")[name], before[name]]).unique()

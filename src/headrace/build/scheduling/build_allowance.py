@@ -32,7 +32,7 @@ class BuildAllowance:
         self._seconds -= min(seconds, _MOST_OF_BUILD_SECONDS)
 
     def is_left(self, now: float) -> bool:
-        """Say whether a build may start now."""
+        """Return whether a build may start now."""
         passed = 0.0 if self._at is None else now - self._at
         self._seconds, self._at = min(_BURST_SECONDS, self._seconds + passed * _SHARE), now
         return self._seconds > 0

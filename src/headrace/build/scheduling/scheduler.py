@@ -120,7 +120,7 @@ class Scheduler:
         return any(state.building for state in self._states.values())
 
     def has_unseen(self, name: TableName) -> bool:
-        """Say whether a table has changes to build, or builds some."""
+        """Return whether a table has changes to build, or builds some."""
         return bool(self._states[name].unseen or self._states[name].building)
 
     def newest_change(self, name: TableName) -> float | None:
@@ -164,7 +164,7 @@ class Scheduler:
         return not any(self._must_wait_for(state, now)) and not self._waits_for_upstream(state, now)
 
     def _has_allowance(self, state: TableState, now: float) -> bool:
-        """Say whether a table may take build time now: one that is prompt, new or late may in any case."""
+        """Return whether a table may take build time now: one that is prompt, new or late may in any case."""
         if state.table.name in self._prompt or state.at_once or not state.is_built:
             return True
         return now >= self._oldest(state) + LONGEST_WAIT_SECONDS or self._allowance.is_left(now)
@@ -179,7 +179,7 @@ class Scheduler:
         return self._oldest(state) + _SHARED_SECONDS if is_shared else NEVER
 
     def _has_worker(self, state: TableState, now: float) -> bool:
-        """Say whether a worker is free; in the place of a long build only a table may run that is known to be quick."""
+        """Return whether a worker is free; in the place of a long build only a table may run that is known to be quick."""
         running = [each for each in self._states.values() if each.building is not None]
         is_prompt = state.table.name in self._prompt
         if not is_prompt and self._is_prompt_late(now) and any(each.table.name not in self._prompt for each in running):
@@ -191,11 +191,11 @@ class Scheduler:
         return short < WORKERS and len(running) < MOST_BUILDS and (state.is_quick or large < WORKERS)
 
     def _is_prompt_late(self, now: float) -> bool:
-        """Say whether a prompt table has changes that are older than any prompt lag: the cores can't do all that there is."""
+        """Return whether a prompt table has changes older than any prompt lag: the cores can't keep up."""
         return any(changes.oldest + PROMPT_SECONDS <= now for changes in self._prompt_changes(now))
 
     def _awaits_prompt(self, now: float) -> bool:
-        """Say whether a prompt table has changes to build; one that has failed is not waited for."""
+        """Return whether a prompt table has changes to build; one that has failed is not waited for."""
         return any(self._prompt_changes(now))
 
     def _prompt_changes(self, now: float) -> Iterator[Changes]:
@@ -205,7 +205,7 @@ class Scheduler:
                 yield state.unseen
 
     def _runs_prompt(self, now: float) -> bool:
-        """Say whether a prompt table has one of the workers."""
+        """Return whether a prompt table has one of the workers."""
         states = [self._states[name] for name in self._prompt]
         return any(state.building is not None and not state.runs_since(now) for state in states)
 
@@ -235,7 +235,7 @@ class Scheduler:
                 yield name
 
     def _waits_for_upstream(self, state: TableState, now: float) -> bool:
-        """Say whether upstream tables are about to bring changes as old as those that a table would build now.
+        """Return whether upstream tables are about to bring changes as old as those that a table would build now.
 
         It would have to be built again for them. A build that takes long is not waited for, and none longer than the lag
         allows.

@@ -78,7 +78,7 @@ class TableState:
         return max(self.rests_until, self.started_at + _COALESCE_SECONDS)
 
     def is_coming(self, now: float) -> bool:
-        """Say whether the table is built now or as soon as others let it."""
+        """Return whether the table is built now or as soon as others let it."""
         return self.building is not None or (self.unseen is not None and self.rests_until <= now)
 
     @property
@@ -91,11 +91,11 @@ class TableState:
         return _PATIENCE_AT_FIRST_SECONDS if self.seconds is None else max(LONG_BUILD_SECONDS, 2 * self.seconds)
 
     def runs_since(self, now: float, seconds: float = LONG_BUILD_SECONDS) -> bool:
-        """Say whether a build of the table has run for so long."""
+        """Return whether a build of the table has run for so long."""
         return self.building is not None and now - self.started_at >= seconds
 
     def owes(self, oldest: float) -> bool:
-        """Say whether the table has yet to build changes that are at least as old as `oldest`."""
+        """Return whether the table has yet to build changes that are at least as old as `oldest`."""
         return any(changes is not None and changes.oldest <= oldest for changes in (self.unseen, self.building))
 
     def start(self, now: float) -> None:

@@ -152,7 +152,7 @@ def _stage_files(lake: Lake, own: Table, files: Sequence[LiveFile], change: Enti
 
 @contextmanager
 def _open_stored(inputs: PlannedInputs, stored: Stored) -> Iterator[Stored]:
-    """Give the table's records while the block runs: in this process, or looked up by Spark where they are too many."""
+    """Yield the table's records while the block runs: in this process, or looked up by Spark where they are too many."""
     lake, plan = inputs.lake, inputs.plan
     if plan.rows <= MOST_IN_PROCESS:
         yield stored

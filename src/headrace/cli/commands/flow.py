@@ -54,7 +54,7 @@ def demo(
 
 
 def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> None:
-    """Shows one pipeline; live at the end, unless it has to `leave` or nobody looks."""
+    """Show one pipeline; live at the end, unless it has to `leave` or nobody looks."""
     from headrace.app.board import lines, live_board
     from headrace.app.demo import build_tables, generators, land_events, read_results
     from headrace.app.live import land_and_build
@@ -335,7 +335,7 @@ def plan(
 def _build_alone(
     settings: Settings, pipeline: Pipeline, tables: tuple[LayerTable, ...], *, full_refresh: bool, as_json: bool
 ) -> None:
-    """Builds the last of the tables; the others are all that it reads."""
+    """Build the last of the tables; the others are all that it reads."""
     from headrace.app.board import lines
     from headrace.cli.render.results import show_report
     from headrace.sessions.building import building_session

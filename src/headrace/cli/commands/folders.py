@@ -41,7 +41,7 @@ def check(pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", 
 
 
 def _with_outputs(one: Check) -> Check:
-    """Gives back a check that has also looked where a pipeline puts its files, if it says that itself."""
+    """Return a check that has also looked where a pipeline puts its files, if it says that itself."""
     if one.pipeline is None or not any(stream.output for stream in one.pipeline.streams):
         return one
     from headrace.landing.places import check_outputs

@@ -82,7 +82,7 @@ def forget(
 
 
 def _read_asked(emails: list[str], ids: list[str]) -> list[Identifiers]:
-    """Gives back who is meant: all that is named is one person's."""
+    """Return who is meant: all that is named is one person's."""
     from headrace.operations.erase.identifiers import identify
 
     written = [sys.stdin.readline().strip() if each == "-" else each.strip() for each in emails]

@@ -93,5 +93,5 @@ def _check(since: datetime | None, until: datetime | None, *, from_raw: bool, qu
 
 
 def _utc(moment: datetime) -> datetime:
-    """Gives back a moment; one without a zone is meant in UTC."""
+    """Return a moment; one without a zone is meant in UTC."""
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)

@@ -25,7 +25,7 @@ _WIDEST = 1_000_000
 def show_lineage(
     console: Console, lineage: Lineage, target: TableName | Field | None, *, as_json: bool = False, as_mermaid: bool = False
 ) -> None:
-    """Prints the lineage of a pipeline, a table or a column."""
+    """Print the lineage of a pipeline, a table or a column."""
     if as_json:
         json.dump(lineage_as_json(lineage, target), sys.stdout, indent=2, ensure_ascii=False)
         sys.stdout.write("\n")
@@ -37,14 +37,14 @@ def show_lineage(
 
 
 def _print_tree(console: Console, tree: Tree) -> None:
-    """Prints a tree: on a terminal its long lines are folded, and what is piped has each of them whole."""
+    """Print a tree: on a terminal its long lines are folded, and what is piped has each of them whole."""
     options = console.options if console.is_terminal else console.options.update(width=_WIDEST)
     options = options.update(width=Measurement.get(console, options, tree).maximum)
     console.print(Segments(console.render(tree, options)), end="", highlight=False, soft_wrap=True)
 
 
 def lineage_as_json(lineage: Lineage, target: TableName | Field | None) -> dict[str, object]:
-    """Gives back lineage as plain values; a table's `inputs` say which of them drive it and which are joined."""
+    """Return lineage as plain values; a table's `inputs` say which of them drive it and which are joined."""
     if target is None:
         return {"pipeline": lineage.pipeline, "tables": [_table_as_json(lineage, each) for each in lineage.tables]}
     if isinstance(target, Field):
@@ -66,7 +66,7 @@ def lineage_as_json(lineage: Lineage, target: TableName | Field | None) -> dict[
 
 
 def lineage_as_mermaid(lineage: Lineage, target: TableName | Field | None) -> str:
-    """Gives back a flowchart: an arrow leads from an input to what is made of it, dotted where it is only joined."""
+    """Return a flowchart: an arrow leads from an input to what is made of it, dotted where it is only joined."""
     lines = ["flowchart LR"]
     if isinstance(target, Field):
         fields = [*reversed(walk(target, lineage.sources)), target, *walk(target, lineage.dependents)]
@@ -94,7 +94,7 @@ def lineage_as_mermaid(lineage: Lineage, target: TableName | Field | None) -> st
 
 
 def _shape(lineage: Lineage, node: Node, label: str) -> str:
-    """Gives back a label in the shape of what it names: a topic, a raw table, a Python table or a table in SQL."""
+    """Return a label in the shape of what it names: a topic, a raw table, a Python table or a table in SQL."""
     text = '"' + label.replace('"', "#quot;") + '"'
     table = lineage.table(node)
     if table is None:
@@ -189,7 +189,7 @@ def _column_trees(lineage: Lineage, target: Field) -> Iterable[Tree]:
 
 
 def _grow_tables(tree: Tree, lineage: Lineage, node: Node, step: Callable[[Node], Iterable[Input]], seen: set[Node]) -> None:
-    """Hangs what a step leads to below a tree; what hangs there already is named again, without what is below it."""
+    """Hang what a step leads to below a tree; what hangs there already is named again, without what is below it."""
     for each in step(node):
         again = each.node in seen and bool(tuple(step(each.node)))
         label = _table_label(lineage, each)
@@ -238,6 +238,6 @@ def _column_line(column: ColumnLineage) -> str:
 
 
 def _opaque(table: TableLineage) -> str:
-    """Gives back why a table's columns are not traced."""
+    """Return why a table's columns are not traced."""
     what = "made by Python" if table.made_by == "python" else "made by a query that only Spark can resolve"
     return f"{what}: its tables are traced, its columns are not"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_maintained(console: Console, done: Sequence[Maintained], *, as_json: bool) -> None:
-    """Prints each table's files, size, snapshots and manifests, before and after."""
+    """Print each table's files, size, snapshots and manifests, before and after."""
     if as_json:
         print_json(
             [
@@ -59,7 +59,7 @@ def show_maintained(console: Console, done: Sequence[Maintained], *, as_json: bo
 
 
 def show_foreseen(console: Console, found: Sequence[Foreseen], *, as_json: bool) -> None:
-    """Prints what maintenance would do to each table."""
+    """Print what maintenance would do to each table."""
     if as_json:
         print_json(
             [

@@ -122,7 +122,7 @@ def _upkeep(plan: TablePlan) -> dict[str, str]:
 
 
 def show_report(report: TableReport) -> None:
-    """Prints what became of a table, for an orchestrator."""
+    """Print what became of a table, for an orchestrator."""
     print_json(dataclasses.asdict(report))
 
 

@@ -86,7 +86,7 @@ def _table_json(table: TableStatus) -> dict[str, object]:
 
 
 def show_captured(console: Console, captured: Sequence[Captured], *, as_json: bool, brief: bool) -> None:
-    """Prints the connectors and how far their slots are behind; unless it is to be brief, also why one failed."""
+    """Print the connectors and how far their slots are behind; unless it is to be brief, also why one failed."""
     if as_json:
         print_json([dataclasses.asdict(each) for each in captured])
         return

@@ -112,7 +112,7 @@ def _show_message(console: Console, message: ShownMessage) -> None:
 
 
 def _line(shown: Shown) -> str:
-    """Gives back a key or a header in one line."""
+    """Return a key or a header in one line."""
     if shown.form in ("null", "empty"):
         return shown.form
     text = " ".join(shown.text.split()) if shown.form in ("json", "avro") else shown.text
@@ -154,7 +154,7 @@ def _message(message: ShownMessage) -> dict[str, object]:
 
 
 def _part(shown: Shown) -> dict[str, object]:
-    """Gives back a key or value for a script: whole, JSON as JSON, and what was not decoded in base 64."""
+    """Return a key or value for a script: whole, JSON as JSON, and what was not decoded in base 64."""
     import msgspec
 
     said = {"schema": shown.schema, "about": shown.about, "reason": shown.reason}
@@ -169,7 +169,7 @@ def _part(shown: Shown) -> dict[str, object]:
 
 
 def _write_exactly(value: Mapping[str, object]) -> None:
-    """Prints JSON in which the numbers of messages are as they came."""
+    """Print JSON in which the numbers of messages are as they came."""
     import msgspec
 
     sys.stdout.write(printable(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n")

@@ -61,7 +61,7 @@ _LOGIN = re.compile(r"//[^/@\s]+@")
 
 @contextmanager
 def translate_outages() -> Iterator[None]:
-    """Turns an error in the block that means that the catalog or the object store is away into an UnavailableError; any other
+    """Turn an error in the block that means that the catalog or the object store is away into an UnavailableError; any other
     stays what it is."""
     try:
         yield
@@ -75,7 +75,7 @@ def translate_outages() -> Iterator[None]:
 
 
 def find_away(error: BaseException) -> UnavailableError | None:
-    """Gives back what to raise for an error that means that the catalog or the object store is away, also where another error
+    """Return what to raise for an error that means that the catalog or the object store is away, also where another error
     was made of that one; None for any other."""
     for each in _chain(error):
         if isinstance(each, UnavailableError):
@@ -135,7 +135,7 @@ def _away(what: str, setting: str, reason: str) -> UnavailableError:
 
 
 def _address_and_cause(error: BaseException) -> str:
-    """Gives back where a request went and what came of it, without all that its client says around that."""
+    """Return where a request went and what came of it, without all that its client says around that."""
     *_, cause = _chain(error)
     says = getattr(cause, "strerror", None) or str(cause)
     url = getattr(getattr(error, "request", None), "url", None)
@@ -144,7 +144,7 @@ def _address_and_cause(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Gives an error and what it came of, the nearest first."""
+    """Yield an error and what it came of, the nearest first."""
     seen: set[int] = set()
     now: BaseException | None = error
     while now is not None and id(now) not in seen:

@@ -25,13 +25,13 @@ _PREFIX = f"spark.sql.catalog.{CATALOG_NAME}"
 
 
 def sqlite_path(settings: Settings) -> Path | None:
-    """Gives back the file that the catalog is in, or None where it is not SQLite."""
+    """Return the file that the catalog is in, or None where it is not SQLite."""
     is_file = settings.catalog_type == "sql" and settings.catalog_uri.startswith(_SQLITE)
     return Path(settings.catalog_uri.removeprefix(_SQLITE)) if is_file else None
 
 
 def catalog_properties(settings: Settings) -> dict[str, str]:
-    """Gives back the catalog's properties as PyIceberg has them."""
+    """Return the catalog's properties as PyIceberg has them."""
     found = {"warehouse": settings.warehouse}
     if settings.catalog_type == "sql":
         found["uri"] = _database(settings)
@@ -48,7 +48,7 @@ def catalog_properties(settings: Settings) -> dict[str, str]:
 
 
 def catalog_conf(settings: Settings) -> dict[str, str]:
-    """Gives back Spark's configuration of the catalog. Nothing is cached: landing commits beside Spark.
+    """Return Spark's configuration of the catalog. Nothing is cached: landing commits beside Spark.
 
     It has secrets in it, so it is set on a session that runs, and never where a process starts.
     """
@@ -69,7 +69,7 @@ def catalog_conf(settings: Settings) -> dict[str, str]:
 
 
 def secret_names(settings: Settings) -> dict[str, str]:
-    """Gives back those names of `catalog_conf` that hold secrets, each with an empty value, for Spark's start.
+    """Return those names of `catalog_conf` that hold secrets, each with an empty value, for Spark's start.
 
     Spark's event log hides what a session sets only under names that the application was started with.
     """
@@ -102,7 +102,7 @@ def _s3(settings: Settings) -> dict[str, str]:
 
 
 def _database(settings: Settings) -> str:
-    """Gives back the address of the catalog's database as SQLAlchemy has it."""
+    """Return the address of the catalog's database as SQLAlchemy has it."""
     if sqlite_path(settings):
         return f"{settings.catalog_uri}?timeout=30"
     if not settings.is_catalog_in_postgres:

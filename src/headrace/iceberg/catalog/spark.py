@@ -42,5 +42,5 @@ def open_spark_catalog(spark: SparkSession, settings: Settings, *, rows: Size = 
 
 
 def spark_name(name: TableName) -> str:
-    """Gives back the table's name in Spark SQL."""
+    """Return the table's name in Spark SQL."""
     return ".".join((CATALOG_NAME, *(f"`{part}`" for part in name.parts)))

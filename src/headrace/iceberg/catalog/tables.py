@@ -52,18 +52,18 @@ class EmptyCatalog(NoopCatalog):
 
 
 def find_catalog(settings: Settings) -> Catalog:
-    """Gives back the catalog of these settings for looking at: where it does not exist yet it is empty, and is not made."""
+    """Return the catalog of these settings for looking at: where it does not exist yet it is empty, and is not made."""
     return open_catalog(settings) if catalog_exists(settings) else EmptyCatalog(CATALOG_NAME, **catalog_properties(settings))
 
 
 def catalog_exists(settings: Settings) -> bool:
-    """Says whether the catalog was made; one that is not a file of SQLite counts as made."""
+    """Return whether the catalog was made; one that is not a file of SQLite counts as made."""
     path = sqlite_path(settings)
     return path is None or path.exists()
 
 
 def open_catalog(settings: Settings) -> Catalog:
-    """Gives back the catalog of these settings, made where it does not exist yet.
+    """Return the catalog of these settings, made where it does not exist yet.
 
     One that is away is an UnavailableError, and one that is none, or that lets nobody in, a SettingsError.
     """
@@ -93,7 +93,7 @@ def open_catalog(settings: Settings) -> Catalog:
 
 
 def _make_catalog(settings: Settings) -> Catalog:
-    """Gives back the catalog; two applications that make its tables at once both find them made at the second try."""
+    """Return the catalog; two applications that make its tables at once both find them made at the second try."""
     properties = catalog_properties(settings)
     if settings.catalog_type != "sql":
         return _CATALOGS[settings.catalog_type](properties)
@@ -139,7 +139,7 @@ def ensure_table(
     location: str,
     properties: Mapping[str, str] | None = None,
 ) -> Table:
-    """Gives back the table, made or widened as needed.
+    """Return the table, made or widened as needed.
 
     Columns that the pipeline names and the table lacks are added at its end; nothing is ever dropped or narrowed. A type that
     can't be widened is a SpecError before anything is written. A folder that holds a table which the catalog lacks is a
@@ -173,7 +173,7 @@ def _ensure_namespace(catalog: Catalog, name: TableName) -> None:
 
 
 def _check_place(catalog: Catalog, name: TableName) -> None:
-    """Raises a SpecError where a table would be in the folder of another one, or have another one in its own."""
+    """Raise a SpecError where a table would be in the folder of another one, or have another one in its own."""
     taken = f"{name} is a namespace" if catalog.namespace_exists(str(name)) else None
     if "." in name.namespace and load_table(catalog, TableName.parse(name.namespace)):
         taken = f"{name.namespace} is a table"
@@ -186,14 +186,14 @@ def _check_place(catalog: Catalog, name: TableName) -> None:
 
 
 def list_namespaces(catalog: Catalog, inside: Identifier = ()) -> Iterator[Identifier]:
-    """Gives back all namespaces, each before those that are in it: a catalog lists one level at a time."""
+    """Yield all namespaces, each before those that are in it: a catalog lists one level at a time."""
     for each in sorted(catalog.list_namespaces(inside)):
         yield each
         yield from list_namespaces(catalog, each)
 
 
 def list_tables(catalog: Catalog) -> tuple[str, ...]:
-    """Gives back the names of all tables of the lake."""
+    """Return the names of all tables of the lake."""
     found = (".".join(table) for each in list_namespaces(catalog) for table in catalog.list_tables(each))
     return tuple(sorted(found))
 
@@ -206,6 +206,6 @@ def load_table(catalog: Catalog, name: TableName) -> Table | None:
 
 
 def count_rows(table: Table | None) -> int:
-    """Gives back how many rows the current snapshot says the table has; 0 where there is no table or no snapshot."""
+    """Return how many rows the current snapshot says the table has; 0 where there is no table or no snapshot."""
     snapshot = table.current_snapshot() if table else None
     return rows_after(snapshot) if snapshot else 0

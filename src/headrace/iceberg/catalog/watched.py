@@ -30,7 +30,7 @@ class WatchedCatalog(NoopCatalog):
         self._loaded: dict[str, Table | None] = {}
 
     def look(self) -> None:
-        """Asks where each table's metadata is now, and forgets those that are gone."""
+        """Ask where each table's metadata is now, and forget those that are gone."""
         if not isinstance(self._catalog, SqlCatalog):
             self._loaded = {}
             return
@@ -66,7 +66,7 @@ class WatchedCatalog(NoopCatalog):
 
 
 def watch_catalog(settings: Settings) -> WatchedCatalog | EmptyCatalog:
-    """Gives back the catalog of these settings, looked at once; one that does not exist yet is empty, and is not made."""
+    """Return the catalog of these settings, looked at once; one that does not exist yet is empty, and is not made."""
     if not catalog_exists(settings):
         return EmptyCatalog(CATALOG_NAME)
     catalog = WatchedCatalog(open_catalog(settings))

@@ -18,7 +18,7 @@ from headrace.iceberg.pyiceberg_private.transactions import TableTransaction
 
 
 def append_checkpoint(catalog: Catalog, table: Table, *, files: Sequence[DataFile], planned: Ledger, new: Ledger) -> Table:
-    """Gives back the table with `files` and the ledger entry `new` in one snapshot.
+    """Return the table with `files` and the ledger entry `new` in one snapshot.
 
     Idempotent by `new.writer`. The table's ledger must still be `planned`: if another application has moved it, a
     TakenOverError is raised and nothing is changed; so it is if the table was rolled back. A conflict with someone who left
@@ -60,7 +60,7 @@ def append_once(
     entry: Callable[[int, int], Mapping[str, str]],
     is_there: Callable[[Table], bool],
 ) -> Table:
-    """Gives back the table with `files` and the properties `entry(snapshot id, sequence number)` in one snapshot.
+    """Return the table with `files` and the properties `entry(snapshot id, sequence number)` in one snapshot.
 
     After a conflict or a lost answer the table is read again, and `is_there` says whether the commit came through; only if it
     did not is it tried again. `is_there` may raise to give up.

@@ -48,7 +48,7 @@ def commit_build(
     replaced: tuple[Column, ...] = (),
     readers: Collection[int] = (),
 ) -> BuildLedger:
-    """Gives back the entry as it was committed, with the snapshot that holds the build's rows.
+    """Return the entry as it was committed, with the snapshot that holds the build's rows.
 
     Idempotent by `new.writer`. The table's entry must still be `planned`: where another build has moved it, or the table was
     rolled back, a TakenOverError is raised and nothing is changed. Where files that the build replaces were compacted since it
@@ -68,7 +68,7 @@ def commit_build(
 
 
 def append_files(spark: SparkSession, name: TableName, *, added: Sequence[JavaObject]) -> None:
-    """Appends files to a table that keeps no ledger of its own. Not idempotent: for rows that may be there twice."""
+    """Append files to a table that keeps no ledger of its own. Not idempotent: for rows that may be there twice."""
     append = load_java_table(spark, name).newAppend()
     for file in added:
         append.appendFile(file)
@@ -109,7 +109,7 @@ def _commit(
 
 
 def _explain(error: Exception, name: TableName) -> Exception:
-    """Gives back the error that says that files were compacted, where it is that one; any other as it is."""
+    """Return the error that says that files were compacted, where it is that one; any other as it is."""
     if not is_moved(error):
         return error
     return compacted_error(str(name))
@@ -141,7 +141,7 @@ def _change_rows(spark: SparkSession, transaction: JavaObject, *, files: FileCha
 
 
 def _drop_old_snapshots(transaction: JavaObject, table: JavaObject, readers: Collection[int]) -> None:
-    """Leaves old snapshots out of the history, as landing's commits do."""
+    """Leave old snapshots out of the history, as landing's commits do."""
     snapshots = table.snapshots()
     if snapshots.size() <= RECENT:
         return

@@ -20,9 +20,9 @@ _AWAY_SECONDS = 10.0
 
 
 def commit_once(commit: Callable[[], T], *, find: Callable[[], T | None], where: str) -> T:
-    """Gives back what `commit` gives back.
+    """Return what `commit` and return.
 
-    After a conflict or a lost answer, `find` looks whether the commit came through and gives back its result; only if it gives
+    After a conflict or a lost answer, `find` looks whether the commit came through and returns its result; only if it gives
     back None is the commit tried again. `find` may raise a TakenOverError to give up, `commit` a CompactedError. What stands in
     the way after all tries is an UnavailableError where it may pass, and else the error that it is.
     """
@@ -58,7 +58,7 @@ def commit_once(commit: Callable[[], T], *, find: Callable[[], T | None], where:
 
 
 def _may_pass(doubt: Exception) -> bool:
-    """Says whether an error is one of others who commit at the same time, or of a machine that has no more to give just now."""
+    """Return whether an error comes from a concurrent commit, or from a machine without resources for the moment."""
     if isinstance(doubt, CommitFailedException | SQLAlchemyError) or is_conflict(doubt):
         return True
     return isinstance(doubt, OSError) and (doubt.errno is not None or isinstance(doubt, ConnectionError))

@@ -37,7 +37,7 @@ class Replaced:
 def commit_landed_erasure(
     spark: SparkSession, catalog: Catalog, name: TableName, *, files: Replaced, planned: Ledger, erased: bool = True
 ) -> Ledger:
-    """Gives back the ledger entry of a raw table without the files' erased rows: nothing of it lands again.
+    """Return the ledger entry of a raw table without the files' erased rows: nothing of it lands again.
 
     The entry has a new writer, so an application that still lands this stream can't commit files that are deleted after this;
     and where rows were `erased`, it counts one erasure more, so all that was made of the table is made anew. The table's
@@ -68,7 +68,7 @@ def commit_landed_erasure(
 
 
 def commit_erasure(spark: SparkSession, catalog: Catalog, name: TableName, *, files: Replaced, erasure_id: str) -> Table:
-    """Gives back a table of Headrace's own, which others may append to meanwhile, without the files' erased rows."""
+    """Return a table of Headrace's own, which others may append to meanwhile, without the files' erased rows."""
     if not files.removed:
         return catalog.load_table(str(name))
     made: list[int] = []
@@ -88,7 +88,7 @@ def commit_erasure(spark: SparkSession, catalog: Catalog, name: TableName, *, fi
 
 
 def without_retries(table: JavaObject) -> JavaObject:
-    """Gives back the table, which no longer repeats a commit after a conflict: Iceberg would not look at the ledger again."""
+    """Return the table, which no longer repeats a commit after a conflict: Iceberg would not look at the ledger again."""
     if table.properties().get(_RETRIES) != "0":
         table.updateProperties().set(_RETRIES, "0").commit()
         table.refresh()
@@ -96,7 +96,7 @@ def without_retries(table: JavaObject) -> JavaObject:
 
 
 def replace_files(transaction: JavaObject, table: JavaObject, files: Replaced, summary: dict[str, str]) -> JavaObject:
-    """Gives back the snapshot that has the new files in the place of the old."""
+    """Return the snapshot that has the new files in the place of the old."""
     update = transaction.newOverwrite()
     for file in files.removed:
         update.deleteFile(file)

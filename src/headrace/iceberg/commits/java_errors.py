@@ -9,12 +9,12 @@ _CONFLICT = "org.apache.iceberg.exceptions.CommitFailedException"
 
 
 def is_moved(error: BaseException) -> bool:
-    """Says whether a commit was refused for good, because files that it replaces are gone or have got deletes since."""
+    """Return whether a commit was refused for good, because files that it replaces are gone or have got deletes since."""
     return _name(error) == _MOVED
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Says whether another commit came first, and the same one may be tried again."""
+    """Return whether another commit came first, and the same one may be tried again."""
     return _name(error) == _CONFLICT
 
 

@@ -33,7 +33,7 @@ def commit_replay(
     new: ReplayLedger,
     rollbacks: int,
 ) -> ReplayLedger:
-    """Gives back the entry as it was committed.
+    """Return the entry as it was committed.
 
     Idempotent by `new.replay_id`. Landing's entry is left alone, so that an application that lands the stream goes on. The
     table's replay must still be `planned`, the files that go must be there, and the table must not have been rolled back since:

@@ -32,5 +32,5 @@ class RowDelta:
 
     @property
     def changes_files(self) -> bool:
-        """Say whether anything but new rows is in it."""
+        """Return whether anything but new rows is in it."""
         return bool(self.removed or self.deletes or self.outdated)

@@ -75,7 +75,7 @@ def _commit(catalog: Catalog, table: Table, *, delta: RowDelta, new: BuildLedger
 
 
 def _checks_entries(catalog: Catalog) -> bool:
-    """Say whether the commit can be made to depend on the table's entry.
+    """Return whether the commit can be made to depend on the table's entry.
 
     PyIceberg itself checks the requirements of commits to SQL, Hive and Glue. The server of a REST catalog checks them, and it
     knows only those of the specification, none of which is about properties. There each build makes a snapshot, with or without

@@ -11,7 +11,7 @@ _AGAIN = "Nothing was committed. The same is done again by itself."
 
 
 def check_in_time(settings: Settings, *, began: float, where: str, next_step: str = _AGAIN) -> None:
-    """Refuses to commit what was begun too long ago (seconds since 1970): maintenance may be about to remove its files.
+    """Refuse to commit what was begun too long ago (seconds since 1970): maintenance may be about to remove its files.
 
     A machine that slept in the middle of a batch is such a case. The batch is planned again, and nothing is lost. Who commits
     files calls this right before.

@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def partition_path(spec: PartitionSpec, schema: Schema, partition: Record) -> str:
-    """Gives back a partition's folder: a time as `year=/month=/day=/hour=`, all else as Iceberg writes it."""
+    """Return a partition's folder: a time as `year=/month=/day=/hour=`, all else as Iceberg writes it."""
     if not spec.fields:
         return ""
     if len(spec.fields) == 1 and partition[0] is not None:

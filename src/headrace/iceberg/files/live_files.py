@@ -153,12 +153,12 @@ def bounds_field(schema: Schema, column: str) -> int:
 
 
 def has_bounds(schema: Schema, column: str) -> bool:
-    """Say whether files can know integer bounds of a column; one that the table lacks has none."""
+    """Return whether files can know integer bounds of a column; one that the table lacks has none."""
     return any(field.name == column and isinstance(field.field_type, _INTEGERS) for field in schema.fields)
 
 
 def may_hold(file: DataFile, field_id: int, low: int, high: int) -> bool:
-    """Say whether a file may hold a value from `low` to `high` in a column of integers, dates (days) or timestamps (µs).
+    """Return whether a file may hold a value from `low` to `high` in a column of integers, dates (days) or timestamps (µs).
 
     `field_id` is what `bounds_field` returns: looked up once, because a live table has thousands of files. True where the file
     has no bounds of the column, as for a column that was added after the file was written.

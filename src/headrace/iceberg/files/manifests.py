@@ -23,7 +23,7 @@ def live_files(manifests: Iterable[ManifestFile], io: FileIO) -> dict[str, DataF
 
 
 def may_hold(manifest: ManifestFile, file: DataFile, partition_type: StructType) -> bool:
-    """Say whether a manifest may list a file, by its partition spec and the bounds of its partitions."""
+    """Return whether a manifest may list a file, by its partition spec and the bounds of its partitions."""
     if manifest.partition_spec_id != file.spec_id:
         return False
     for index, (summary, field) in enumerate(zip(manifest.partitions or (), partition_type.fields, strict=False)):
@@ -47,7 +47,7 @@ def target_of(deletes: DataFile) -> str | None:
 
 
 def may_apply(deletes: DataFile, path: str, *, beside: DataFile) -> bool:
-    """Say whether a delete file may delete rows of the data file at `path`, which has the partition of the file `beside`."""
+    """Return whether a delete file may delete rows of the data file at `path`, which has the partition of the file `beside`."""
     if deletes.content == DataFileContent.POSITION_DELETES:
         lower, upper = (deletes.lower_bounds or {}).get(PATH_ID), (deletes.upper_bounds or {}).get(PATH_ID)
         if lower is not None and lower == upper:

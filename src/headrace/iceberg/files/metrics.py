@@ -30,7 +30,7 @@ class FileMetrics:
         self._spec_id = spec.spec_id
 
     def describe(self, metadata: pq.FileMetaData, *, uri: str, size: int, partition: Record) -> DataFile:
-        """Gives back the Iceberg entry of a Parquet file from its footer, without reading the file."""
+        """Return the Iceberg entry of a Parquet file from its footer, without reading the file."""
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=metadata, stats_columns=self._plan, parquet_column_mapping=self._ids
         )
@@ -50,7 +50,7 @@ class FileMetrics:
 
 
 def columns_with_statistics(schema: pa.Schema) -> list[str]:
-    """Gives back numbers, times and the topic: on long strings minimum and maximum cost more than they ever prune."""
+    """Return numbers, times and the topic: on long strings minimum and maximum cost more than they ever prune."""
     return [
         column.name
         for column in schema
@@ -63,7 +63,7 @@ def columns_with_statistics(schema: pa.Schema) -> list[str]:
 
 
 def columns_with_dictionary(sample: pa.Table) -> list[str]:
-    """Gives back the columns whose values repeat in `sample`: a dictionary of values that don't is pure cost."""
+    """Return the columns whose values repeat in `sample`: a dictionary of values that don't is pure cost."""
     rows = sample.slice(0, _SAMPLE_ROWS)
     return [
         column.name

@@ -52,7 +52,7 @@ class ScanFiles:
 
 
 def load_java_table(spark: SparkSession, name: TableName) -> JavaObject:
-    """Gives back the table as Iceberg's Java library has it, at its newest metadata."""
+    """Return the table as Iceberg's Java library has it, at its newest metadata."""
     return iceberg_class(spark, "spark.Spark3Util").loadIcebergTable(spark._jsparkSession, spark_name(name))
 
 
@@ -65,13 +65,13 @@ def commit_as_planned(table: JavaObject, transaction: JavaObject) -> None:
 
 
 def read_snapshot(spark: SparkSession, name: TableName, snapshot_id: int) -> DataFrame:
-    """Gives back the table's rows in one snapshot."""
+    """Return the table's rows in one snapshot."""
     return spark.read.format("iceberg").option("versionAsOf", str(snapshot_id)).load(spark_name(name))
 
 
 @phase("fetch")
 def plan_files(table: JavaObject, *, snapshot_id: int | None, where: JavaObject | None = None) -> ScanFiles:
-    """Gives back the files of a snapshot that can hold rows which satisfy an Iceberg expression.
+    """Return the files of a snapshot that can hold rows which satisfy an Iceberg expression.
 
     The expression chooses files and no more: they are read whole, because they may be written anew with the rest of their rows.
     """
@@ -88,7 +88,7 @@ def plan_files(table: JavaObject, *, snapshot_id: int | None, where: JavaObject 
 
 
 def scan_written(spark: SparkSession, table: JavaObject, paths: Mapping[str, int]) -> ScanFiles:
-    """Gives back Parquet files of the table's schema that no snapshot refers to, by their path and number of rows.
+    """Return Parquet files of the table's schema that no snapshot refers to, by their path and number of rows.
 
     They are scanned as if the table had no partitions: what a partition would tell stands in the rows as well.
     """
@@ -110,7 +110,7 @@ def scan_written(spark: SparkSession, table: JavaObject, paths: Mapping[str, int
 def read_files(
     spark: SparkSession, table: JavaObject, files: ScanFiles, *, with_positions: bool = False
 ) -> Iterator[DataFrame]:
-    """Gives the rows of these files, with `_file` and if wanted `_pos`, while the block runs."""
+    """Yield the rows of these files, with `_file` and if wanted `_pos`, while the block runs."""
     place = (FILE, POSITION) if with_positions else (FILE,)
     if not files.tasks:
         yield spark.read.format("iceberg").load(f"{table.name()}").select("*", *place).limit(0)
@@ -129,7 +129,7 @@ def read_files(
 
 
 def stage_files(spark: SparkSession, table: JavaObject, rows: DataFrame, *, is_sorted: bool = False) -> StagedFiles:
-    """Gives back files of the table's format that hold the rows. Nothing refers to them until a commit does.
+    """Return files of the table's format that hold the rows. Nothing refers to them until a commit does.
 
     Spark sorts the rows by partition, so that a task has one file open at a time: memory does not grow with the partitions.
     With `is_sorted` they are in such an order already, and stay in it.

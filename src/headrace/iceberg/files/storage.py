@@ -33,19 +33,19 @@ class Storage:
 
     @classmethod
     def of(cls, properties: Mapping[str, object]) -> Storage:
-        """Gives back the part of a catalog's properties that says how files are reached."""
+        """Return the part of a catalog's properties that says how files are reached."""
         found = {name: str(value) for name, value in properties.items() if name.startswith(_OPTIONS)}
         return cls(tuple(sorted(found.items())))
 
     def without_secrets(self, text: str) -> str:
-        """Gives back what somebody said, without the keys that may be in it."""
+        """Return what somebody said, without the keys that may be in it."""
         for name, value in self.options:
             if value and re.search(SENSITIVE, name):
                 text = text.replace(value, "***")
         return text
 
     def find(self, uri: str) -> tuple[fs.FileSystem, str]:
-        """Gives back the filesystem that a file is in, and what it is called there."""
+        """Return the filesystem that a file is in, and what it is called there."""
         path = local_path(uri)
         return (fs.LocalFileSystem(), str(path)) if path else _find(self, uri)
 
@@ -55,21 +55,21 @@ DISK = Storage()
 
 
 def as_uri(location: str, *, folder: Path) -> str:
-    """Gives back `location` as a URI; a plain path is taken relative to `folder`."""
+    """Return `location` as a URI; a plain path is taken relative to `folder`."""
     if urlsplit(location).scheme:
         return location.rstrip("/")
     return f"file://{(folder / location).resolve()}"
 
 
 def local_path(uri: str) -> Path | None:
-    """Gives back the path of a file on this machine's disk, or None for an object store."""
+    """Return the path of a file on this machine's disk, or None for an object store."""
     parts = urlsplit(uri)
     return Path(parts.path) if parts.scheme in ("", "file") else None
 
 
 @contextmanager
 def new_file(uri: str, *, storage: Storage = DISK) -> Iterator[pa.NativeFile]:
-    """Opens a file that appears under its name, durably, only when the block ends without an error."""
+    """Open a file that appears under its name, durably, only when the block ends without an error."""
     path = local_path(uri)
     if path is None:
         filesystem, key = storage.find(uri)
@@ -104,7 +104,7 @@ def read_text(uri: str, *, storage: Storage = DISK) -> str:
 
 
 def list_files(uri: str, *, suffix: str, storage: Storage = DISK) -> tuple[str, ...]:
-    """Gives back the URIs of all files under `uri` that end in `suffix`; hidden ones are left out."""
+    """Return the URIs of all files under `uri` that end in `suffix`; hidden ones are left out."""
     path = local_path(uri)
     if path is not None:
         found = sorted(file for file in path.rglob(f"*{suffix}") if not file.name.startswith("."))
@@ -121,7 +121,7 @@ class StoredFile:
 
 
 def list_all(*uris: str, storage: Storage = DISK) -> tuple[StoredFile, ...]:
-    """Gives back all files under these folders, each once; those that are hidden or half written too."""
+    """Return all files under these folders, each once; those that are hidden or half written too."""
     found: dict[str, StoredFile] = {}
     for uri in uris:
         filesystem, key = storage.find(uri)
@@ -134,7 +134,7 @@ def list_all(*uris: str, storage: Storage = DISK) -> tuple[StoredFile, ...]:
 
 
 def delete_file(uri: str, *, storage: Storage = DISK) -> None:
-    """Deletes a file for good. Idempotent: one that is gone already stays gone."""
+    """Delete a file for good. Idempotent: one that is gone already stays gone."""
     filesystem, key = storage.find(uri)
     try:
         filesystem.delete_file(key)
@@ -176,7 +176,7 @@ def _find(storage: Storage, uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def _drop(filesystem: fs.FileSystem, key: str, stream: pa.NativeFile) -> None:
-    """Leaves nothing of an object that was given up; a stream can only be ended by making the object."""
+    """Leave nothing of an object that was given up; a stream can only be ended by making the object."""
     try:
         stream.close()
         filesystem.delete_file(key)

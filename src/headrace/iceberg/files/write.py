@@ -127,7 +127,7 @@ class TableFiles:
         self._dictionary: list[str] | None = None
 
     def write(self, table: pa.Table) -> None:
-        """Takes rows; `table` has the columns of the format's `arrow_schema`.
+        """Take rows; `table` has the columns of the format's `arrow_schema`.
 
         A null in a required field raises a RequiredNullError that names it, unless what holds the field is null too.
         """
@@ -143,13 +143,13 @@ class TableFiles:
                 self._flush(file)
 
     def close(self) -> Sequence[DataFile]:
-        """Gives back the finished files, all of them durable."""
+        """Return the finished files, all of them durable."""
         while self._open:
             self._finish(next(iter(self._open)))
         return self._done
 
     def abort(self) -> None:
-        """Throws away the files that are still open."""
+        """Throw away the files that are still open."""
         for file in self._open.values():
             with suppress(Exception):  # after a failed write the writer can't be closed, and the file is thrown away
                 file.writer.close()

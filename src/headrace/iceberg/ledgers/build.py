@@ -41,7 +41,7 @@ class InputState:
     removed_in: int | None = None
 
     def is_at(self, other: InputState) -> bool:
-        """Says whether nothing happened between two points: compaction makes snapshots, but moves nothing."""
+        """Return whether nothing happened between two points: compaction makes snapshots, but moves nothing."""
         return (self.position, self.generation) == (other.position, other.generation)
 
 
@@ -147,13 +147,13 @@ class BuildLedger:
         return BuildLedger(**values)
 
     def to_properties(self) -> dict[str, str]:
-        """Gives back the entry, and for people the snapshot of every input that was read."""
+        """Return the entry, and for people the snapshot of every input that was read."""
         reads = {READ + name: str(state.snapshot_id) for name, state in self.reads.items()}
         return {KEY: self.to_json(), **reads}
 
 
 def read_build(table: Table | None) -> BuildLedger:
-    """Gives back the table's newest entry, or an empty one for a table that was never built.
+    """Return the table's newest entry, or an empty one for a table that was never built.
 
     After a rollback it is the one of the snapshot that the table was rolled back to, under the number of the newest and as a
     generation of its own: what the table no longer holds is built again, and its readers notice.

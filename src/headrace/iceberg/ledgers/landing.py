@@ -99,7 +99,7 @@ class Ledger:
 
 
 def read_ledger(table: Table) -> Ledger:
-    """Gives back the table's newest entry, or an empty one for a table that nothing has landed in yet.
+    """Return the table's newest entry, or an empty one for a table that nothing has landed in yet.
 
     After a rollback the entry is the one of the snapshot that the table was rolled back to, under the checkpoint number of the
     newest: what the table no longer holds is landed again, and no checkpoint number is used twice.
@@ -134,7 +134,7 @@ def offsets_label(label: str, first_checkpoint: int) -> str:
 
 
 def was_rolled_back(table: Table) -> bool:
-    """Says whether the table's current snapshot is older than its newest entry."""
+    """Return whether the table's current snapshot is older than its newest entry."""
     if KEY not in table.properties:
         return False
     newest = Ledger.from_json(table.properties[KEY])
@@ -142,7 +142,7 @@ def was_rolled_back(table: Table) -> bool:
 
 
 def is_rolled_back(table: Table, *, snapshot_id: int, sequence_number: int) -> bool:
-    """Says whether the table's current snapshot is older than this one, which an entry names; 0 stands for none."""
+    """Return whether the table's current snapshot is older than this one, which an entry names; 0 stands for none."""
     if not snapshot_id:
         return False
     current = table.current_snapshot()
@@ -155,7 +155,7 @@ def is_rolled_back(table: Table, *, snapshot_id: int, sequence_number: int) -> b
 
 
 def find_held(table: Table, key: str) -> tuple[Snapshot, str] | None:
-    """Gives back the newest entry among the current snapshot and those that it comes from, or None where none was made.
+    """Return the newest entry among the current snapshot and those that it comes from, or None where none was made.
 
     A LandingError where those that would say it are gone.
     """

@@ -71,7 +71,7 @@ class ReplayLedger:
 
 
 def read_replay(table: Table) -> ReplayLedger:
-    """Gives back the table's newest entry, or an empty one for a table that was never replayed.
+    """Return the table's newest entry, or an empty one for a table that was never replayed.
 
     Where the table was rolled back to before the replay, its readers have to notice that, and the quarantine stays as it is.
     """

@@ -59,7 +59,7 @@ class Compaction:
 def compact_group(
     spark: SparkSession, name: TableName, group: Group, planned: ScanFiles, *, at: Snapshot, how: Compaction
 ) -> bool:
-    """Says whether the group's files were written anew; not if others have moved them, and then nothing has changed.
+    """Return whether the group's files were written anew; not if others have moved them, and then nothing has changed.
 
     `planned` are the scan tasks of the snapshot `at`. What is given up leaves its files behind, for orphans.py: a catalog may
     carry out a commit long after its answer was lost, and nobody can tell here that it never will.
@@ -74,7 +74,7 @@ def compact_group(
 
 
 def partition_order(table: Table) -> tuple[str, ...]:
-    """Gives back SQL expressions that sort rows by partition, as the table's partitioning has it now."""
+    """Return SQL expressions that sort rows by partition, as the table's partitioning has it now."""
     schema, found = table.schema(), []
     for field in table.spec().fields:
         column = ".".join(f"`{part}`" for part in (schema.find_column_name(field.source_id) or "").split("."))
@@ -89,7 +89,7 @@ def partition_order(table: Table) -> tuple[str, ...]:
 
 
 def declared_order(table: Table) -> tuple[str, ...]:
-    """Gives back the columns of the sort order that the table itself declares, as any engine can (WRITE ORDERED BY)."""
+    """Return the columns of the sort order that the table itself declares, as any engine can (WRITE ORDERED BY)."""
     schema = table.schema()
     fields = [field for field in table.sort_order().fields if str(field.transform) == "identity"]
     return tuple(schema.find_column_name(field.source_id) or "" for field in fields)
@@ -153,7 +153,7 @@ def _commit(
 
 
 def _validate_from(table: JavaObject, snapshot_id: int) -> int | None:
-    """Gives back the snapshot after which no deletes may have come to the files, or None where that can't be told.
+    """Return the snapshot after which no deletes may have come to the files, or None where that can't be told.
 
     Landing thins its history, so the way back to the snapshot that was read may be gone. A table without deletes needs none.
     """

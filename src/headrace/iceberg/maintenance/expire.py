@@ -16,7 +16,7 @@ from headrace.spec.model.pipeline import TableName
 
 
 def snapshots_to_expire(snapshots: Sequence[Dated], *, protected: Collection[int], before_ms: int) -> list[int]:
-    """Gives back the ids of snapshots that are older than `before_ms` and not in `protected`."""
+    """Return the ids of snapshots that are older than `before_ms` and not in `protected`."""
     return [
         snapshot.snapshot_id
         for snapshot in snapshots
@@ -25,14 +25,14 @@ def snapshots_to_expire(snapshots: Sequence[Dated], *, protected: Collection[int
 
 
 def snapshots_of(table: Table) -> frozenset[int]:
-    """Gives back the snapshots that the table itself needs: the current one, and whatever a branch or tag names."""
+    """Return the snapshots that the table itself needs: the current one, and whatever a branch or tag names."""
     current = table.current_snapshot()
     named = {ref.snapshot_id for ref in table.metadata.refs.values()}
     return frozenset(named | ({current.snapshot_id} if current else set()))
 
 
 def expire_snapshots(catalog: Catalog, name: TableName, *, readers: Collection[int], before_ms: int) -> int:
-    """Gives back how many snapshots left the history. Idempotent. `readers` are snapshots that others name, and stay."""
+    """Return how many snapshots left the history. Idempotent. `readers` are snapshots that others name, and stay."""
 
     def commit() -> int:
         table = catalog.load_table(str(name))

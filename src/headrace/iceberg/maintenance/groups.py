@@ -37,7 +37,7 @@ class Group:
 
 
 def list_files(table: Table) -> tuple[FileFacts, ...]:
-    """Gives back the data files of the table's current snapshot, from metadata alone."""
+    """Return the data files of the table's current snapshot, from metadata alone."""
     return tuple(
         FileFacts(
             task.file.file_path,
@@ -51,7 +51,7 @@ def list_files(table: Table) -> tuple[FileFacts, ...]:
 
 
 def choose_groups(files: Sequence[FileFacts], *, target_bytes: int, most_bytes: int) -> tuple[Group, ...]:
-    """Gives back the groups to write anew: what is small, if a partition has several of them, and what has deleted rows.
+    """Return the groups to write anew: what is small, if a partition has several of them, and what has deleted rows.
 
     A file that is big enough and whole stays as it is, so a table that was compacted has nothing to gain. A group, which one
     commit replaces, has `most_bytes` unless a single file has more.
@@ -75,7 +75,7 @@ def choose_groups(files: Sequence[FileFacts], *, target_bytes: int, most_bytes: 
 
 
 def _cut(files: Sequence[FileFacts], *, most_bytes: int) -> Iterator[list[FileFacts]]:
-    """Gives back one partition's files in parts that a group can take; a last file that nothing is wrong with stays out."""
+    """Yield one partition's files in parts that a group can take; a last file that nothing is wrong with stays out."""
     part: list[FileFacts] = []
     size = 0
     for file in files:

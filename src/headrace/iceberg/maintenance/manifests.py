@@ -21,14 +21,14 @@ _TARGET_BYTES = 8 * 1024 * 1024
 
 
 def has_many_manifests(table: Table) -> bool:
-    """Says whether the table has many more manifests than what is in them needs."""
+    """Return whether the table has many more manifests than what is in them needs."""
     found = data_manifests(table)
     needed = sum(each.manifest_length for each in found) // _TARGET_BYTES + 1
     return len(found) >= max(MANY_MANIFESTS, 2 * needed)
 
 
 def rewrite_manifests(spark: SparkSession, name: TableName) -> bool:
-    """Says whether manifests were written anew; not if somebody else's commit came first, and then nothing has changed."""
+    """Return whether manifests were written anew; not if somebody else's commit came first, and then nothing has changed."""
     actions = iceberg_class(spark, "spark.actions.SparkActions").get(spark._jsparkSession)
     try:
         actions.rewriteManifests(load_java_table(spark, name)).execute()

@@ -50,7 +50,7 @@ def find_orphans(
     grace: Grace,
     logged: Collection[str] = (),
 ) -> tuple[Orphans, Mapping[str, float]]:
-    """Gives back the table's own files below the folders that nothing refers to, and since when each is known to be one.
+    """Return the table's own files below the folders that nothing refers to, and since when each is known to be one.
 
     `named` are files that an entry elsewhere names: they belong to a commit that is still to be finished, however old they are.
     `logged` are those outside of the table's folder that its commit log names; what else is there is somebody else's.
@@ -83,7 +83,7 @@ def remove_orphans(
     grace: Grace,
     logged: Collection[str] = (),
 ) -> Orphans:
-    """Gives back what went and what waits, which is noted. Idempotent: what is gone is not found again."""
+    """Return what went and what waits, which is noted. Idempotent: what is gone is not found again."""
     found, waiting = find_orphans(catalog, name, folders=folders, named=named, grace=grace, logged=logged)
     storage = Storage.of(catalog.properties)
     for uri in found.gone:

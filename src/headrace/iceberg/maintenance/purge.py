@@ -51,7 +51,7 @@ def purge_table(
     logged: Collection[str] = (),
     is_ours: Callable[[StoredFile], bool] | None = None,
 ) -> Purged:
-    """Gives back what went. Idempotent: a table that is purged already has nothing to lose.
+    """Return what went. Idempotent: a table that is purged already has nothing to lose.
 
     `folders` are where the table's files are. Files that nothing refers to go if they are the table's own (`is_own`) and older
     than `before`, when the caller began to keep writers away. A table that others may write to meanwhile has `is_ours`: then a
@@ -79,23 +79,23 @@ def purge_table(
 
 
 def is_data(uri: str) -> bool:
-    """Says whether a file is called what landing and Iceberg call data files, whole or not."""
+    """Return whether a file is called what landing and Iceberg call data files, whole or not."""
     return _DATA.search(uri) is not None
 
 
 def is_metadata(uri: str) -> bool:
-    """Says whether a file is called what Iceberg calls manifests, lists of them and a table's metadata."""
+    """Return whether a file is called what Iceberg calls manifests, lists of them and a table's metadata."""
     return _METADATA.search(uri) is not None
 
 
 def checked_file(uri: str) -> str:
-    """Gives back the file whose checksums a file holds (Java writes one beside every file on a disk), or the file itself."""
+    """Return the file whose checksums a file holds (Java writes one beside every file on a disk), or the file itself."""
     found = _CHECKSUMS.fullmatch(uri)
     return f"{found['folder']}/{found['name']}" if found else uri
 
 
 def is_own(table: Table, plain: str, *, logged: Collection[str]) -> bool:
-    """Says whether a file that no snapshot refers to is surely the table's.
+    """Return whether a file that no snapshot refers to is surely the table's.
 
     It is one in the table's folder. A stream may be told to put its files elsewhere, also where other tables have theirs, of
     this catalog or of another: there a file is the table's only if its name has the table's UUID, or the commit log names it.
@@ -106,7 +106,7 @@ def is_own(table: Table, plain: str, *, logged: Collection[str]) -> bool:
 
 
 def stray_files(table: Table, folders: tuple[str, ...], *, logged: Collection[str] = ()) -> tuple[StoredFile, ...]:
-    """Gives back the data files in a table's folders that are its own and that no snapshot of it refers to."""
+    """Return the data files in a table's folders that are its own and that no snapshot of it refers to."""
     known, stored = referred_files(table, with_deleted=True), list_all(*folders, storage=Storage.of(table.io.properties))
     return tuple(
         file
@@ -116,7 +116,7 @@ def stray_files(table: Table, folders: tuple[str, ...], *, logged: Collection[st
 
 
 def _commit(catalog: Catalog, name: TableName) -> Table:
-    """Commits a snapshot of the same rows that refers to live files alone, and leaves all others out."""
+    """Commit a snapshot of the same rows that refers to live files alone, and leaves all others out."""
     table = catalog.load_table(str(name))
     entries = {key: table.properties[key] for key in _ENTRIES if key in table.properties}
     transaction = Transaction(table)
@@ -135,7 +135,7 @@ def _commit(catalog: Catalog, name: TableName) -> Table:
 
 
 def needed_files(table: Table) -> frozenset[str]:
-    """Gives back the files that the table's current snapshot needs, and its metadata."""
+    """Return the files that the table's current snapshot needs, and its metadata."""
     current = table.current_snapshot()
     found = {plain_location(table.metadata_location)}
     for manifest in current.manifests(table.io) if current else ():
@@ -145,7 +145,7 @@ def needed_files(table: Table) -> frozenset[str]:
 
 
 def referred_files(table: Table, *, with_deleted: bool = False) -> frozenset[str]:
-    """Gives back all files that the table refers to, of whatever snapshot; and those that a snapshot says it deleted."""
+    """Return all files that the table refers to, of whatever snapshot; and those that a snapshot says it deleted."""
     metadata = table.metadata
     found = {plain_location(table.metadata_location), *(plain_location(each.metadata_file) for each in metadata.metadata_log)}
     manifests = {}
@@ -160,6 +160,6 @@ def referred_files(table: Table, *, with_deleted: bool = False) -> frozenset[str
 
 
 def plain_location(location: str) -> str:
-    """Gives back a location as `list_all` has it: Java leaves the two empty slashes of a file's host out, and has other names
+    """Return a location as `list_all` has it: Java leaves the two empty slashes of a file's host out, and has other names
     for S3."""
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/(?!/)", "file:///", location))

@@ -71,7 +71,7 @@ class ErasedTable:
 
 
 def record_erasure(catalog: Catalog, settings: Settings, erasure_id: str, rows: Sequence[ErasedTable]) -> None:
-    """Puts an erasure's rows in the place of those that are there. Idempotent by erasure."""
+    """Put an erasure's rows in the place of those that are there. Idempotent by erasure."""
     same = column_is("erasure_id", erasure_id)
 
     def commit() -> Table:
@@ -86,7 +86,7 @@ def record_erasure(catalog: Catalog, settings: Settings, erasure_id: str, rows: 
 
 
 def read_erasures(catalog: Catalog, pipeline_name: str) -> list[dict[str, object]]:
-    """Gives back all rows of a pipeline, oldest first."""
+    """Return all rows of a pipeline, oldest first."""
     table = load_table(catalog, ERASURES)
     if table is None:
         return []
@@ -104,7 +104,7 @@ def read_answered_requests(catalog: Catalog, pipeline_name: str) -> frozenset[st
 
 
 def read_erased_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]]:
-    """Gives back the partitions and offsets of a stream whose rows were erased."""
+    """Return the partitions and offsets of a stream whose rows were erased."""
     table = load_table(catalog, ERASURES)
     if table is None:
         return []
@@ -113,7 +113,7 @@ def read_erased_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]]:
 
 
 def read_redacted_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]] | None:
-    """Gives back the partitions and offsets of a stream whose rows stayed, without what names a person.
+    """Return the partitions and offsets of a stream whose rows stayed, without what names a person.
 
     None where an erasure of before this was kept redacted rows: then nobody knows which.
     """

@@ -80,7 +80,7 @@ class Settled:
 
 
 def open_quarantine(catalog: Catalog, settings: Settings) -> Table:
-    """Gives back the quarantine, made where it is missing."""
+    """Return the quarantine, made where it is missing."""
     return ensure_table(catalog, QUARANTINE, columns=QUARANTINE_COLUMNS, location=table_location(settings, QUARANTINE))
 
 
@@ -118,7 +118,7 @@ def flush_quarantine(
     *,
     known: Mapping[str, DataFile] | None = None,
 ) -> Table:
-    """Gives back the quarantine with all files that the ledgers (by stream) name, in one snapshot.
+    """Return the quarantine with all files that the ledgers (by stream) name, in one snapshot.
 
     Idempotent by stream and checkpoint, also where another application has settled some of them meanwhile. `known` are entries
     of files by path, which spares reading their footers.

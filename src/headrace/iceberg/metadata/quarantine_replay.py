@@ -27,13 +27,13 @@ _PREFIX = "headrace.replayed."
 
 
 def read_refused(quarantine: Table, label: str, scope: Settlement) -> pa.Table:
-    """Gives back the refused rows of a stream up to a checkpoint and within a window."""
+    """Return the refused rows of a stream up to a checkpoint and within a window."""
     rows = quarantine.scan(row_filter=_rows_of(label, scope)).to_arrow()
     return rows.cast(schema_to_pyarrow(quarantine.schema()))
 
 
 def write_refused(quarantine: Table, rows: pa.Table, *, folder: str, name: str) -> tuple[str, ...]:
-    """Gives back files that hold the rows; nothing refers to them until an entry does."""
+    """Return files that hold the rows; nothing refers to them until an entry does."""
     form, storage = TableFormat(quarantine.schema(), quarantine.spec()), Storage.of(quarantine.io.properties)
     files = TableFiles(form, folder=folder, name=name, storage=storage)
     if rows.num_rows:
@@ -42,7 +42,7 @@ def write_refused(quarantine: Table, rows: pa.Table, *, folder: str, name: str) 
 
 
 def flush_replayed(catalog: Catalog, quarantine: Table, label: str, entry: ReplayLedger) -> Table:
-    """Gives back the quarantine as a replay's entry says that it shall be. Idempotent by stream and replay.
+    """Return the quarantine as a replay's entry says that it shall be. Idempotent by stream and replay.
 
     The files that the entry names are deleted then: their rows are in files of the quarantine's own.
     """

@@ -26,7 +26,7 @@ class BoundedRestCatalog(RestCatalog):
         return self._bounded(super()._create_session())
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
-        """Gives back who asks for tokens, with a session of its own: on the catalog's it would show the token that has ended
+        """Return who asks for tokens, with a session of its own: on the catalog's it would show the token that has ended
         beside its secret, which OAuth2 forbids (RFC 6749, 2.3) and servers refuse."""
         asking = self._bounded(Session())
         asking.headers, asking.verify, asking.cert = session.headers, session.verify, session.cert
@@ -39,7 +39,7 @@ class BoundedRestCatalog(RestCatalog):
 
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-        """Deletes nothing."""
+        """Delete nothing."""
 
 
 class _Bounded(HTTPAdapter):

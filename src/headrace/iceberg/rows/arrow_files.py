@@ -59,7 +59,7 @@ def read_row_groups(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequ
 
 
 def with_constants(rows: pa.Table, values: Mapping[str, int]) -> pa.Table:
-    """Gives back the rows with columns that have one value each, a long."""
+    """Return the rows with columns that have one value each, a long."""
     for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
     return rows

@@ -19,7 +19,7 @@ from headrace.iceberg.files.storage import DISK, Storage
 
 @contextmanager
 def open_duckdb(*, reads_iceberg: bool = True, storage: Storage = DISK) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Gives a connection to a database of its own in memory, in which times are UTC, and which reaches the object store.
+    """Yield a connection to a database of its own in memory, in which times are UTC, and which reaches the object store.
 
     Signatures of extensions are not checked: they are files of installed packages like all other code, and the check reads 60
     MB at every opening, which took longer than most queries.
@@ -38,12 +38,12 @@ def open_duckdb(*, reads_iceberg: bool = True, storage: Storage = DISK) -> Itera
 
 
 def quote_text(text: str) -> str:
-    """Gives back a text as SQL has it."""
+    """Return a text as SQL has it."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def quote_name(name: str) -> str:
-    """Gives back a name as SQL has it, whatever is in it."""
+    """Return a name as SQL has it, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -53,7 +53,7 @@ def _load(connection: duckdb.DuckDBPyConnection, package: ModuleType) -> None:
 
 
 def _open_store(connection: duckdb.DuckDBPyConnection, options: dict[str, str]) -> None:
-    """Tells DuckDB where the object store is and who asks; without keys it looks for them where Amazon's own tools do."""
+    """Tell DuckDB where the object store is and who asks; without keys it looks for them where Amazon's own tools do."""
     _load(connection, duckdb_extension_httpfs)
     endpoint = urlsplit(options.get("s3.endpoint", ""))
     is_virtual = options.get("s3.force-virtual-addressing") == "true"

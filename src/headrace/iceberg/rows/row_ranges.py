@@ -51,7 +51,7 @@ class Within:
         ]
 
     def covers(self, file: LiveFile, schema: Schema) -> bool:
-        """Say whether all rows of a file are within the ranges, as far as its bounds tell."""
+        """Return whether all rows of a file are within the ranges, as far as its bounds tell."""
         for name, ranges in self.ranges.items():
             bounds = bounds_of(file.file, bounds_field(schema, name))
             if bounds is None or not any(low <= bounds[0] and bounds[1] <= high for low, high in ranges):

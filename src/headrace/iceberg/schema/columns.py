@@ -64,18 +64,18 @@ def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
 
 @lru_cache(maxsize=512)
 def iceberg_schema(columns: tuple[Column, ...]) -> Schema:
-    """Gives back the Iceberg schema of `columns`, with field ids counted from 1 in depth-first order."""
+    """Return the Iceberg schema of `columns`, with field ids counted from 1 in depth-first order."""
     ids = count(1)
     return Schema(*(_field(column, ids) for column in columns))
 
 
 def spec_columns(schema: Schema) -> tuple[Column, ...]:
-    """Gives back the columns that an Iceberg schema has, as a pipeline says them."""
+    """Return the columns that an Iceberg schema has, as a pipeline says them."""
     return tuple(_column(field) for field in schema.fields)
 
 
 def partition_spec(transforms: tuple[Transform, ...], schema: Schema) -> PartitionSpec:
-    """Gives back the partition spec whose fields are named as Iceberg's Java library names them."""
+    """Return the partition spec whose fields are named as Iceberg's Java library names them."""
     return PartitionSpec(
         *(
             PartitionField(

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 
 def list_partitions(table: Table) -> tuple[str, ...]:
-    """Gives back the partitions that have data files now, in order; none for a table that is not partitioned."""
+    """Return the partitions that have data files now, in order; none for a table that is not partitioned."""
     snapshot = table.current_snapshot()
     if snapshot is None or not table.spec().fields:
         return ()
@@ -17,7 +17,7 @@ def list_partitions(table: Table) -> tuple[str, ...]:
 
 
 def changed_partitions(table: Table, snapshot_id: int) -> tuple[str, ...]:
-    """Gives back the partitions in which a snapshot that is still there added or removed files, in order."""
+    """Return the partitions in which a snapshot that is still there added or removed files, in order."""
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None or not table.spec().fields:
         return ()

@@ -41,7 +41,7 @@ def without_absent_nulls(table: pa.Table, fields: Mapping[int, pa.Field]) -> pa.
 
 
 def _holds_required(kind: pa.DataType) -> bool:
-    """Say whether a struct in this type has a required field; elements and values of the lake's tables are optional."""
+    """Return whether a struct in this type has a required field; elements and values of the lake's tables are optional."""
     if pa.types.is_map(kind):
         return not kind.item_field.nullable or _holds_required(kind.item_type)
     if _is_list(kind):

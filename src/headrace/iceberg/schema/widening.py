@@ -31,7 +31,7 @@ _fitting: BoundedCache[tuple[str, int, tuple[Column, ...]], bool] = BoundedCache
 
 
 def widen_table(table: Table, columns: tuple[Column, ...]) -> Table:
-    """Gives back the table with a place for every value of `columns`; nothing is committed where nothing changes.
+    """Return the table with a place for every value of `columns`; nothing is committed where nothing changes.
 
     A column that comes later is optional, because rows are there that lack it; one that is no longer named, or no longer
     required, becomes optional. A type that the table's can't hold is a SpecError.
@@ -59,7 +59,7 @@ def widen_table(table: Table, columns: tuple[Column, ...]) -> Table:
 
 
 def can_widen(table: Table, columns: tuple[Column, ...]) -> bool:
-    """Says whether the table can be given a place for every value of `columns`; nothing is committed."""
+    """Return whether the table can be given a place for every value of `columns`; nothing is committed."""
     wanted = iceberg_schema(_relax(columns, required=_required_paths(table.schema())))
     try:
         update = table.transaction().update_schema().union_by_name(wanted)
@@ -77,7 +77,7 @@ class Widening:
 
 
 def compare_columns(have: Schema, columns: tuple[Column, ...]) -> Widening:
-    """Gives back what it takes to hold every value of `columns`, all of them optional, in a table of this schema."""
+    """Return what it takes to hold every value of `columns`, all of them optional, in a table of this schema."""
     wanted = iceberg_schema(columns)
     problems = type_problems(have.as_struct(), wanted.as_struct())
     return Widening(not problems and not _holds(have.as_struct(), wanted.as_struct()), problems)
@@ -89,7 +89,7 @@ def type_problems(have: IcebergType, wanted: IcebergType) -> tuple[str, ...]:
 
 
 def _problems(have: IcebergType, wanted: IcebergType, *, path: str) -> Iterator[str]:
-    """Yields where the table's type can't be widened to hold the other, with both types."""
+    """Yield where the table's type can't be widened to hold the other, with both types."""
     if isinstance(have, StructType) and isinstance(wanted, StructType):
         fields = {field.name.lower(): field for field in have.fields}
         for field in wanted.fields:
@@ -115,7 +115,7 @@ def _can_promote(have: IcebergType, wanted: IcebergType) -> bool:
 
 
 def _relax(columns: tuple[Column, ...], *, required: set[str], path: str = "") -> tuple[Column, ...]:
-    """Gives back the columns, required only where the table's are."""
+    """Return the columns, required only where the table's are."""
     return tuple(
         replace(
             column,
@@ -137,7 +137,7 @@ def _relax_type(column_type: ColumnType, *, required: set[str], path: str) -> Co
 
 
 def _required_paths(schema: Schema) -> set[str]:
-    """Gives back the full names of the required columns at every depth; a map's keys always are."""
+    """Return the full names of the required columns at every depth; a map's keys always are."""
     found: set[str] = set()
 
     def walk(kind: IcebergType, path: str) -> None:
@@ -156,7 +156,7 @@ def _required_paths(schema: Schema) -> set[str]:
 
 
 def _holds(have: IcebergType, wanted: IcebergType) -> bool:
-    """Says whether every value of `wanted` has its place in `have`."""
+    """Return whether every value of `wanted` has its place in `have`."""
     if isinstance(have, StructType) and isinstance(wanted, StructType):
         fields = {field.name: field.field_type for field in have.fields}
         return all(field.name in fields and _holds(fields[field.name], field.field_type) for field in wanted.fields)

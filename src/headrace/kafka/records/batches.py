@@ -77,7 +77,7 @@ class Position:
 
 
 def next_offset(data: bytes, position: Position) -> int:
-    """Gives back the offset after the last whole batch of `data`, or the position's own if there is none."""
+    """Return the offset after the last whole batch of `data`, or the position's own if there is none."""
     offset = position.next
     for _, header in _headers(memoryview(data), position):
         offset = max(offset, header.last_offset + 1)
@@ -85,7 +85,7 @@ def next_offset(data: bytes, position: Position) -> int:
 
 
 def split_batches(data: bytes, position: Position, aborted: Sequence[tuple[int, int]]) -> Iterator[RecordBatch]:
-    """Yields the batches that have committed records of the range; `data` may end in the middle of one.
+    """Yield the batches that have committed records of the range; `data` may end in the middle of one.
 
     `aborted` has the producer and the first offset of each aborted transaction in `data`.
     """
@@ -148,7 +148,7 @@ class _Header(NamedTuple):
 
 
 def _headers(data: memoryview, position: Position) -> Iterator[tuple[memoryview, _Header]]:
-    """Yields whole batches with their headers."""
+    """Yield whole batches with their headers."""
     at = 0
     while at + _HEADER.size <= len(data):
         header = _Header(*_HEADER.unpack_from(data, at))
@@ -166,5 +166,5 @@ def _headers(data: memoryview, position: Position) -> Iterator[tuple[memoryview,
 
 
 def _is_abort(body: memoryview, count: int) -> bool:
-    """Says whether a control batch ends a transaction by abort: its record's key is a version and a kind."""
+    """Return whether a control batch ends a transaction by abort: its record's key is a version and a kind."""
     return any(record.key is not None and _MARKER.unpack_from(record.key)[1] == _ABORT for record in walk_records(body, count))

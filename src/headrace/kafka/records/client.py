@@ -61,7 +61,7 @@ class FetchClient:
         self._asked: list[_Address] = []
 
     def ask(self, positions: Iterable[Position]) -> None:
-        """Asks for what comes next at these positions, except from leaders that still owe an answer."""
+        """Ask for what comes next at these positions, except from leaders that still owe an answer."""
         wanted = list(positions)
         if any((at.topic, at.partition) not in self._leaders for at in wanted):
             self._find_leaders(sorted({at.topic for at in wanted}))
@@ -75,7 +75,7 @@ class FetchClient:
             self._asked.append(leader)
 
     def answer(self) -> list[Fetched]:
-        """Gives back the oldest answer that is under way."""
+        """Return the oldest answer that is under way."""
         if not self._asked:
             raise AwayError("no partition has a leader")
         leader = self._asked.pop(0)
@@ -87,13 +87,13 @@ class FetchClient:
         return [_fetched(topic, part) for topic, part in parts]
 
     def reset(self) -> None:
-        """Forgets the leaders and every request that is under way."""
+        """Forget the leaders and every request that is under way."""
         for connection in self._connections.values():
             connection.close()
         self._connections, self._leaders, self._asked = {}, {}, []
 
     def give_up(self) -> None:
-        """Leaves nothing under way; a connection that owes an answer is closed."""
+        """Leave nothing under way; a connection that owes an answer is closed."""
         for leader in self._asked:
             self._connections.pop(leader).close()
         self._asked = []
@@ -156,7 +156,7 @@ class _Connection:
             raise AwayError(str(error)) from error
 
     def receive(self, kind: Any, version: int) -> Any:
-        """Gives back the answer to the request that was sent last."""
+        """Return the answer to the request that was sent last."""
         (size,) = _FRAME.unpack(self._read(_FRAME.size))
         answer = self._read(size)
         if _FRAME.unpack_from(answer) != (self._sent,):

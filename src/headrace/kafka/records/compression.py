@@ -13,7 +13,7 @@ _SIZE = struct.Struct(">i")
 
 
 def decompress(codec: int, data: memoryview) -> memoryview:
-    """Gives back what was compressed; `codec` is the number that a batch carries, 0 for none."""
+    """Return what was compressed; `codec` is the number that a batch carries, 0 for none."""
     if codec == 0:
         return data
     name = _NAMES.get(codec)

@@ -14,25 +14,25 @@ _SYNC = bytes(range(16))
 
 
 def container_header(avro_schema: str) -> bytes:
-    """Gives back the start of a container file."""
+    """Return the start of a container file."""
     entries = {b"avro.schema": avro_schema.encode(), b"avro.codec": b"null"}
     pairs = b"".join(_long(len(key)) + key + _long(len(value)) + value for key, value in entries.items())
     return b"Obj\x01" + _long(len(entries)) + pairs + _long(0) + _SYNC
 
 
 def container_file(header: bytes, count: int, size: int, body: Iterable[bytes | memoryview]) -> tuple[bytes, int]:
-    """Gives back a file with one block of `count` rows, encoded in the `size` bytes of `body`, and where in it they start."""
+    """Return a file with one block of `count` rows, encoded in the `size` bytes of `body`, and where in it they start."""
     start = b"".join((header, _long(count), _long(size)))
     return b"".join((start, *body, _SYNC)), len(start)
 
 
 def number_size(number: pl.Expr) -> pl.Expr:
-    """Gives back the bytes of each number's shortest encoding: seven bits in a byte; of leading bits that are alike, one."""
+    """Return the bytes of each number's shortest encoding: seven bits in a byte; of leading bits that are alike, one."""
     return (71 - (number.bitwise_leading_zeros() + number.bitwise_leading_ones())) // 7
 
 
 def _long(number: int) -> bytes:
-    """Gives back Avro's encoding of a whole number that is not negative."""
+    """Return Avro's encoding of a whole number that is not negative."""
     rest, out = number << 1, bytearray()
     while rest > 0x7F:
         out.append((rest & 0x7F) | 0x80)

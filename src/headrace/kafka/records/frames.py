@@ -45,7 +45,7 @@ class Framed:
     keyed: bool
 
     def value_starts(self) -> pl.Series:
-        """Gives back where in `block` each value starts that was read as fields."""
+        """Return where in `block` each value starts that was read as fields."""
         record = number_size(_LENGTH) + _LENGTH
         before = number_size(_LENGTH) + _size_before_value(self.keyed) + number_size(SIZE)
         return self.frame.select(record.cum_sum() - record + before + self.start).to_series()
@@ -60,7 +60,7 @@ class Frames:
         self._headers = {keyed: self._header(keyed) for keyed in (False, True)}
 
     def read(self, batches: Sequence[RecordBatch]) -> Framed | None:
-        """Gives back all records of the batches, or None if anything in them can't be read like this, or not be proven.
+        """Return all records of the batches, or None if anything in them can't be read like this, or not be proven.
 
         That fields of a value add up to its size is left to prove to who knows them.
         """
@@ -96,13 +96,13 @@ class Frames:
 
 
 def _size_before_value(keyed: bool) -> pl.Expr:
-    """Gives back the bytes between a record's length and its value's size: attributes, time, offset and key."""
+    """Return the bytes between a record's length and its value's size: attributes, time, offset and key."""
     key = number_size(_KEY_SIZE) + _KEY_SIZE if keyed else 1
     return 1 + number_size(_TIMESTAMP) + number_size(_OFFSET) + key
 
 
 def _has_key(records: memoryview) -> bool:
-    """Looks whether the first record has a key: after four numbers comes its size, which is -1 (1 in zigzag) for none."""
+    """Look whether the first record has a key: after four numbers comes its size, which is -1 (1 in zigzag) for none."""
     at = 0
     for _ in range(_NUMBERS_BEFORE_KEY):
         while records[at] >= 0x80:

@@ -30,7 +30,7 @@ class Messages:
 
 
 def split_messages(records: Records, *, rows: int) -> Iterator[Messages]:
-    """Yields the records' messages, `rows` at a time."""
+    """Yield the records' messages, `rows` at a time."""
     frame, places = _read(records.batches)
     values: list[bytes | None] = frame["kafka_value"].to_list()
     for at in range(0, len(values), rows):
@@ -38,11 +38,11 @@ def split_messages(records: Records, *, rows: int) -> Iterator[Messages]:
 
 
 def place(frame: pl.DataFrame, batches: Sequence[RecordBatch]) -> tuple[pl.DataFrame, pa.Table]:
-    """Gives back the rows of the batches that are wanted, and their places; what `frame` says is relative to the batches."""
+    """Return the rows of the batches that are wanted, and their places; what `frame` says is relative to the batches."""
     ends = pa.array(accumulate(batch.count for batch in batches), pa.int32())
 
     def spread(values: Iterable[int], kind: pa.DataType) -> pa.Array:
-        """Gives back each batch's value for each of its records."""
+        """Return each batch's value for each of its records."""
         return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, pa.array(values, kind)))
 
     times = frame["kafka_timestamp"].to_arrow()
@@ -66,7 +66,7 @@ def place(frame: pl.DataFrame, batches: Sequence[RecordBatch]) -> tuple[pl.DataF
 
 
 def _read(batches: Sequence[RecordBatch]) -> tuple[pl.DataFrame, pa.Table]:
-    """Reads all batches at once, else each at once, else one record after the other."""
+    """Read all batches at once, else each at once, else one record after the other."""
     framed = _VALUES.read(batches)
     if framed is not None:
         return place(framed.frame, batches)

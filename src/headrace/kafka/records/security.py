@@ -24,7 +24,7 @@ from kafka.protocol.sasl import (
 from headrace.errors import UnavailableError
 
 Exchange = Callable[[Any, Any, int], Any]
-"""Sends a request and gives back the answer, of a kind and a version."""
+"""Sends a request and returns the answer, of a kind and a version."""
 
 _HANDSHAKE_VERSION = 1
 _AUTHENTICATE_VERSION = 1
@@ -39,11 +39,11 @@ class Security:
         self._login = _login_of(settings) if protocol.startswith("SASL") else None
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """Gives back the socket, with TLS where the broker speaks it; its certificate must be one of `host`."""
+        """Return the socket, with TLS where the broker speaks it; its certificate must be one of `host`."""
         return self._context.wrap_socket(plain, server_hostname=host) if self._context else plain
 
     def log_in(self, exchange: Exchange) -> None:
-        """Tells the broker who asks; one who is refused is an UnavailableError, for a password may be about to change."""
+        """Tell the broker who asks; one who is refused is an UnavailableError, for a password may be about to change."""
         if self._login is None:
             return
         name = self._login["sasl_mechanism"]

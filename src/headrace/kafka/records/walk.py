@@ -16,7 +16,7 @@ class Record(NamedTuple):
 
 
 def walk_records(records: memoryview, count: int) -> Iterator[Record]:
-    """Yields `count` records. Numbers are zigzag and variable in length; what comes after the value is stepped over."""
+    """Yield `count` records. Numbers are zigzag and variable in length; what comes after the value is stepped over."""
     at = 0
     for _ in range(count):
         length, at = _number(records, at)

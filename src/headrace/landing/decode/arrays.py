@@ -36,9 +36,9 @@ LATEST = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=timezone.utc) - _EPO
 
 
 def plain(arrow_type: pa.DataType) -> Builder:
-    """Gives back a builder of what Arrow takes as it is.
+    """Return a builder of what Arrow takes as it is.
 
-    A builder takes values and a list: it gives back their array, with null for each value that doesn't fit, and adds the
+    A builder takes values and a list: it returns their array, with null for each value that doesn't fit, and adds the
     positions of those to the list.
     """
     return _splitting(lambda values: pa.array(values, arrow_type))
@@ -138,7 +138,7 @@ def _extended(value: object, *, with_time: bool) -> object:
 
 
 def _splitting(build: _Build) -> Builder:
-    """Gives back a builder that halves what fails until the bad values are alone.
+    """Return a builder that halves what fails until the bad values are alone.
 
     A thousand values with three bad ones take some thirty builds.
     """
@@ -162,7 +162,7 @@ def _moments(values: Sequence[object], *, factor: int, target: pa.DataType) -> p
 
 
 def _moment(value: object, *, factor: int) -> int | None:
-    """Gives back microseconds since the epoch, exactly: a fraction is scaled as the decimal it was written as."""
+    """Return microseconds since the epoch, exactly: a fraction is scaled as the decimal it was written as."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -177,12 +177,12 @@ def _moment(value: object, *, factor: int) -> int | None:
 
 
 def _with_offsets(texts: Sequence[object] | pa.Array, target: pa.DataType) -> pa.Array:
-    """Casts ISO strings that all say their offset, in one go."""
+    """Cast ISO strings that all say their offset, in one go."""
     return in_calendar(pa.array(texts, pa.string()).cast(_UTC)).cast(target)
 
 
 def _spelled_alike(texts: pa.Array) -> pa.Array:
-    """Gives every ISO string its offset: digits past the microsecond are cut off, and a time without an offset is UTC."""
+    """Return every ISO string its offset: digits past the microsecond are cut off, and a time without an offset is UTC."""
     cut = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     has_offset = pc.match_substring_regex(cut, r"(Z|[+-]\d{2}(:?\d{2})?)$")
     has_time = pc.match_substring_regex(cut, r"\d{2}:\d{2}")
@@ -191,7 +191,7 @@ def _spelled_alike(texts: pa.Array) -> pa.Array:
 
 
 def in_calendar(array: pa.Array) -> pa.Array:
-    """Gives back the array; a time outside the years 1 to 9999, which few can read, raises."""
+    """Return the array; a time outside the years 1 to 9999, which few can read, raises."""
     bounds = pc.min_max(array.cast(pa.timestamp("us")).cast(pa.int64()))
     if bounds["min"].is_valid and not EARLIEST <= bounds["min"].as_py() <= bounds["max"].as_py() <= LATEST:
         raise ValueError("a time outside the years 1 to 9999")

@@ -90,7 +90,7 @@ class AvroDecoder:
         return self._decode_each(values)
 
     def reads(self, value: bytes | None) -> bool:
-        """Say whether a message, to its last byte, is Avro of this schema."""
+        """Return whether a message, to its last byte, is Avro of this schema."""
         return value is not None and self._bytes_read(value) == len(value) > 0
 
     def probe(self, prefix: bytes) -> int | None:
@@ -125,7 +125,7 @@ class AvroDecoder:
             return None
 
     def _decode_values(self, values: list[bytes]) -> Mapping[str, pa.Array] | None:
-        """Gives back all messages' columns, or None if any of them is not what it should be."""
+        """Return all messages' columns, or None if any of them is not what it should be."""
         sizes = pl.Series([len(value) for value in values], dtype=pl.Int64)
         block, start = container_file(self._header, len(values), int(sizes.sum()), values)
         try:
@@ -138,7 +138,7 @@ class AvroDecoder:
             return None
 
     def _columns(self, frame: pl.DataFrame) -> Mapping[str, pa.Array]:
-        """Gives back a block's columns in the types of the table; what doesn't fit raises."""
+        """Return a block's columns in the types of the table; what doesn't fit raises."""
         table = frame.select(self._numbered).to_arrow(compat_level=pl.CompatLevel.oldest())
         columns = {
             name: fit(column.combine_chunks(), self._schema.field(name).type, path=name, defaults=self._defaults)
@@ -283,7 +283,7 @@ def _type_at(schema: pa.Schema, path: str) -> pa.DataType:
 
 
 def _write_out(written: dict[str, Any]) -> dict[str, Any]:
-    """Gives back the schema with every named type written out where it is used, and without what says nothing of the bytes."""
+    """Return the schema with every named type written out where it is used, and without what says nothing of the bytes."""
     expanded: dict[str, Any] = expand_schema(_as_stored(written))  # type: ignore[assignment]
     return _bare(expanded)  # type: ignore[no-any-return]
 
@@ -301,7 +301,7 @@ def _bare(kind: Any) -> Any:
 
 
 def _as_stored(kind: Any) -> Any:
-    """Gives back the schema with UUIDs as the strings, and decimals as the bytes, that they are stored as.
+    """Return the schema with UUIDs as the strings, and decimals as the bytes, that they are stored as.
 
     Ids are strings; and bytes tell of a decimal how it was encoded, and whether it has more digits than it may. A logical type
     that no column has, such as a time of day, is the number that it is stored as.
@@ -312,14 +312,14 @@ def _as_stored(kind: Any) -> Any:
 
 
 def _with_longs(kind: Any) -> Any:
-    """Gives back the schema with every int, which is encoded as a long is, as a long: polars cuts ints off at 32 bits."""
+    """Return the schema with every int, which is encoded as a long is, as a long: polars cuts ints off at 32 bits."""
     if kind == "int" or (isinstance(kind, dict) and kind["type"] == "int"):
         return "long"
     return _with_types(kind, _with_longs)
 
 
 def _with_types(kind: Any, change: Callable[[Any], Any]) -> Any:
-    """Gives back the type with the types in it changed."""
+    """Return the type with the types in it changed."""
     if isinstance(kind, list):
         return [change(branch) for branch in kind]
     if not isinstance(kind, dict):

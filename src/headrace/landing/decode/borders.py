@@ -1,7 +1,7 @@
 """What it takes to prove that messages which were decoded as one block kept their borders.
 
 Each decoded row is measured again. If every row's values need exactly as many bytes as its message had, every border was kept,
-because a decoder never consumes less than the shortest encoding of what it gives back. Then it is also known where each byte
+because a decoder never consumes less than the shortest encoding of what it returns. Then it is also known where each byte
 stands that says which branch of a union follows, or whether something is true, and it is compared: polars reads any number
 as one of two.
 """
@@ -43,7 +43,7 @@ class Items:
 
 
 def can_be_measured(kind: Any) -> bool:
-    """Says whether a value's encoded size follows from the value, and polars reads its type as it is."""
+    """Return whether a value's encoded size follows from the value, and polars reads its type as it is."""
     if isinstance(kind, dict):
         if kind["type"] == "record":
             return all(can_be_measured(field["type"]) for field in kind["fields"])
@@ -62,7 +62,7 @@ def can_be_measured(kind: Any) -> bool:
 
 
 def parts_of(column: pl.Expr, kind: Any) -> list[Part]:
-    """Gives back the parts of a value in the order in which they are encoded."""
+    """Return the parts of a value in the order in which they are encoded."""
     if isinstance(kind, list):
         null_at = kind.index("null")
         absent = column.is_null()
@@ -80,12 +80,12 @@ def parts_of(column: pl.Expr, kind: Any) -> list[Part]:
 
 
 def measure(parts: Sequence[Part]) -> pl.Expr:
-    """Gives back the bytes of each row's shortest encoding."""
+    """Return the bytes of each row's shortest encoding."""
     return pl.sum_horizontal(*(part.size for part in parts))
 
 
 def keeps_bytes(frame: pl.DataFrame, starts: Callable[[], pl.Series], data: bytes, parts: Sequence[Part]) -> bool:
-    """Says whether each byte that a part names stands where it must; row `i` was decoded from `data` at `starts()[i]`."""
+    """Return whether each byte that a part names stands where it must; row `i` was decoded from `data` at `starts()[i]`."""
     if all(part.byte is None and part.items is None for part in parts):
         return True
     there = pl.Series(pa.Array.from_buffers(pa.uint8(), len(data), [None, pa.py_buffer(data)]))
@@ -103,7 +103,7 @@ def keeps_bytes(frame: pl.DataFrame, starts: Callable[[], pl.Series], data: byte
 
 
 def _stand(wanted: pl.Series, there: pl.Series, at: pl.Series) -> bool:
-    """Says whether each wanted byte is there; where none is wanted, none is looked at."""
+    """Return whether each wanted byte is there; where none is wanted, none is looked at."""
     if wanted.null_count():
         is_wanted = wanted.is_not_null()
         wanted, at = wanted.filter(is_wanted), at.filter(is_wanted)
@@ -111,7 +111,7 @@ def _stand(wanted: pl.Series, there: pl.Series, at: pl.Series) -> bool:
 
 
 def _keep_items(frame: pl.DataFrame, items: Items, there: pl.Series, at: pl.Series) -> bool:
-    """Says the same of the items of arrays that start at `at`: the first comes after their number."""
+    """Say the same of the items of arrays that start at `at`: the first comes after their number."""
     parts = parts_of(pl.col("item"), items.kind)
     if all(part.byte is None for part in parts):
         return True
@@ -132,7 +132,7 @@ def _is_nested(kind: Any) -> bool:
 
 
 def _measure_each(column: pl.Expr, kind: Any) -> pl.Expr:
-    """Gives back the bytes of each value's shortest encoding, also where all need the same."""
+    """Return the bytes of each value's shortest encoding, also where all need the same."""
     return measure(parts_of(column, kind)) + column.is_null().cast(pl.Int64) * 0
 
 
@@ -142,7 +142,7 @@ def _unless(absent: pl.Expr, part: Part) -> Part:
 
 
 def _size(column: pl.Expr, kind: Any) -> pl.Expr:
-    """Gives back the number of bytes of the shortest encoding of each value."""
+    """Return the number of bytes of the shortest encoding of each value."""
     name = kind["type"] if isinstance(kind, dict) else kind
     if name in _PLAIN_SIZES:
         return pl.lit(_PLAIN_SIZES[name])

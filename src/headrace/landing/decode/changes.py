@@ -100,7 +100,7 @@ class ChangesDecoder:
         """A topic may have several schemas, and tombstones have no value."""
 
     def _find(self, key: bytes) -> _Known:
-        """Gives back what is known of a schema: by its id, or by its own text."""
+        """Return what is known of a schema: by its id, or by its own text."""
         if key in self._known:
             return self._known[key]
         if len(self._known) >= _MOST_KNOWN:
@@ -132,7 +132,7 @@ class _BadMessageError(Exception):
 
 
 def _split(value: bytes) -> tuple[bytes, bytes]:
-    """Gives back what names a message's schema, its prefix or the schema itself, and the rest of the message."""
+    """Return what names a message's schema, its prefix or the schema itself, and the rest of the message."""
     first = value[:1]
     if first == b"\x00":
         if len(value) < _PREFIX:

@@ -1,4 +1,4 @@
-"""What a decoder gives back: columns of the good rows, and the bad rows with their reasons."""
+"""What a decoder returns: columns of the good rows, and the bad rows with their reasons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Decoded:
     refused: tuple[str, ...] = ()
 
     def without(self, late: Mapping[int, str]) -> Decoded:
-        """Gives back the rest, where some of the rows turned out to be bad: `late` has the reasons by row."""
+        """Return the rest, where some of the rows turned out to be bad: `late` has the reasons by row."""
         if not late:
             return self
         keep = [index not in late for index in range(len(self.rows))]
@@ -87,7 +87,7 @@ class Decoder(Protocol):
     """Turns messages into columns."""
 
     def decode(self, values: list[bytes | None]) -> Decoded:
-        """Gives back each value either as a row or as bad."""
+        """Return each value either as a row or as bad."""
 
     def decode_block(self, batches: Sequence[RecordBatch]) -> Block | None:
-        """Gives back the wanted records of the batches, or None: then they are to be split and decoded as values."""
+        """Return the wanted records of the batches, or None: then they are to be split and decoded as values."""

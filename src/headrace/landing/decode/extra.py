@@ -13,7 +13,7 @@ _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def find_extra(value: bytes, columns: tuple[Column, ...]) -> tuple[str, list[str]]:
-    """Gives back the unnamed fields as a JSON object, keyed by their path, and the paths without list positions.
+    """Return the unnamed fields as a JSON object, keyed by their path, and the paths without list positions.
 
     Values are kept byte for byte: a number loses no digit.
     """

@@ -45,7 +45,7 @@ def encoded_type(wanted: pa.DataType, *, path: str = "", defaults: Defaults = _N
 
 
 def fit(array: pa.Array, wanted: pa.DataType, *, path: str, defaults: Defaults = _NONE) -> pa.Array:
-    """Gives back the array in the table's type; a value that does not fit raises a ValueError that names its place.
+    """Return the array in the table's type; a value that does not fit raises a ValueError that names its place.
 
     Fields of structs are found by their names; one that the array lacks is its default, else null. A whole number in a column
     of floating point numbers is rounded, as Avro promotes it.
@@ -85,7 +85,7 @@ def missing(count: int, wanted: pa.DataType, *, path: str, defaults: Defaults) -
 
 
 def fit_each(array: pa.Array, wanted: pa.DataType, *, path: str, defaults: Defaults = _NONE) -> tuple[pa.Array, dict[int, str]]:
-    """Gives back the array in the table's type, null where a value does not fit, and why by its position.
+    """Return the array in the table's type, null where a value does not fit, and why by its position.
 
     What fails is halved until the bad values are alone.
     """
@@ -103,7 +103,7 @@ def fit_each(array: pa.Array, wanted: pa.DataType, *, path: str, defaults: Defau
 def fit_values(
     values: Sequence[object], wanted: pa.DataType, *, path: str, defaults: Defaults = _NONE
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Gives back Python values in the table's type, null where one does not fit, and why by its position."""
+    """Return Python values in the table's type, null where one does not fit, and why by its position."""
     refused: list[int] = []
     read_as = encoded_type(wanted, path=path, defaults=defaults)
     array, bad = fit_each(plain(read_as)(values, refused), wanted, path=path, defaults=defaults)
@@ -111,7 +111,7 @@ def fit_values(
 
 
 def decimals_of(array: pa.LargeBinaryArray, wanted: pa.Decimal128Type) -> pa.Decimal128Array:
-    """Gives back the decimals whose unscaled values are big-endian in `array`; one with too many digits raises."""
+    """Return the decimals whose unscaled values are big-endian in `array`; one with too many digits raises."""
     sizes = pc.binary_length(array)
     bounds = pc.min_max(sizes)
     if not bounds["min"].is_valid:

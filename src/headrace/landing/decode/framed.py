@@ -161,7 +161,7 @@ class FramedAvroDecoder:
         return self._plain.reads(values[row])
 
     def _has_frames(self, ids: Sequence[int]) -> bool:
-        """Say whether messages that are plain Avro and may be frames of these schemas have to be looked at one by one."""
+        """Return whether messages that are plain Avro and may be frames of these schemas have to be looked at one by one."""
         wanted = [schema_id for schema_id in ids if schema_id < _LARGEST_ID]
         if not wanted or len(wanted) > _MOST_IDS:
             return False

@@ -140,7 +140,7 @@ def _reason(error: Exception) -> str:
 
 
 def _struct(columns: tuple[Column, ...], types: Mapping[str, Any], *, strict: bool) -> type[msgspec.Struct]:
-    """Makes the struct of `columns`. Its attributes are numbered, because a column may have any name."""
+    """Make the struct of `columns`. Its attributes are numbered, because a column may have any name."""
     fields: list[Any] = []
     for index, column in enumerate(columns):
         field_type = _python_type(column.type, types, strict=strict)
@@ -174,7 +174,7 @@ def _extras(extra: dict[int, str], rows: list[int]) -> pa.Array:
 
 
 def _values_of(columns: tuple[Column, ...]) -> Any:
-    """Gives back a function from a struct to the tuple of its columns' values."""
+    """Return a function from a struct to the tuple of its columns' values."""
     getter = attrgetter(*(f"f{index}" for index in range(len(columns))))
     return getter if len(columns) > 1 else lambda row: (getter(row),)
 
@@ -188,7 +188,7 @@ def _build(
     path: str,
     bad: dict[int, str],
 ) -> pa.Array:
-    """Gives back the Arrow array of `values`; positions of values that don't fit go to `bad` with a reason."""
+    """Return the Arrow array of `values`; positions of values that don't fit go to `bad` with a reason."""
     if isinstance(column_type, Struct):
         return _build_struct(column_type, arrow_type, values, unit=unit, path=path, bad=bad)
     if isinstance(column_type, (Array, Map)):

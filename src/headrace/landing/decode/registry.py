@@ -9,5 +9,5 @@ from headrace.kafka.schemas import Registry
 
 @lru_cache(maxsize=8)
 def registry_of_this_worker(url: str) -> Registry:
-    """Gives back the registry that this Python worker keeps between batches."""
+    """Return the registry that this Python worker keeps between batches."""
     return Registry(url)

@@ -313,7 +313,7 @@ def _logical(kind: Any) -> dict[str, Any]:
 
 
 def is_logical(kind: Mapping[str, Any]) -> bool:
-    """Say whether a type's logical type, decimals aside, is one that a column has."""
+    """Return whether a type's logical type, decimals aside, is one that a column has."""
     return (str(kind.get("type")), str(kind.get("logicalType"))) in LOGICAL
 
 

@@ -66,7 +66,7 @@ def _columns_of(text: str) -> tuple[Column, ...]:
 
 
 def json_writer(text: bytes, *, schema: pa.Schema) -> Writer:
-    """Gives back the writer of a schema that came with its message; its messages are payloads alone."""
+    """Return the writer of a schema that came with its message; its messages are payloads alone."""
     try:
         columns = connect_columns(json.loads(text))
     except (ConnectSchemaError, ValueError, RecursionError) as error:
@@ -122,7 +122,7 @@ class _PayloadDecoder:
 
 
 def _as_read(kind: ColumnType) -> ColumnType:
-    """Gives back the type as JSON has it: decimals are bytes, and dates are days."""
+    """Return the type as JSON has it: decimals are bytes, and dates are days."""
     if isinstance(kind, Decimal):
         return Primitive("binary")
     if isinstance(kind, Struct):

@@ -38,7 +38,7 @@ class CdcPath:
 
 
 def wait_for_topics(way: CdcPath, lsn: int, *, seconds: float) -> Ends:
-    """Gives back the ends of the topics once they hold every change up to the LSN."""
+    """Return the ends of the topics once they hold every change up to the LSN."""
     with psycopg.connect(way.dsn, autocommit=True) as connection:
 
         def is_confirmed() -> bool:
@@ -59,7 +59,7 @@ def wait_for_topics(way: CdcPath, lsn: int, *, seconds: float) -> Ends:
 
 
 def wait_for_tables(way: CdcPath, ends: Ends, *, catalog: Catalog, seconds: float) -> None:
-    """Returns when an application that lands and builds has brought every message before these ends into all tables."""
+    """Return when an application that lands and build has brought every message before these ends into all tables."""
     reached: dict[TableName, int] = {}
 
     def is_there() -> bool:
@@ -71,7 +71,7 @@ def wait_for_tables(way: CdcPath, ends: Ends, *, catalog: Catalog, seconds: floa
 
 
 def _has_landed(catalog: Catalog, stream: Stream, ends: Ends, reached: dict[TableName, int]) -> bool:
-    """Says whether a raw table has all messages before the ends; the first checkpoint that has them is kept."""
+    """Return whether a raw table has all messages before the ends; the first checkpoint that has them is kept."""
     if stream.table in reached:
         return True
     table = load_table(catalog, stream.table)
@@ -84,7 +84,7 @@ def _has_landed(catalog: Catalog, stream: Stream, ends: Ends, reached: dict[Tabl
 
 
 def _is_built(catalog: Catalog, pipeline: Pipeline, table: LayerTable, reached: dict[TableName, int]) -> bool:
-    """Says whether a table was built from what its inputs had when they were reached; its own build then is kept."""
+    """Return whether a table was built from what its inputs had when they were reached; its own build then is kept."""
     if table.table in reached:
         return True
     found = load_table(catalog, table.table)
@@ -114,7 +114,7 @@ def _wait(is_done: Callable[[], bool], way: CdcPath, *, what: str, seconds: floa
 
 
 def tables_on_the_way(pipeline: Pipeline, last: Sequence[LayerTable]) -> tuple[LayerTable, ...]:
-    """Gives back these tables and all that they read, each after those that it reads."""
+    """Return these tables and all that they read, each after those that it reads."""
     wanted = {each.table for each in last}
     for each in reversed(pipeline.tables):
         if each.table in wanted:

@@ -78,7 +78,7 @@ class Pair:
 
 
 def pairs_of(pipeline: Pipeline) -> tuple[Pair, ...]:
-    """Gives back each captured table with the table that keeps its current rows: the upsert that reads its changes alone."""
+    """Return each captured table with the table that keeps its current rows: the upsert that reads its changes alone."""
     found: list[Pair] = []
     for stream in pipeline.streams:
         if stream.format != "debezium":
@@ -96,7 +96,7 @@ def pairs_of(pipeline: Pipeline) -> tuple[Pair, ...]:
 def compare_captured(
     settings: Settings, pipeline: Pipeline, *, bootstrap_servers: KafkaServers, report: Report, seconds: float = WAIT_SECONDS
 ) -> tuple[Compared, ...]:
-    """Gives back how the tables of the Postgres that a pipeline captures compare with the lake, with its connector running
+    """Return how the tables of the Postgres that a pipeline captures compare with the lake, with its connector running
     meanwhile; nothing for one that captures none."""
     with capturing(settings, pipeline, report=report) as capture:
         if capture is None:
@@ -117,7 +117,7 @@ def compare(
     report: Report,
     seconds: float = WAIT_SECONDS,
 ) -> tuple[Compared, ...]:
-    """Gives back how every captured table compares with the lake, once the lake has what Postgres had at the beginning.
+    """Return how every captured table compares with the lake, once the lake has what Postgres had at the beginning.
 
     Where no application lands the pipeline, this does. Rows that differ are looked at again with a newer state of Postgres
     and of the lake, because they may have changed in between, until they are the same, or stand still and differ, or `seconds`
@@ -155,7 +155,7 @@ def compare(
 
 @contextmanager
 def _following(settings: Settings, way: CdcPath, *, report: Report) -> Iterator[Callable[[int, float], None]]:
-    """Gives what brings the lake up to an LSN: by waiting for the application that lands the pipeline, or by landing itself."""
+    """Yield what brings the lake up to an LSN: by waiting for the application that lands the pipeline, or by landing itself."""
     catalog = find_catalog(settings)
     with ExitStack() as stack:
         session: Session | None = None
@@ -195,7 +195,7 @@ class _Look:
         return any(each.key not in self.settled for each in self.found)
 
     def again(self, settings: Settings, moment: Moment) -> _Look:
-        """Gives back another look at what differed. What differs in the same way twice, with no newer change, differs."""
+        """Return another look at what differed. What differs in the same way twice, with no newer change, differs."""
         if not self.unsettled:
             return self
         catalog = find_catalog(settings)

@@ -48,7 +48,7 @@ class Layout:
         return self._key(row.values, self.in_lake)
 
     def differing(self, row: Row, lake: LakeRow) -> tuple[str, ...]:
-        """Gives back the columns whose values differ. A column that the lake does not have is null there."""
+        """Return the columns whose values differ. A column that the lake does not have is null there."""
         there = dict(zip(self.in_lake, lake.values, strict=True))
         pairs = zip(self.columns, row, strict=True)
         return tuple(column.name for column, value in pairs if not is_same(value, there.get(column.in_lake), kind=column.kind))
@@ -73,7 +73,7 @@ class Counted:
 
 
 def compare_in_order(source: Iterable[Row], lake: Iterable[LakeRow], *, layout: Layout) -> Iterator[Difference]:
-    """Gives what differs between rows that both come in the order of their key, one of each in memory."""
+    """Yield what differs between rows that both come in the order of their key, one of each in memory."""
     ours = _in_order(((layout.key_of_source(row), row) for row in source), side="Postgres")
     theirs = _in_order(((layout.key_of_lake(row), row) for row in lake), side="the lake")
     one, other = next(ours, None), next(theirs, None)
@@ -95,7 +95,7 @@ def compare_in_order(source: Iterable[Row], lake: Iterable[LakeRow], *, layout: 
 def compare_found(
     source: Iterable[Row], lake: Iterable[LakeRow], *, layout: Layout, wanted: Iterable[Key]
 ) -> Iterator[Difference]:
-    """Gives what differs between the rows of some keys, in any order."""
+    """Yield what differs between the rows of some keys, in any order."""
     ours = {layout.key_of_source(row): row for row in source}
     theirs = {layout.key_of_lake(row): row for row in lake}
     for key in wanted:

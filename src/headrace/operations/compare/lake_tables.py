@@ -32,7 +32,7 @@ class LakeRow:
 
 
 def rows_in_order(table: Table, *, columns: Sequence[str], keys: Sequence[str], scratch: Path) -> Iterator[LakeRow]:
-    """Gives the rows by their key. What does not fit into a fixed amount of memory is sorted on disk, in `scratch`."""
+    """Yield the rows by their key. What does not fit into a fixed amount of memory is sorted on disk, in `scratch`."""
     names = ", ".join(quote_name(name) for name in (*columns, LSN))
     order = ", ".join(quote_name(key) for key in keys)
     with _opened(table, scratch) as connection:
@@ -42,7 +42,7 @@ def rows_in_order(table: Table, *, columns: Sequence[str], keys: Sequence[str], 
 def find_rows(
     table: Table, *, columns: Sequence[str], keys: Sequence[str], wanted: Sequence[Key], scratch: Path
 ) -> Iterator[LakeRow]:
-    """Gives the rows of some keys."""
+    """Yield the rows of some keys."""
     if not wanted:
         return
     names = ", ".join(f"lake.{quote_name(name)}" for name in (*columns, LSN))

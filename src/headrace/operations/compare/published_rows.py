@@ -112,7 +112,7 @@ def _compare(
 
 
 def _rounds(column: PostgresColumn, kind: IcebergType | None) -> bool:
-    """Say whether the column has fewer decimals than the lake's."""
+    """Return whether the column has fewer decimals than the lake's."""
     numeric = _NUMERIC.fullmatch(column.type)
     return numeric is not None and isinstance(kind, DecimalType) and kind.scale > int(numeric["scale"])
 

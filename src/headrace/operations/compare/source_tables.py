@@ -62,7 +62,7 @@ class Moment:
 
 @contextmanager
 def open_moment(dsn: str) -> Iterator[Moment]:
-    """Gives the database as it is now, which stays so for those who read it through this."""
+    """Yield the database as it is now, which stays so for those who read it through this."""
     with psycopg.connect(dsn, application_name="headrace verify") as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.read_only = True
@@ -75,7 +75,7 @@ def open_moment(dsn: str) -> Iterator[Moment]:
 
 
 def find_table(connection: Connection, schema: str, name: str) -> SourceTable | None:
-    """Gives back what Postgres knows of a table, or None where there is none of that name."""
+    """Return what Postgres knows of a table, or None where there is none of that name."""
     found = connection.execute(_COLUMNS, {"schema": schema, "name": name}).fetchall()
     if not found:
         return None
@@ -84,7 +84,7 @@ def find_table(connection: Connection, schema: str, name: str) -> SourceTable | 
 
 
 def rows_in_order(moment: Moment, table: SourceTable, *, keys: Sequence[str]) -> Iterator[Row]:
-    """Gives the rows by their key, some at a time; text is in the order of its bytes, as the lake has it."""
+    """Yield the rows by their key, some at a time; text is in the order of its bytes, as the lake has it."""
     kinds = {column.name: column.kind for column in table.columns}
     order = [sql.SQL("{}" if kinds[key] in _ORDERED else '{}::text COLLATE "C"').format(sql.Identifier(key)) for key in keys]
     query = sql.SQL("{} ORDER BY {}").format(_select(table), sql.SQL(", ").join(order))
@@ -95,7 +95,7 @@ def rows_in_order(moment: Moment, table: SourceTable, *, keys: Sequence[str]) ->
 
 
 def find_rows(moment: Moment, table: SourceTable, *, keys: Sequence[str], wanted: Sequence[Key]) -> Iterator[Row]:
-    """Gives the rows of some keys."""
+    """Yield the rows of some keys."""
     conditions = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier(key), sql.Placeholder()) for key in keys)
     query = sql.SQL("{} WHERE {}").format(_select(table), conditions)
     for key in wanted:
@@ -103,7 +103,7 @@ def find_rows(moment: Moment, table: SourceTable, *, keys: Sequence[str], wanted
 
 
 def confirmed_lsn(connection: Connection, *, slot: str) -> int | None:
-    """Gives back up to where a replication slot's reader has kept all that it was told; None where there is no such slot."""
+    """Return up to where a replication slot's reader has kept all that it was told; None where there is no such slot."""
     query = "SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s"
     found = connection.execute(query, [slot]).fetchone()
     return None if found is None else int(found[0] or 0)

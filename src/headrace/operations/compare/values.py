@@ -16,7 +16,7 @@ ARRAY = "_"
 
 
 def is_same(left: object, right: object, *, kind: str) -> bool:
-    """Says whether a value of Postgres and one of the lake are the same value of a type of Postgres."""
+    """Return whether a value of Postgres and one of the lake are the same value of a type of Postgres."""
     if left is right or (type(left) is type(right) and type(left) in (str, int, bytes) and left == right):
         return True
     if left is None or right is None:
@@ -26,7 +26,7 @@ def is_same(left: object, right: object, *, kind: str) -> bool:
 
 
 def plain(value: object, *, kind: str) -> object:
-    """Gives back a value in the one form in which equal values of a type are equal and unequal ones are not.
+    """Return a value in the one form in which equal values of a type are equal and unequal ones are not.
 
     What can't be a value of the type stays as it is, and so is equal to nothing of it.
     """
@@ -81,7 +81,7 @@ def _time(value: Any) -> object:
 
 
 def _document(value: Any) -> object:
-    """Gives back JSON with its names in order and its numbers to the last digit, however they are spelled."""
+    """Return JSON with its names in order and its numbers to the last digit, however they are spelled."""
     text = value if isinstance(value, str) else bytes(value).decode()
     found = json.loads(text, parse_float=_spelled, parse_int=_spelled, parse_constant=_spelled)
     return json.dumps(found, sort_keys=True, ensure_ascii=False)

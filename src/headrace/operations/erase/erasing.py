@@ -42,14 +42,14 @@ _AGAIN = "The erasure is not finished, and goes on from here: run the same comma
 
 
 def labels_of(pipeline: Pipeline) -> frozenset[str]:
-    """Gives back what the quarantine calls the pipeline's streams and tables."""
+    """Return what the quarantine calls the pipeline's streams and tables."""
     return frozenset(
         [*(f"{pipeline.name}.{each.name}" for each in pipeline.streams), *(str(each.table) for each in pipeline.tables)]
     )
 
 
 def find_in_stream(lake: Lake, stream: Stream, person: Identifiers, requests: RequestOffsets) -> Found:
-    """Gives back what of a raw table is the person's, and the rows that ask for their erasure."""
+    """Return what of a raw table is the person's, and the rows that ask for their erasure."""
     if load_table(lake.catalog, stream.table) is None:
         return Found(stream.table)
     mark = _mark_stream(lake, stream, person, requests)
@@ -65,7 +65,7 @@ def find_in_stream(lake: Lake, stream: Stream, person: Identifiers, requests: Re
 
 
 def find_in_quarantine(lake: Lake, person: Identifiers) -> tuple[Found, ...]:
-    """Gives back what of the quarantine is the person's; nothing where there is none."""
+    """Return what of the quarantine is the person's; nothing where there is none."""
     if load_table(lake.catalog, QUARANTINE) is None:
         return ()
     place = [quarantine_offsets_label(lake.catalog, lake.pipeline), F.col("`partition`"), F.col("`offset`")]
@@ -73,7 +73,7 @@ def find_in_quarantine(lake: Lake, person: Identifiers) -> tuple[Found, ...]:
 
 
 def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
-    """Step 3. Gives back the note with what went of a raw table. Idempotent: what is gone is not found again."""
+    """Step 3. Return the note with what went of a raw table. Idempotent: what is gone is not found again."""
     table = load_table(lake.catalog, stream.table)
     if table is None:
         return note
@@ -109,7 +109,7 @@ def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
 
 
 def erase_quarantined(lake: Lake, note: Note) -> Note:
-    """Step 4. Gives back the note with what went of the quarantine. Idempotent: what is gone is not found again."""
+    """Step 4. Return the note with what went of the quarantine. Idempotent: what is gone is not found again."""
     for table in lake.pipeline.tables:
         entry = read_build(load_table(lake.catalog, table.table))
         if entry.build_id:
@@ -125,7 +125,7 @@ def erase_quarantined(lake: Lake, note: Note) -> Note:
 
 
 def _account(lake: Lake, note: Note, found: Found) -> Note:
-    """Gives back the note, which says what goes before it goes: Kafka may have it for a while, and `verify` would miss it."""
+    """Return the note, which says what goes before it goes: Kafka may have it for a while, and `verify` would miss it."""
     for stream in sorted({place.stream for place in found.places}):
         mine = [place for place in found.places if place.stream == stream]
         gone, stays = ([place for place in mine if place.stays is stayed] for stayed in (False, True))

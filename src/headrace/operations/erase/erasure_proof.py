@@ -26,7 +26,7 @@ from headrace.spec.model.pipeline import Pipeline, TableName
 
 
 def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = frozenset()) -> Purged:
-    """Step 7. Gives back what went of the past of all tables that the erasure touched, and of all that are made of them.
+    """Step 7. Return what went of the past of all tables that the erasure touched, and of all that are made of them.
 
     `also` are tables in whose past the person was found although no row of theirs was touched.
     """
@@ -53,7 +53,7 @@ def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = f
 
 
 def prove(lake: Lake, note: Note) -> tuple[tuple[Hit, ...], int]:
-    """Step 8. Gives back where the person is found in any file of the pipeline, and how many files were searched."""
+    """Step 8. Return where the person is found in any file of the pipeline, and how many files were searched."""
     targets = []
     storage = Storage.of(lake.catalog.properties)
     young, every_shared = time.time() - OTHERS_HURRY_SECONDS, shared_tables(lake.pipeline)
@@ -72,7 +72,7 @@ def prove(lake: Lake, note: Note) -> tuple[tuple[Hit, ...], int]:
 
 
 def made_of(pipeline: Pipeline, names: set[str]) -> tuple[LayerTable, ...]:
-    """Gives back the tables that are made of these, also by a lookup, and those that are made of them."""
+    """Return the tables that are made of these, also by a lookup, and those that are made of them."""
     known, found = set(names), []
     for table in pipeline.tables:
         if any(str(each) in known for each in table.inputs):
@@ -82,7 +82,7 @@ def made_of(pipeline: Pipeline, names: set[str]) -> tuple[LayerTable, ...]:
 
 
 def folders_of(settings: Settings, pipeline: Pipeline) -> dict[TableName, tuple[str, ...]]:
-    """Gives back where the files are of every table of the pipeline, and of what Headrace keeps beside them."""
+    """Return where the files are of every table of the pipeline, and of what Headrace keeps beside them."""
     found: dict[TableName, tuple[str, ...]] = {}
     for stream in pipeline.streams:
         places = places_of(stream, settings)
@@ -96,12 +96,12 @@ def folders_of(settings: Settings, pipeline: Pipeline) -> dict[TableName, tuple[
 
 
 def shared_tables(pipeline: Pipeline) -> dict[TableName, tuple[str, frozenset[str]]]:
-    """Gives back the tables that pipelines share, and which values of which column tell this one's rows."""
+    """Return the tables that pipelines share, and which values of which column tell this one's rows."""
     return {QUARANTINE: ("stream", labels_of(pipeline)), QUALITY_RESULTS: ("pipeline_name", frozenset({pipeline.name}))}
 
 
 def _owner(column: str, values: frozenset[str], *, storage: Storage) -> Callable[[StoredFile], bool]:
-    """Gives back what says whether a file that nothing refers to is this pipeline's, of which nobody writes any now.
+    """Return what says whether a file that nothing refers to is this pipeline's, of which nobody writes any now.
 
     Files that hold rows of others too come from compaction, which the erasure keeps away: nobody is about to commit them.
     """

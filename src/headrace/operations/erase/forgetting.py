@@ -93,7 +93,7 @@ class Proof:
 
 @contextmanager
 def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Erasing]:
-    """Gives a session in which nobody else lands, builds or replays the pipeline: files are deleted for good."""
+    """Yield a session in which nobody else lands, builds or replays the pipeline: files are deleted for good."""
     if pipeline.people is None:
         raise ErasureError(
             "the pipeline does not say whose its rows are",
@@ -112,12 +112,12 @@ def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -
 
 
 def catch_up(erasing: Erasing) -> None:
-    """Builds what was landed since, so that the entities know all records of a person; a table that fails is an error."""
+    """Build what was landed since, so that the entities know all records of a person; a table that fails is an error."""
     _build(erasing.lake, next_step="Nothing was erased. Mend it, then run the same command again.")
 
 
 def look(erasing: Erasing, asked: Sequence[Identifiers], *, requested: bool) -> ErasurePreview:
-    """Step 1. Gives back what an erasure of these persons would do, and with `requested` of all whose requests wait."""
+    """Step 1. Return what an erasure of these persons would do, and with `requested` of all whose requests wait."""
     lake, people = erasing.lake, erasing.people
     use_session(lake.spark)
     requests = tuple(
@@ -146,7 +146,7 @@ def look(erasing: Erasing, asked: Sequence[Identifiers], *, requested: bool) -> 
 
 
 def begin(erasing: Erasing, looked: ErasurePreview) -> Note:
-    """Step 2. Gives back the note of a new erasure, durably written."""
+    """Step 2. Return the note of a new erasure, durably written."""
     lake = erasing.lake
     told = [_subject(each.identifiers) for each in looked.persons]
     rows = {str(each.table): count_rows(load_table(lake.catalog, each.table)) for each in lake.pipeline.tables}
@@ -166,7 +166,7 @@ def begin(erasing: Erasing, looked: ErasurePreview) -> Note:
 
 
 def finish(erasing: Erasing, note: Note, *, publish: Callable[[], None], report: Report) -> Proof:
-    """Steps 3 to 8. Gives back the proof. Idempotent by erasure: one that died goes on where it was.
+    """Steps 3 to 8. Return the proof. Idempotent by erasure: one that died goes on where it was.
 
     Where the search finds the person, the note stays, and the same command tries again.
     """
@@ -209,7 +209,7 @@ def finish(erasing: Erasing, note: Note, *, publish: Callable[[], None], report:
 
 
 def unfinished(settings: Settings, pipeline: Pipeline) -> tuple[Note, ...]:
-    """Gives back the erasures that were begun and not finished."""
+    """Return the erasures that were begun and not finished."""
     return read_notes(settings, pipeline.name)
 
 
@@ -220,13 +220,13 @@ def _build(lake: Lake, *, next_step: str) -> None:
 
 
 def _subject(person: Identifiers) -> str:
-    """Gives back what a person is known by afterwards, to whoever asks with the same words: the first email, phone or id."""
+    """Return what a person is known by afterwards, to whoever asks with the same words: the first email, phone or id."""
     ids = [f"{kind}:{each}" for kind, values in person.ids.items() for each in sorted(values)]
     return next(iter([*sorted(person.emails), *sorted(person.phones), *ids]), "")
 
 
 def _entities(pipeline: Pipeline, people: People) -> Entities | None:
-    """Gives back the pipeline's table of entities, and how it writes emails where it is of that kind."""
+    """Return the pipeline's table of entities, and how it writes emails where it is of that kind."""
     table = next((each for each in pipeline.tables if each.table == people.entities), None)
     if table is None or not table.matches:
         return Entities(table.table) if table else None

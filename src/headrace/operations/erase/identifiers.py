@@ -44,7 +44,7 @@ class Identifiers:
         )
 
     def without(self, written: Iterable[str]) -> Identifiers:
-        """Gives back the identifiers without these emails and phones, however they are written."""
+        """Return the identifiers without these emails and phones, however they are written."""
         emails = {each.strip().lower() for each in written}
         phones = {digits_of(each) for each in written if "@" not in each}
         kept = {each for each in self.written if each.lower() not in emails and digits_of(each) not in phones - {""}}
@@ -62,7 +62,7 @@ class Identifiers:
 def identify(
     *, emails: Iterable[str | None] = (), phones: Iterable[str | None] = (), ids: Iterable[tuple[str, str | None]] = ()
 ) -> Identifiers:
-    """Gives back the identifiers of values as they are written; what is empty tells nobody apart and is left out."""
+    """Return the identifiers of values as they are written; what is empty tells nobody apart and is left out."""
     kinds: dict[str, set[str]] = {}
     for kind, value in ids:
         if value and value.strip():
@@ -88,7 +88,7 @@ def digits_of(phone: str) -> str:
 
 
 def text_pattern(person: Identifiers) -> str | None:
-    """Gives back the regular expression, Java's and Python's alike, that finds the person in a text; None where nothing could.
+    """Return the regular expression, Java's and Python's alike, that finds the person in a text; None where nothing could.
 
     Emails and phones are found whole: `ann@example.com` is not in `joann@example.com`, nor in `ann@example.com.au`. They are
     found in any case, and as JSON and URLs write them. No character of theirs means anything: not `.`, not `*`.
@@ -100,7 +100,7 @@ def text_pattern(person: Identifiers) -> str | None:
 
 
 def _spelled(value: str) -> str:
-    """Gives back an expression for a value: as it is, with JSON's escapes, or with a URL's."""
+    """Return an expression for a value: as it is, with JSON's escapes, or with a URL's."""
     return "".join(each if each.isascii() and each.isalnum() else _character(each) for each in value)
 
 
@@ -113,12 +113,12 @@ def _character(each: str) -> str:
 
 
 def conceal(person: str) -> str:
-    """Gives back a text that only who knows the person can tell: a salted, slow hash, different each time."""
+    """Return a text that only who knows the person can tell: a salted, slow hash, different each time."""
     return _hash(person, os.urandom(_SALT_BYTES))
 
 
 def is_concealed(person: str, concealed: str) -> bool:
-    """Says whether a concealed text is of this person."""
+    """Return whether a concealed text is of this person."""
     parts = concealed.split("$")
     return len(parts) == 3 and _hash(person, bytes.fromhex(parts[1])) == concealed
 

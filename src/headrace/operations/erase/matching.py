@@ -25,7 +25,7 @@ ERASED = "[erased]"
 
 
 def is_theirs(rows: DataFrame, whose: PersonColumns | None, person: Identifiers) -> Column:
-    """Gives back whether a row is the person's. Of a table of which nobody says whose its rows are, it is if it names them."""
+    """Return whether a row is the person's. Of a table of which nobody says whose its rows are, it is if it names them."""
     if whose is None:
         return names_them(rows, person)
     found = [_any_of(rows, each, person.emails, lambda value: F.lower(F.trim(value))) for each in whose.emails]
@@ -36,7 +36,7 @@ def is_theirs(rows: DataFrame, whose: PersonColumns | None, person: Identifiers)
 
 
 def names_them(rows: DataFrame, person: Identifiers, *, columns: Sequence[str] | None = None) -> Column:
-    """Gives back whether a text in any column, or in these, names the person by an email or a phone."""
+    """Return whether a text in any column, or in these, names the person by an email or a phone."""
     pattern = text_pattern(person)
     if pattern is None:
         return F.lit(False)
@@ -45,13 +45,13 @@ def names_them(rows: DataFrame, person: Identifiers, *, columns: Sequence[str] |
 
 
 def without_them(rows: DataFrame, person: Identifiers) -> list[Column]:
-    """Gives back a row's columns with `[erased]` wherever a text named the person; all else is as it was."""
+    """Return a row's columns with `[erased]` wherever a text named the person; all else is as it was."""
     pattern = text_pattern(person)
     return [_replace(rows, name, pattern) if pattern else named(name) for name in rows.columns]
 
 
 def holds_them(value: Column, person: Identifiers, *, shortest_id: int) -> Column:
-    """Gives back whether bytes that could not be decoded hold any identifier of the person."""
+    """Return whether bytes that could not be decoded hold any identifier of the person."""
     text = F.decode(value, "UTF-8")
     ids = [each for values in person.ids.values() for each in values if len(each) >= shortest_id]
     whole = [text.rlike(rf"(?<![0-9A-Za-z])\Q{_quoted(each)}\E(?![0-9A-Za-z])") for each in sorted(ids)]
@@ -60,7 +60,7 @@ def holds_them(value: Column, person: Identifiers, *, shortest_id: int) -> Colum
 
 
 def values_of(rows: DataFrame, expression: str) -> Column:
-    """Gives back an expression's values as an array of texts, whatever its type."""
+    """Return an expression's values as an array of texts, whatever its type."""
     column = F.expr(expression)
     if isinstance(rows.select(column).schema.fields[0].dataType, ArrayType):
         return column.cast("array<string>")
@@ -87,7 +87,7 @@ def _quoted(value: str) -> str:
 
 
 def _as_text(rows: DataFrame, name: str) -> Column | None:
-    """Gives back what of a column can be searched, or None for numbers and times, which name nobody."""
+    """Return what of a column can be searched, or None for numbers and times, which name nobody."""
     kind, column = rows.schema[name].dataType, named(name)
     if isinstance(kind, StringType):
         return column

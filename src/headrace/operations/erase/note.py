@@ -37,12 +37,12 @@ class Note:
     rows: Mapping[str, int] = field(default_factory=dict)
 
     def erased_table(self, name: str, **values: object) -> ErasedTable:
-        """Gives back what this erasure did to a table."""
+        """Return what this erasure did to a table."""
         made = ErasedTable(self.erasure_id, self.pipeline, self.subjects, self.request_ids, name, self.begun_at)
         return replace(made, **values)  # type: ignore[arg-type]
 
     def with_table(self, done: ErasedTable) -> Note:
-        """Gives back the note with what was done to a table, added to what it says of it already."""
+        """Return the note with what was done to a table, added to what it says of it already."""
         key = (done.table_name, done.stream)
         known = next((each for each in self.tables if (each.table_name, each.stream) == key), None)
         if known is not None:
@@ -60,7 +60,7 @@ class Note:
 
 
 def write_note(settings: Settings, note: Note) -> None:
-    """Writes a note, durably. Idempotent by erasure."""
+    """Write a note, durably. Idempotent by erasure."""
     folder = _folder(settings)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = _path(settings, note)
@@ -74,13 +74,13 @@ def write_note(settings: Settings, note: Note) -> None:
 
 
 def read_notes(settings: Settings, pipeline: str) -> tuple[Note, ...]:
-    """Gives back the erasures of a pipeline that were begun and not finished, oldest first."""
+    """Return the erasures of a pipeline that were begun and not finished, oldest first."""
     found = [msgspec.json.decode(path.read_bytes(), type=Note) for path in _paths(settings)]
     return tuple(sorted((each for each in found if each.pipeline == pipeline), key=lambda note: note.begun_at))
 
 
 def remove_note(settings: Settings, note: Note) -> None:
-    """Removes a note: its erasure is finished."""
+    """Remove a note: its erasure is finished."""
     _path(settings, note).unlink(missing_ok=True)
     _path(settings, note).with_suffix(".inprogress").unlink(missing_ok=True)
 

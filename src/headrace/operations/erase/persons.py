@@ -42,7 +42,7 @@ class Entities:
     matched: tuple[str, ...] = ()
 
     def spellings(self, asked: Identifiers) -> set[str]:
-        """Gives back the emails that are asked for as they were written, and as the table writes them."""
+        """Return the emails that are asked for as they were written, and as the table writes them."""
         written = {*asked.emails, *(each for each in asked.written if "@" in each)}
         return {*written, *filter(None, map(self.normalise, written))}
 
@@ -62,7 +62,7 @@ class Person:
 
 
 def find_person(catalog: Catalog, entities: Entities | None, asked: Identifiers) -> Person:
-    """Gives back the person that one of these identifiers tells: without a table of entities, by these alone.
+    """Return the person that one of these identifiers tells: without a table of entities, by these alone.
 
     An ErasureError where the identifiers are those of several persons, because then nobody could say whose rows go.
     """
@@ -96,7 +96,7 @@ def find_person(catalog: Catalog, entities: Entities | None, asked: Identifiers)
 
 
 def _surely_theirs(records: Sequence[Record], asked: Identifiers, entities: Entities) -> list[Record]:
-    """Gives back the records that the identifiers name, and those that share a value with one of them, however far."""
+    """Return the records that the identifiers name, and those that share a value with one of them, however far."""
     emails = {each.lower() for each in entities.spellings(asked)}
 
     def is_named(record: Record) -> bool:
@@ -111,7 +111,7 @@ def _surely_theirs(records: Sequence[Record], asked: Identifiers, entities: Enti
 
 
 def _share_a_value(one: Record, other: Record, matched: Sequence[str]) -> bool:
-    """Says whether two records are joined by a value; one that too many records have joins nobody."""
+    """Return whether two records are joined by a value; one that too many records have joins nobody."""
     return any(one[name] and one[name] == other[name] and name not in (one[UNUSED] or ()) for name in matched)
 
 
@@ -126,7 +126,7 @@ class _Index:
         return tuple(name for name in (*self.entities.emails, *self.entities.phones) if name in have)
 
     def entities_of(self, asked: Identifiers) -> set[str]:
-        """Gives back the entities that any of the identifiers names; by emails and ids, because phones are passed on."""
+        """Return the entities that any of the identifiers names; by emails and ids, because phones are passed on."""
         emails = sorted(self.entities.spellings(asked))
         wanted = [column_is(name, each) for name in self.told if name in self.entities.emails for each in emails]
         wanted += [
@@ -137,7 +137,7 @@ class _Index:
         return {str(each["entity_id"]) for each in self.scan(wanted)}
 
     def of_others(self, name: str, values: set[str], mine: set[str]) -> set[str]:
-        """Gives back those of the values that a record of another entity has too."""
+        """Return those of the values that a record of another entity has too."""
         ordered = sorted(values)
         parts = [ordered[at : at + _AT_ONCE] for at in range(0, len(ordered), _AT_ONCE)]
         found = self.scan([In(term=Reference(name), values={literal(each) for each in part}) for part in parts])

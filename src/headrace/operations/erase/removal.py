@@ -64,7 +64,7 @@ Mark = Callable[["DataFrame"], Marks]
 
 
 def find_rows(spark: SparkSession, name: TableName, mark: Mark, *, place: Sequence[Column]) -> Found:
-    """Gives back what of a table is the person's. `place` are the stream, partition and offset of a row."""
+    """Return what of a table is the person's. `place` are the stream, partition and offset of a row."""
     table = load_java_table(spark, name)
     current = table.currentSnapshot()
     if current is None:
@@ -86,7 +86,7 @@ def find_rows(spark: SparkSession, name: TableName, mark: Mark, *, place: Sequen
 
 
 def stage_rest(spark: SparkSession, found: Found, mark: Mark) -> Replaced:
-    """Gives back the files that hold rows to be erased, and staged ones with the rest of their rows."""
+    """Return the files that hold rows to be erased, and staged ones with the rest of their rows."""
     if not found:
         return Replaced()
     table = load_java_table(spark, found.table)

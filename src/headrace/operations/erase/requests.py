@@ -30,7 +30,7 @@ class Request:
 
 
 def find_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequests, *, catalog: Catalog) -> tuple[Request, ...]:
-    """Gives back the requests that wait, oldest first. What was carried out is no longer there."""
+    """Return the requests that wait, oldest first. What was carried out is no longer there."""
     stream = pipeline.stream(asked.stream)
     rows = spark.read.format("iceberg").load(spark_name(stream.table)).where(F.expr(asked.where))
     whose = asked.whose
@@ -48,7 +48,7 @@ def find_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequest
 
 
 def count_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequests, *, after: int) -> int:
-    """Gives back how many requests came after a checkpoint."""
+    """Return how many requests came after a checkpoint."""
     stream = pipeline.stream(asked.stream)
     rows = spark.read.format("iceberg").load(spark_name(stream.table))
     return rows.where(F.col("checkpoint_id") > after).where(F.expr(asked.where)).count()

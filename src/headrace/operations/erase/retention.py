@@ -13,7 +13,7 @@ _DAY_MS = 86_400_000
 
 
 def kept_by_kafka(settings: Settings, topics: Sequence[str]) -> dict[str, str]:
-    """Gives back in words how long each topic keeps a message, as far as Kafka can be asked now."""
+    """Return in words how long each topic keeps a message, as far as Kafka can be asked now."""
     ask = "Kafka is off; its setting retention.ms says how long"
     servers = find_servers(settings) if topics else None
     if servers is None:

@@ -59,7 +59,7 @@ class Needle:
 
 
 def search_files(spark: SparkContext, targets: Sequence[Target], person: Identifiers, *, storage: Storage) -> tuple[Hit, ...]:
-    """Gives back where the person is found: emails and phones in any text, long ids as whole values."""
+    """Return where the person is found: emails and phones in any text, long ids as whole values."""
     if not targets:
         return ()
     needle = needle_of(person)
@@ -75,7 +75,7 @@ def needle_of(person: Identifiers) -> Needle:
 
 
 def search_file(target: Target, needle: Needle, *, storage: Storage = DISK) -> Iterator[Hit]:
-    """Gives back the columns of one file that name the person."""
+    """Yield the columns of one file that name the person."""
     text = re.compile(needle.pattern) if needle.pattern else None
     if text and text.search(unquote(target.uri)):
         yield Hit(target.table, target.uri, _NAME, 1)
@@ -104,7 +104,7 @@ def _search_parquet(stream: Any, target: Target, needle: Needle, text: re.Patter
 
 
 def _leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """Gives back the values in an array at every depth."""
+    """Yield the values in an array at every depth."""
     if pa.types.is_dictionary(array.type):
         yield from _leaves(array.dictionary_decode())
     elif pa.types.is_struct(array.type):
@@ -136,7 +136,7 @@ def _count_texts(values: Sequence[str | None], text: re.Pattern[str] | None) -> 
 
 
 def _search_other(content: io.BytesIO, target: Target, text: re.Pattern[str] | None) -> Iterator[Hit]:
-    """Searches Iceberg's metadata, the commit log, and whatever else lies beside the data."""
+    """Search Iceberg's metadata, the commit log, and whatever else lies beside the data."""
     if target.uri.endswith(".avro"):
         values = [each for record in fastavro.reader(content) for each in _texts_of(record)]
     else:

@@ -151,7 +151,7 @@ class MaintenanceContext:
 
 
 def targets_of(settings: Settings, pipeline: Pipeline) -> tuple[Target, ...]:
-    """Gives back the tables of a pipeline, and then those that Headrace keeps for it alone: what they may lose depends on how
+    """Return the tables of a pipeline, and then those that Headrace keeps for it alone: what they may lose depends on how
     far back the others can be rolled."""
     folders = folders_of(settings, pipeline)
     found = []
@@ -168,12 +168,12 @@ def targets_of(settings: Settings, pipeline: Pipeline) -> tuple[Target, ...]:
 
 
 def shared_targets(settings: Settings) -> tuple[Target, ...]:
-    """Gives back the tables that pipelines share."""
+    """Return the tables that pipelines share."""
     return tuple(Target(name, (table_location(settings, name),), order) for name, order in _SHARED.items())
 
 
 def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str | None = None) -> tuple[Work, ...]:
-    """Gives back the tables of these pipelines and those that they share, made or not, or the one that a name means."""
+    """Return the tables of these pipelines and those that they share, made or not, or the one that a name means."""
     work: list[Work] = [(pipeline, target) for pipeline in pipelines for target in targets_of(settings, pipeline)]
     work += [(None, target) for target in shared_targets(settings)]
     if table is None:
@@ -186,7 +186,7 @@ def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str |
 
 
 def list_made(settings: Settings, work: Sequence[Work], *, retry_policy: RetryPolicy | None = None) -> tuple[Work, ...]:
-    """Gives back the tables that are there; where the catalog is away, it is waited for with `retry_policy`."""
+    """Return the tables that are there; where the catalog is away, it is waited for with `retry_policy`."""
 
     def look() -> tuple[Work, ...]:
         catalog = find_catalog(settings)
@@ -196,7 +196,7 @@ def list_made(settings: Settings, work: Sequence[Work], *, retry_policy: RetryPo
 
 
 def look_ahead(settings: Settings, work: Sequence[Work]) -> tuple[Foreseen, ...]:
-    """Gives back what maintenance would do to each table that there is."""
+    """Return what maintenance would do to each table that there is."""
     context = MaintenanceContext(settings, find_catalog(settings))
     found = (foresee(context, owner, target) for owner, target in work)
     return tuple(each for each in found if each)
@@ -205,7 +205,7 @@ def look_ahead(settings: Settings, work: Sequence[Work]) -> tuple[Foreseen, ...]
 def maintain_all(
     settings: Settings, spark: SparkSession, work: Sequence[Work], *, retry_policy: RetryPolicy | None = None
 ) -> tuple[Maintained, ...]:
-    """Gives back what became of each table that there is.
+    """Return what became of each table that there is.
 
     Where the catalog or the object store is away, it waits with `retry_policy` and goes on with the table that it was at.
     """
@@ -221,13 +221,13 @@ def maintain_all(
 
 @contextmanager
 def maintaining(settings: Settings, pipeline: Pipeline | None, *, retry_policy: float = 60.0) -> Iterator[None]:
-    """Holds the lock that keeps erasures, and other maintenance, away from a pipeline's tables, or those that all share."""
+    """Hold the lock that keeps erasures, and other maintenance, away from a pipeline's tables, or those that all share."""
     with maintain_lock(settings, pipeline.name if pipeline else SHARED, retry_policy=retry_policy):
         yield
 
 
 def foresee(context: MaintenanceContext, pipeline: Pipeline | None, target: Target) -> Foreseen | None:
-    """Gives back what maintenance would do to a table now, from metadata alone; None where there is no such table."""
+    """Return what maintenance would do to a table now, from metadata alone; None where there is no such table."""
     table = load_table(context.catalog, target.name)
     if table is None:
         return None
@@ -251,7 +251,7 @@ def foresee(context: MaintenanceContext, pipeline: Pipeline | None, target: Targ
 def maintain_table(
     context: MaintenanceContext, spark: SparkSession, pipeline: Pipeline | None, target: Target
 ) -> Maintained | None:
-    """Gives back what became of a table; None where there is no such table. Idempotent: there is little to do twice."""
+    """Return what became of a table; None where there is no such table. Idempotent: there is little to do twice."""
     started = time.monotonic()
     table = load_table(context.catalog, target.name)
     if table is None:
@@ -277,7 +277,7 @@ def maintain_table(
 
 
 def _compact(context: MaintenanceContext, spark: SparkSession, target: Target) -> int:
-    """Gives back how many groups of files others were faster with."""
+    """Return how many groups of files others were faster with."""
     table = context.catalog.load_table(str(target.name))
     current, groups = table.current_snapshot(), context.groups(table)
     if current is None or not groups:
@@ -297,7 +297,7 @@ def _compact(context: MaintenanceContext, spark: SparkSession, target: Target) -
 
 
 def _before_commit(context: MaintenanceContext, target: Target, *, began: float) -> Callable[[Sequence[str]], None]:
-    """Gives back what is done with new files before they are committed: they must not be too old, and a raw table has no file
+    """Return what is done with new files before they are committed: they must not be too old, and a raw table has no file
     that its commit log does not know."""
 
     def log(paths: Sequence[str]) -> None:
@@ -317,7 +317,7 @@ def _before_commit(context: MaintenanceContext, target: Target, *, began: float)
 
 
 def _forget_passed(context: MaintenanceContext, pipeline: Pipeline, name: TableName) -> None:
-    """Takes out old rows of a table that all its readers have passed; deletions stay, for events that come late."""
+    """Take out old rows of a table that all its readers have passed; deletions stay, for events that come late."""
     generation = read_build(load_table(context.catalog, name)).generation
     with context.turn(name):
         forget_removed(context.catalog, name, generation=generation)
@@ -336,7 +336,7 @@ def _logged_elsewhere(context: MaintenanceContext, target: Target) -> frozenset[
 
 
 def _named_files(context: MaintenanceContext, target: Target) -> frozenset[str]:
-    """Gives back the files of the quarantine that an entry of any table names: they may not have been put in it yet."""
+    """Return the files of the quarantine that an entry of any table names: they may not have been put in it yet."""
     if target.name != QUARANTINE:
         return frozenset()
     found: set[str] = set()

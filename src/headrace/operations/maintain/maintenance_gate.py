@@ -94,7 +94,7 @@ def _follow(
 
 
 def describe(done: Maintained) -> str:
-    """Gives back what maintenance did to a table, in a line."""
+    """Return what maintenance did to a table, in a line."""
     before, after = done.before, done.after
     parts = [f"{before.files:,} files are {after.files:,}"] if before.files != after.files else []
     parts += [f"{before.snapshots:,} snapshots are {after.snapshots:,}"] if before.snapshots > after.snapshots else []

@@ -37,7 +37,7 @@ class Chosen:
 
 
 def choose(pipeline: Pipeline, wanted: Wanted) -> Chosen:
-    """Gives back what a replay is about; a table that is not the pipeline's is a SpecError.
+    """Return what a replay is about; a table that is not the pipeline's is a SpecError.
 
     A layer table means the raw tables that it is made of, where Kafka is read again, and else itself.
     """
@@ -61,7 +61,7 @@ def choose(pipeline: Pipeline, wanted: Wanted) -> Chosen:
 
 
 def dependents(pipeline: Pipeline, names: set[TableName]) -> tuple[LayerTable, ...]:
-    """Gives back the layer tables that are made of these tables, in the order in which they are built; lookups count."""
+    """Return the layer tables that are made of these tables, in the order in which they are built; lookups count."""
     found = set(names)
     tables = []
     for each in pipeline.tables:
@@ -76,7 +76,7 @@ def _reads(wanted: Wanted) -> bool:
 
 
 def _made_of(pipeline: Pipeline, table: LayerTable) -> set[TableName]:
-    """Gives back all that a table is made of."""
+    """Return all that a table is made of."""
     found = {table.table}
     for each in reversed(pipeline.tables):
         if each.table in found:

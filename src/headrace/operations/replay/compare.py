@@ -80,7 +80,7 @@ class LeftAlone:
 
 
 def find_held(spark: SparkSession, target: Target) -> Mapping[int, Held]:
-    """Gives back which offsets the lake has within the target's window, by partition; the quarantine's too."""
+    """Return which offsets the lake has within the target's window, by partition; the quarantine's too."""
     table = load_java_table(spark, target.stream.table)
     with _landed(spark, table, target) as (rows, _):
         found = rows.groupBy(KEYS[0]).agg(F.min(KEYS[1]), F.max(KEYS[1])).collect()
@@ -92,7 +92,7 @@ def find_held(spark: SparkSession, target: Target) -> Mapping[int, Held]:
 
 
 def compare(spark: SparkSession, target: Target, read: Staged, *, left_alone: LeftAlone, whole: bool, stage: bool) -> Compared:
-    """Gives back what differs between what was read again and the lake; with `stage`, with files to be committed.
+    """Return what differs between what was read again and the lake; with `stage`, with files to be committed.
 
     With `whole` all messages of the target's window were read again, and one that the lake has and that is not among them is an
     error; else those that the quarantine has were, or some of them.
@@ -125,7 +125,7 @@ def compare(spark: SparkSession, target: Target, read: Staged, *, left_alone: Le
 
 @contextmanager
 def _landed(spark: SparkSession, table: JavaObject, target: Target) -> Iterator[tuple[DataFrame, Mapping[str, JavaObject]]]:
-    """Gives the rows of the window that landing had passed when the replay was planned, and the files that can hold them."""
+    """Yield the rows of the window that landing had passed when the replay was planned, and the files that can hold them."""
     planned = plan_files(table, snapshot_id=int(table.currentSnapshot().snapshotId()), where=_iceberg(spark, target.window))
     ends = [F.lit(value) for partition, end in sorted(target.ledger.offsets.items()) for value in (partition, end)]
     passed = F.col(KEYS[1]) < F.create_map(*ends)[F.col(KEYS[0])] if ends else F.lit(False)
@@ -143,7 +143,7 @@ def _tell(
     bad: Sequence[Coordinates],
     left_alone: LeftAlone,
 ) -> DataFrame:
-    """Gives back the class of each message, and the file and checkpoint of its row where it had one."""
+    """Return the class of each message, and the file and checkpoint of its row where it had one."""
     old = landed.select(
         *KEYS,
         F.col(FILE).alias("file"),
@@ -202,7 +202,7 @@ def _stage(
     planned: Mapping[str, JavaObject],
     target: Target,
 ) -> Replaced:
-    """Gives back the files that hold rows to be replaced, and staged ones with the rest of their rows and the new ones."""
+    """Return the files that hold rows to be replaced, and staged ones with the rest of their rows and the new ones."""
     changed = told.where(F.col("kind").isin("replaced", "new", "recovered"))
     paths = sorted(row["file"] for row in changed.where(F.col("file").isNotNull()).select("file").distinct().collect())
     old = plan_files(table, snapshot_id=int(table.currentSnapshot().snapshotId())).among(paths)
@@ -225,7 +225,7 @@ def _is_current(target: Target) -> Column:
 
 
 def _digest(rows: DataFrame) -> Column:
-    """Gives back what tells whether a row has the same values as another. Maps can't be compared, their text can."""
+    """Return what tells whether a row has the same values as another. Maps can't be compared, their text can."""
     values = [named(name) for name in rows.columns if name not in _NOT_VALUES and name != FILE]
     return F.md5(F.to_json(F.struct(*values), {**EXACT_JSON, "ignoreNullFields": "false"}))
 
@@ -252,7 +252,7 @@ def _in_window(window: Window) -> Column:
 
 
 def _iceberg(spark: SparkSession, window: Window) -> JavaObject:
-    """Gives back the window as Iceberg's expression, so that files that lie outside it are not opened."""
+    """Return the window as Iceberg's expression, so that files that lie outside it are not opened."""
     expressions = iceberg_class(spark, "expressions.Expressions")
     condition = expressions.alwaysTrue()
     for moment, compared in ((window.since, expressions.greaterThanOrEqual), (window.until, expressions.lessThan)):

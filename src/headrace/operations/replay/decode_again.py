@@ -26,7 +26,7 @@ def decode_again(
     mended: Mapping[Coordinates, bytes] | None = None,
     registry_url: str = "",
 ) -> tuple[Target, Staged]:
-    """Gives back what becomes of refused messages now, and the target with its table as it is now: it may have grown.
+    """Return what becomes of refused messages now, and the target with its table as it is now: it may have grown.
 
     `mended` has other bytes for some of them. Files are written where no table looks; nothing refers to them.
     """
@@ -76,7 +76,7 @@ def _take(
 
 
 def _messages(rows: pa.Table, mended: Mapping[Coordinates, bytes], *, most: int) -> Iterator[Messages]:
-    """Yields refused rows as the messages that they were, those of one topic together."""
+    """Yield refused rows as the messages that they were, those of one topic together."""
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     for (topic,), part in frame.group_by("topic", maintain_order=True):

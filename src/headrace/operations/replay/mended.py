@@ -18,14 +18,14 @@ from headrace.errors import SettingsError
 from headrace.operations.replay.target import Coordinates
 
 Encode = Callable[[str, Mapping[str, object]], bytes]
-"""Gives back an event in the format of a stream."""
+"""Returns an event in the format of a stream."""
 
 _VALUES = ("text", "base64", "event")
 _NAMES = frozenset({"stream", "partition", "offset", "timestamp", "reason", *_VALUES})
 
 
 def to_lines(rows: pa.Table) -> list[str]:
-    """Gives back rows of the quarantine as lines."""
+    """Return rows of the quarantine as lines."""
     lines = []
     for row in rows.to_pylist():
         value = row["original_bytes"]
@@ -38,7 +38,7 @@ def to_lines(rows: pa.Table) -> list[str]:
 
 
 def read_lines(path: Path, *, encode: Encode) -> dict[str, dict[Coordinates, bytes]]:
-    """Gives back the bytes of mended messages by stream; a line that can't be is a SettingsError that names it."""
+    """Return the bytes of mended messages by stream; a line that can't be is a SettingsError that names it."""
     found: dict[str, dict[Coordinates, bytes]] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -19,7 +19,7 @@ from headrace.spec.model.pipeline import Pipeline
 
 
 def export_refused(settings: Settings, pipeline: Pipeline, wanted: Wanted, path: Path) -> int:
-    """Writes the refused messages that are meant as lines of JSON, to be mended by hand; gives back how many they are."""
+    """Write the refused messages that are meant as lines of JSON, to be mended by hand, and return how many they are."""
     catalog, lines = open_catalog(settings), []
     for stream in choose(pipeline, wanted).streams:
         target = plan_target(catalog, settings, pipeline, stream, window=Window())
@@ -30,7 +30,7 @@ def export_refused(settings: Settings, pipeline: Pipeline, wanted: Wanted, path:
 
 
 def read_mended(pipeline: Pipeline, path: Path) -> dict[str, dict[Coordinates, bytes]]:
-    """Gives back the bytes of messages that were mended by hand, by stream."""
+    """Return the bytes of messages that were mended by hand, by stream."""
     streams = {f"{pipeline.name}.{each.name}": each for each in pipeline.streams if each.format != "debezium"}
 
     def encode(stream: str, event: Mapping[str, object]) -> bytes:
@@ -42,7 +42,7 @@ def read_mended(pipeline: Pipeline, path: Path) -> dict[str, dict[Coordinates, b
 
 
 def check_mended(pipeline: Pipeline, chosen: Chosen, wanted: Wanted) -> None:
-    """Refuses mended messages of what is not read again: rows that a layer table refuses are made of its inputs."""
+    """Refuse mended messages of what is not read again: rows that a layer table refuses are made of its inputs."""
     known = {f"{pipeline.name}.{each.name}" for each in chosen.streams}
     for label in sorted((wanted.mended or {}).keys() - known):
         is_built = label in {str(each.table) for each in pipeline.tables}
@@ -56,7 +56,7 @@ def check_mended(pipeline: Pipeline, chosen: Chosen, wanted: Wanted) -> None:
 
 
 def select_refused(target: Target, wanted: Wanted) -> pa.Table:
-    """Gives back the refused messages that are meant."""
+    """Return the refused messages that are meant."""
     rows = target.quarantined_rows()
     if wanted.reason is not None:
         rows = rows.filter(pa.array([wanted.reason in (each or "") for each in rows["reason"].to_pylist()], pa.bool_()))

@@ -33,7 +33,7 @@ def ranges_to_replay(
     after: Mapping[int, int | None],
     held: Mapping[int, Held],
 ) -> tuple[Range, ...]:
-    """Gives back the ranges that have all messages of a window which were landed, and all that should have been.
+    """Return the ranges that have all messages of a window which were landed, and all that should have been.
 
     `ends` is how far each partition was landed. `first` is the first offset in the window and `after` the first behind it, as
     Kafka has them; timestamps need not be in order, so what the lake has of the window (`held`) widens the range.
@@ -63,7 +63,7 @@ def ranges_to_replay(
 
 
 def gap_error(topic: str, gaps: list[str]) -> GapError:
-    """Gives back the error for messages that the lake has and Kafka no longer."""
+    """Return the error for messages that the lake has and Kafka no longer."""
     return GapError(
         f"Kafka no longer has {', '.join(gaps)}, which the lake has",
         where=f"topic {topic}",
@@ -73,7 +73,7 @@ def gap_error(topic: str, gaps: list[str]) -> GapError:
 
 
 def find_ranges(admin: AdminClient, target: Target, held: Mapping[int, Held]) -> tuple[Range, ...]:
-    """Gives back what of a stream's topic lies in the target's window; Kafka is asked."""
+    """Return what of a stream's topic lies in the target's window; Kafka is asked."""
     topic, window = target.stream.topic, target.window
     state = describe_topics(admin, [topic]).get(topic)
     check_topic(topic, target.ledger, state.identity if state else None)

@@ -127,7 +127,7 @@ class Replaying:
 
 @contextmanager
 def replaying_session(settings: Settings, pipeline: Pipeline, *, needs_kafka: bool, report: Report) -> Iterator[Replaying]:
-    """Gives a session in which nobody else replays the pipeline, erases from it or compacts it; others may land and build."""
+    """Yield a session in which nobody else replays the pipeline, erases from it or compacts it; others may land and build."""
     with replay_lock(settings, pipeline.name), maintain_lock(settings, pipeline.name), ExitStack() as stack:
         servers = stack.enter_context(kafka(settings, report=report)) if needs_kafka else None
         spark = stack.enter_context(spark_session(settings, report=report))
@@ -143,7 +143,7 @@ def replay(
     built: Callable[[Outcome], None] = lambda outcome: None,
     retry_policy: RetryPolicy | None = None,
 ) -> Replayed:
-    """Gives back what was replayed. Idempotent: what is right already is left as it is.
+    """Return what was replayed. Idempotent: what is right already is left as it is.
 
     Each step waits with `retry_policy` for servers that are away.
     """
@@ -239,7 +239,7 @@ def _read(replaying: Replaying, target: Target, wanted: Wanted) -> tuple[Target,
 
 
 def _put_in_place(lake: Lake, prepared: _Prepared, *, same_bytes: bool) -> None:
-    """Commits what differs, and the quarantine after it; nothing where nothing does."""
+    """Commit what differs, and the quarantine after it; nothing where nothing does."""
     target, compared = prepared.target, prepared.compared
     after = refused_after(target, prepared.read, compared, same_bytes=same_bytes)
     if not compared.counts.changed and after is None:
@@ -298,7 +298,7 @@ def _left_alone(lake: Lake, label: str) -> LeftAlone:
 
 
 def _refused_by_tables(lake: Lake, wanted: Wanted) -> frozenset[TableName]:
-    """Gives back the layer tables that refused rows for the reasons that are meant; none where messages were mended."""
+    """Return the layer tables that refused rows for the reasons that are meant; none where messages were mended."""
     quarantine = load_table(lake.catalog, QUARANTINE)
     if quarantine is None or wanted.mended is not None:
         return frozenset()
@@ -312,13 +312,13 @@ def _refused_by_tables(lake: Lake, wanted: Wanted) -> frozenset[TableName]:
 
 
 def _session_for(lake: Lake, rows: int) -> SparkSession:
-    """Gives back the session that suits so many rows, which is then the active one of this thread."""
+    """Return the session that suits so many rows, which is then the active one of this thread."""
     chosen = lake.small if rows <= _FEW_ROWS else lake.spark
     use_session(chosen)
     return chosen
 
 
 def _list_built(lake: Lake, written: Collection[TableName]) -> tuple[TableName, ...]:
-    """Gives back those of the tables, in order, that were built before."""
+    """Return those of the tables, in order, that were built before."""
     names = (each.table for each in lake.pipeline.tables if each.table in written)
     return tuple(name for name in names if read_build(load_table(lake.catalog, name)).build_id > 0)

@@ -35,7 +35,7 @@ class Kafka:
 def reread(
     spark: SparkContext, catalog: Catalog, settings: Settings, target: Target, ranges: Sequence[Range], *, kafka: Kafka
 ) -> tuple[Target, Staged]:
-    """Gives back what became of the messages, and the target with its table as it is now: it may have grown.
+    """Return what became of the messages, and the target with its table as it is now: it may have grown.
 
     Files are written where no table looks; nothing refers to them.
     """

@@ -15,7 +15,7 @@ _SCHEMA = {"partition": pl.Int32, "offset": pl.Int64}
 
 
 def refused_after(target: Target, read: Staged, compared: Compared, *, same_bytes: bool) -> pa.Table | None:
-    """Gives back the rows that the quarantine shall have in the place of `target.aside`; None where it has them already.
+    """Return the rows that the quarantine shall have in the place of `target.aside`; None where it has them already.
 
     Messages that are refused again get the reason of now, unless other bytes were tried than they have.
     """

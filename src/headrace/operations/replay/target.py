@@ -51,7 +51,7 @@ class Target:
         return f"{self.places.table}/replay/{self.replay_id}"
 
     def quarantined_rows(self) -> pa.Table:
-        """Gives back those of the rows in the quarantine that landing has passed: others it will read again by itself."""
+        """Return those of the rows in the quarantine that landing has passed: others it will read again by itself."""
         ends = self.ledger.offsets
         places = zip(self.aside["partition"].to_pylist(), self.aside["offset"].to_pylist(), strict=True)
         return self.aside.filter(pa.array([offset < ends.get(partition, 0) for partition, offset in places], pa.bool_()))
@@ -70,7 +70,7 @@ class Staged:
 
 
 def plan_target(catalog: Catalog, settings: Settings, pipeline: Pipeline, stream: Stream, *, window: Window) -> Target | None:
-    """Gives back a stream to be replayed, or None where nothing of it was landed.
+    """Return a stream to be replayed, or None where nothing of it was landed.
 
     What others left unsettled is settled, and the table gets the columns that the schema has now, as when landing starts.
     """
@@ -87,13 +87,13 @@ def plan_target(catalog: Catalog, settings: Settings, pipeline: Pipeline, stream
 
 
 def grow(catalog: Catalog, target: Target, columns: Sequence[tuple[Column, ...]]) -> Target:
-    """Gives back the target with a table that has a place for these columns."""
+    """Return the target with a table that has a place for these columns."""
     table, _ = grow_table(catalog, target.table, columns)
     return replace(target, table=table)
 
 
 def staged(target: Target, *, good: Sequence[DataFile], bad: Sequence[DataFile]) -> Staged:
-    """Gives back what files hold that were written for a replay."""
+    """Return what files hold that were written for a replay."""
     schema = target.aside.schema
     parts = [_read(target, file.file_path).cast(schema) for file in bad]
     files = {file.file_path: int(file.record_count) for file in good}
@@ -101,19 +101,19 @@ def staged(target: Target, *, good: Sequence[DataFile], bad: Sequence[DataFile])
 
 
 def remove_scratch(target: Target) -> None:
-    """Deletes what was read again. Idempotent."""
+    """Delete what was read again. Idempotent."""
     storage = Storage.of(target.table.io.properties)
     for file in list_all(target.scratch, storage=storage):
         delete_file(file.uri, storage=storage)
 
 
 def coordinates(rows: pa.Table) -> list[Coordinates]:
-    """Gives back where rows of the quarantine came from."""
+    """Return where rows of the quarantine came from."""
     return list(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
 
 
 def in_window(moment: datetime | None, window: Window) -> bool:
-    """Says whether a timestamp of Kafka's lies in a window; one that is no time lies only in a window without ends."""
+    """Return whether a timestamp of Kafka's lies in a window; one that is no time lies only in a window without ends."""
     if moment is None:
         return window == Window()
     return (window.since is None or moment >= window.since) and (window.until is None or moment < window.until)

@@ -20,7 +20,7 @@ from headrace.spec.model.pipeline import Pipeline, Stream
 
 
 def commits_of(settings: Settings, pipeline: Pipeline, *, checkpoint_id: int | None) -> tuple[LoggedFile, ...]:
-    """Gives back every file that the pipeline's commit logs name, or those of one checkpoint."""
+    """Return every file that the pipeline's commit logs name, or those of one checkpoint."""
     return tuple(
         file
         for stream, table, quarantine in _landed_streams(settings, pipeline)
@@ -31,12 +31,12 @@ def commits_of(settings: Settings, pipeline: Pipeline, *, checkpoint_id: int | N
 
 
 def need_landed(settings: Settings, pipeline: Pipeline) -> None:
-    """Refuses a pipeline of which nothing has been landed, before anything is started for it."""
+    """Refuse a pipeline of which nothing has been landed, before anything is started for it."""
     _landed_streams(settings, pipeline)
 
 
 def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: KafkaServers) -> tuple[Verified, ...]:
-    """Gives back each stream's lake held against its topic."""
+    """Return each stream's lake held against its topic."""
     admin, catalog = admin_client(bootstrap_servers), find_catalog(settings)
     return tuple(
         verify_stream(
@@ -70,7 +70,7 @@ def _landed_streams(settings: Settings, pipeline: Pipeline) -> list[tuple[Stream
 
 
 def _first_steps(pipeline: Pipeline) -> str:
-    """Gives back how something comes to be landed."""
+    """Return how something comes to be landed."""
     name = pipeline.name
     if any(stream.generator for stream in pipeline.streams):
         return (

@@ -27,7 +27,7 @@ class LoggedFile:
 def list_commits(
     commit_log: str, *, table: Table, quarantine: Table, checkpoint_id: int | None = None
 ) -> tuple[LoggedFile, ...]:
-    """Gives back the files of one checkpoint, or of all, in the order of checkpoints.
+    """Return the files of one checkpoint, or of all, in the order of checkpoints.
 
     A file is committed if a snapshot refers to it, an orphan if none does (its attempt died), gone if it is no longer there.
     """
@@ -40,7 +40,7 @@ def list_commits(
 
 
 def files_of(table: Table) -> frozenset[str]:
-    """Gives back the data files that any snapshot of the table refers to."""
+    """Return the data files that any snapshot of the table refers to."""
     manifests = {manifest.manifest_path: manifest for at in table.snapshots() for manifest in at.manifests(table.io)}
     return frozenset(
         entry.data_file.file_path for manifest in manifests.values() for entry in manifest.fetch_manifest_entry(table.io)
@@ -48,7 +48,7 @@ def files_of(table: Table) -> frozenset[str]:
 
 
 def _look_at(entry: LogEntry, owner: str | None, *, table: str, storage: Storage) -> LoggedFile:
-    """Gives back what became of a file; `owner` is the table that refers to it, and one that none does is `table`'s."""
+    """Return what became of a file; `owner` is the table that refers to it, and one that none does is `table`'s."""
     if not exists(entry.s3_key, storage=storage):
         return LoggedFile(entry, "committed" if owner else "gone", owner or table, 0, {})
     rows, offsets = _read_coordinates(entry.s3_key, storage)

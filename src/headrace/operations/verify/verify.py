@@ -64,7 +64,7 @@ def verify_stream(
     consumer: Mapping[str, str],
     erased: Sequence[tuple[int, int]] = (),
 ) -> Verified:
-    """Gives back how the topic (committed messages only) and the lake compare, as both are now.
+    """Return how the topic (committed messages only) and the lake compare, as both are now.
 
     `erased` are partitions and offsets whose rows were taken out of the lake with a person.
 

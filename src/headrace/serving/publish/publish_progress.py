@@ -55,12 +55,12 @@ class Progress:
         )
 
     def is_at(self, source: Table, built: BuildLedger) -> bool:
-        """Say whether Postgres has the newest build of the lake's table."""
+        """Return whether Postgres has the newest build of the lake's table."""
         here = (self.generation, self.build_id, self.table_uuid, self.snapshot_id)
         return here == (built.generation, built.changed_in, str(source.metadata.table_uuid), built.snapshot_id)
 
     def precedes(self, source: Table, built: BuildLedger) -> bool:
-        """Say whether the builds after this one are all that Postgres lacks.
+        """Return whether the builds after this one are all that Postgres lacks.
 
         That is not so after the lake's table was restored, rolled back or made again, or all its rows were written again.
         """
@@ -97,7 +97,7 @@ def read_progress(cursor: psycopg.Cursor, table: PostgresTable) -> Progress | No
 
 
 def is_known(cursor: psycopg.Cursor, table: PostgresTable) -> bool:
-    """Say whether Headrace has published the table before, from whatever source."""
+    """Return whether Headrace has published the table before, from whatever source."""
     cursor.execute(sql.SQL("SELECT 1 FROM {} WHERE table_name = %s").format(_NAME), (table.name,))
     return cursor.fetchone() is not None
 

@@ -180,7 +180,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, sources: Mapping[str, Sou
 
 
 def _fence_in(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
-    """Lets the query read these folders and nothing else of the machine or the network."""
+    """Let the query read these folders and nothing else of the machine or the network."""
     plain = [folder.removeprefix("file://") for folder in folders]
     allowed = ", ".join(quote_text(folder) for folder in (*folders, *plain))
     connection.execute(f"SET allowed_directories = [{allowed}]")

@@ -20,7 +20,7 @@ _OF_THE_QUERY = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogE
 
 
 def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
-    """Gives back the error that a person can read of what DuckDB says of `sql`: `asked`, with more quotes in it."""
+    """Return the error that a person can read of what DuckDB says of `sql`: `asked`, with more quotes in it."""
     said = _KIND.sub("", str(error).strip())
     where, column = _find_place(said, sql=sql, asked=asked)
     lines = [line for line in said[: said.find("\nLINE ")].splitlines() if line.strip()] if "\nLINE " in said else []
@@ -42,7 +42,7 @@ def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
 
 
 def _find_place(said: str, *, sql: str, asked: str) -> tuple[str, int | None]:
-    """Gives back where in what was asked DuckDB points to; of a long line it shows a part, and the column is not known."""
+    """Return where in what was asked DuckDB points to; of a long line it shows a part, and the column is not known."""
     found = _PLACE.search(said)
     if found is None:
         return "query", None
@@ -61,7 +61,7 @@ def _end_of(sql: str) -> str:
 
 
 def _as_ours(what: str) -> str:
-    """Gives back a sentence without its full stop or call, which begins small unless its first word is a name."""
+    """Return a sentence without its full stop or call, which begins small unless its first word is a name."""
     plain = what.strip().rstrip("!.")
     return plain[0].lower() + plain[1:] if plain[1:2].islower() else plain
 

@@ -63,7 +63,7 @@ class Question:
         return tuple(dict.fromkeys(each.table for each in self.mentions if not each.is_column))
 
     def rename(self, name: Callable[[Mention], str]) -> str:
-        """Gives back the query with other names in the places of these; everything else stays as it was asked."""
+        """Return the query with other names in the places of these; everything else stays as it was asked."""
         sql = self.sql
         for each in sorted(self.mentions, key=lambda mention: mention.start, reverse=True):
             sql = sql[: each.start] + name(each) + sql[each.end :]
@@ -107,7 +107,7 @@ def parse_select(sql: str, *, dialect: str, known: Sequence[str]) -> exp.Expr:
 
 
 def named_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[str] = ()) -> tuple[str, ...]:
-    """Gives back the tables that a statement reads, each once; a name that there is not is a BadQueryError.
+    """Return the tables that a statement reads, each once; a name that there is not is a BadQueryError.
 
     Schemas in `own` are the engine's own, and no tables of the lake.
     """
@@ -115,7 +115,7 @@ def named_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[s
 
 
 def refusal(word: str, known: Sequence[str]) -> BadQueryError:
-    """Gives back why what begins with this word is not run; who asks for the tables is told them."""
+    """Return why what begins with this word is not run; who asks for the tables is told them."""
     step = _which_tables("", known) if word == "SHOW" else f"Write one SELECT, such as: {EXAMPLE}"
     return BadQueryError(
         f"only a SELECT can be asked, and this is {word}: nothing is changed by a query", where="query", next_step=step
@@ -180,7 +180,7 @@ def _names_cte(table: exp.Table) -> bool:
 
 
 def _find_columns(statement: exp.Expr, tables: Collection[str], *, kept: Collection[str]) -> Iterator[Mention]:
-    """Gives back where a column has its table's whole name before it. What follows the name may be a field of the column.
+    """Yield where a column has its table's whole name before it. What follows the name may be a field of the column.
 
     Tables in `kept` are named in the query as they are.
     """
@@ -195,7 +195,7 @@ def _find_columns(statement: exp.Expr, tables: Collection[str], *, kept: Collect
 
 
 def _span(parts: Sequence[exp.Expr]) -> tuple[int, int]:
-    """Gives back where the words of a name begin and end in the query, quotes included."""
+    """Return where the words of a name begin and end in the query, quotes included."""
     return int(parts[0].meta["start"]), int(parts[-1].meta["end"]) + 1
 
 
@@ -212,7 +212,7 @@ def _place_of(error: SqlglotError) -> tuple[str, str]:
 
 
 def _which_tables(name: str, known: Sequence[str]) -> str:
-    """Gives back what to ask instead of a table that there is not."""
+    """Return what to ask instead of a table that there is not."""
     if not known:
         return "The lake has no tables yet: a pipeline makes them when it lands, as headrace demo lineage does."
     same = [each for each in known if each.endswith(f".{name}")]

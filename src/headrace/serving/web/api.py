@@ -27,7 +27,7 @@ class Question(BaseModel):
 
 
 def make_api(context: WebContext, queries: QueryService, *, started: str) -> APIRouter:
-    """Gives back the routes below /api; `started` tells a page that the server is another one than before."""
+    """Return the routes below /api; `started` tells a page that the server is another one than before."""
     router = APIRouter(prefix="/api", responses=REFUSALS)
 
     @router.get("/flow", summary="Each pipeline as a picture")
@@ -92,7 +92,7 @@ def _find(context: WebContext, name: str) -> ShownTable:
 
 
 def _pipeline(status: PipelineStatus) -> dict[str, object]:
-    """Gives back the figures of a pipeline by the names that its picture has."""
+    """Return the figures of a pipeline by the names that its picture has."""
     nodes: dict[str, dict[str, object]] = {}
     for stream in status.streams:
         nodes[f"topic {stream.topic}"] = {

@@ -31,7 +31,7 @@ _DAY = "public, max-age=86400"
 
 
 def make_app(context: WebContext, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> FastAPI:
-    """Gives back the application; whoever asks passes the lock first."""
+    """Return the application; whoever asks passes the lock first."""
     readers = Readers(context.postgres)
     queries = QueryService()
 
@@ -78,7 +78,7 @@ def make_app(context: WebContext, lock: Lock, *, own_pages: Sequence[OwnPages] =
 
 
 def plotly_file() -> Path:
-    """Gives back the JavaScript that plotly's Python package ships."""
+    """Return the JavaScript that plotly's Python package ships."""
     import plotly
 
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"

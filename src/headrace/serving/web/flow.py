@@ -73,7 +73,7 @@ _Edge = tuple[_Stand, _Stand, Role]
 
 
 def ends_of(pipeline: Pipeline) -> tuple[tuple[End, Topic] | tuple[TableName, End], ...]:
-    """Gives back what feeds a pipeline's topics over HTTP, and what its tables are published to, as from and to."""
+    """Return what feeds a pipeline's topics over HTTP, and what its tables are published to, as from and to."""
     topics = {stream.name: Topic(stream.topic) for stream in pipeline.streams}
     receivers = pipeline.http.receivers if pipeline.http else ()
     sources = [(End("http", f"{each.method} {each.path}"), topics[each.stream]) for each in receivers]
@@ -81,7 +81,7 @@ def ends_of(pipeline: Pipeline) -> tuple[tuple[End, Topic] | tuple[TableName, En
 
 
 def draw_flow(lineage: Lineage, *, ends: Sequence[tuple[_Stand, _Stand]] = ()) -> Flow:
-    """Gives back the picture of a pipeline: every line runs to the right, and nothing stands on anything else."""
+    """Return the picture of a pipeline: every line runs to the right, and nothing stands on anything else."""
     edges: list[_Edge] = [(read.node, table.table, read.role) for table in lineage.tables for read in table.inputs]
     edges += [(source, target, "drives") for source, target in ends]
     columns = _columns_of(lineage, edges)
@@ -111,7 +111,7 @@ def _kind(lineage: Lineage, node: _Stand) -> Kind:
 
 
 def _columns_of(lineage: Lineage, edges: Sequence[_Edge]) -> dict[_Stand, int]:
-    """Gives back the column of each node: one after the last of its inputs."""
+    """Return the column of each node: one after the last of its inputs."""
     columns: dict[_Stand, int] = {source: 0 for source, _, _ in edges if isinstance(source, End)}
     first = int(bool(columns))
     columns |= {source: first for source, _, _ in edges if isinstance(source, Topic)}
@@ -139,7 +139,7 @@ def _fill_columns(columns: Mapping[_Stand, int], chains: Iterable[Sequence[_Item
 
 
 def _neighbours(chains: Iterable[Sequence[_Item]]) -> dict[_Item, tuple[list[_Item], list[_Item]]]:
-    """Gives back for each item those before it and those after it."""
+    """Return for each item those before it and those after it."""
     near: dict[_Item, tuple[list[_Item], list[_Item]]] = {}
     for chain in chains:
         for before, after in pairwise(chain):
@@ -149,7 +149,7 @@ def _neighbours(chains: Iterable[Sequence[_Item]]) -> dict[_Item, tuple[list[_It
 
 
 def _sort(grid: list[list[_Item]], near: Mapping[_Item, tuple[list[_Item], list[_Item]]]) -> None:
-    """Orders each column by where its neighbours stand, back and forth, so that few lines cross."""
+    """Order each column by where its neighbours stand, back and forth, so that few lines cross."""
     for sweep in range(_SWEEPS):
         side = sweep % 2
         for column in grid if side == 0 else reversed(grid):
@@ -168,7 +168,7 @@ def _height(item: _Item) -> float:
 
 
 def _settle(grid: Sequence[Sequence[_Item]], near: Mapping[_Item, tuple[list[_Item], list[_Item]]]) -> dict[_Item, float]:
-    """Gives back the top of each item: as near to the height of its neighbours as those above and below it allow."""
+    """Return the top of each item: as near to the height of its neighbours as those above and below it allow."""
     middle: dict[_Item, float] = {}
     for column in grid:
         at = -sum(_height(item) + ROW_GAP for item in column) / 2
@@ -189,7 +189,7 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 
 
 def _spread(column: Sequence[_Item], wishes: Sequence[float]) -> list[float]:
-    """Gives back middles in the order of the column that keep their distance, near to what is wished for.
+    """Return middles in the order of the column that keep their distance, near to what is wished for.
 
     Items that would stand on one another become a block, which stands where its items wish on average.
     """
@@ -214,7 +214,7 @@ def _spread(column: Sequence[_Item], wishes: Sequence[float]) -> list[float]:
 def _points(
     chain: Sequence[_Item], nodes: Mapping[_Stand, tuple[float, float]], tops: Mapping[_Item, float], lowest: float
 ) -> Iterable[tuple[float, float]]:
-    """Gives the points of a line: out of the right side, through the middle of each passage, into the left side."""
+    """Yield the points of a line: out of the right side, through the middle of each passage, into the left side."""
     source, *passages, target = chain
     assert not isinstance(source, _Passage)
     assert not isinstance(target, _Passage)

@@ -53,7 +53,7 @@ class Lock:
     local: bool
 
     def opens(self, headers: Headers) -> bool:
-        """Says whether a request shows the token, as a bearer or by the cookie of a login; compared in constant time."""
+        """Return whether a request shows the token, as a bearer or by the cookie of a login; compared in constant time."""
         if self.token is None:
             return True
         kind, _, given = headers.get("authorization", "").partition(" ")
@@ -75,7 +75,7 @@ class Lock:
 
 
 def make_lock(host: str, environ: Mapping[str, str]) -> Lock:
-    """Gives back the lock for an address to listen on; one that others can reach is a SettingsError without a token."""
+    """Return the lock for an address to listen on; one that others can reach is a SettingsError without a token."""
     token = environ.get(TOKEN) or None
     local = _is_local(host)
     if token is None and not local:
@@ -125,7 +125,7 @@ class Guard:
         await (refused or self._app)(scope, receive, send_guarded)
 
     async def _pass_other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets the server's own messages through, and of web sockets, which pages may have, those that may look."""
+        """Let the server's own messages through, and of web sockets, which pages may have, those that may look."""
         headers = Headers(scope=scope) if scope["type"] == "websocket" else None
         if headers is None or (self._refuse_foreign("GET", headers) is None and self._lock.opens(headers)):
             await self._app(scope, receive, send)
@@ -149,7 +149,7 @@ class Guard:
 
 
 def local_path(path: str) -> str:
-    """Gives back a path of this application to go to; one that leads elsewhere becomes the first page."""
+    """Return a path of this application to go to; one that leads elsewhere becomes the first page."""
     parts = urlsplit(path)
     plain = not parts.scheme and not parts.netloc and path.startswith("/") and not path.startswith("//")
     return path if plain and "\\" not in path and path.isprintable() else "/"

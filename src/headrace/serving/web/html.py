@@ -23,14 +23,14 @@ _LONGEST_FORM = 4_096
 
 
 def make_templates(own_pages: Sequence[OwnPages]) -> Environment:
-    """Gives back the templates of all pages, which link to the homes of pipelines; what is put into them is escaped."""
+    """Return the templates of all pages, which link to the homes of pipelines; what is put into them is escaped."""
     templates = Environment(loader=PackageLoader("headrace.serving.web"), autoescape=True)
     templates.globals["links"] = [(each.pipeline, each.home) for each in own_pages if each.home]
     return templates
 
 
 def make_pages(context: WebContext, lock: Lock, *, templates: Environment, own_pages: Sequence[OwnPages]) -> APIRouter:
-    """Gives back the routes of the pages."""
+    """Return the routes of the pages."""
     throttle = LoginThrottle()
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -116,7 +116,7 @@ async def _read_form(request: Request) -> bytes | None:
 
 
 def _only_home(context: WebContext, own_pages: Sequence[OwnPages]) -> str | None:
-    """Gives back the page of the one pipeline that runs, or where none does, of the one that has landed anything."""
+    """Return the page of the one pipeline that runs, or where none does, of the one that has landed anything."""
     found = context.figures()
     running = [each.name for each in found if each.running]
     alive = running or [each.name for each in found if any(stream.rows for stream in each.streams)]

@@ -70,7 +70,7 @@ class Writing:
 
 
 def read_part(raw: bytes | None, writing: Writing) -> Shown:
-    """Gives back a key or value as it reads. Nothing in it can be an error, and fields that hold secrets are hidden."""
+    """Return a key or value as it reads. Nothing in it can be an error, and fields that hold secrets are hidden."""
     if raw is None:
         return Shown("null", "", 0)
     if not raw:
@@ -96,7 +96,7 @@ def read_part(raw: bytes | None, writing: Writing) -> Shown:
 
 
 def read_header(name: str, raw: bytes | None) -> Shown:
-    """Gives back a header's value as it reads; one whose name says that it is a secret is hidden."""
+    """Return a header's value as it reads; one whose name says that it is a secret is hidden."""
     if raw and _SECRET.search(name):
         return Shown("text", _HIDDEN, len(raw))
     return read_part(raw, Writing())
@@ -134,7 +134,7 @@ def _parse(schema_text: str) -> Any:
 
 
 def _read_plain(raw: bytes) -> Shown:
-    """Gives back JSON or text."""
+    """Return JSON or text."""
     reason = ""
     try:
         value, schema = _read_json(raw), ""
@@ -164,7 +164,7 @@ def _as_bytes(raw: bytes, reason: str) -> Shown:
 
 
 def _plain(value: object) -> object:
-    """Gives back a value in what JSON has, exact where JSON can be, without secrets."""
+    """Return a value in what JSON has, exact where JSON can be, without secrets."""
     if isinstance(value, dict):
         if value.keys() == {"scale", "value"} and isinstance(value["value"], bytes) and isinstance(value["scale"], int):
             return _decimal(value["value"], value["scale"])
@@ -180,7 +180,7 @@ def _plain(value: object) -> object:
 
 
 def _with_decimals(value: object, schema: object) -> object:
-    """Gives back a payload of Connect's JSON with its decimals as numbers; it writes them as bytes."""
+    """Return a payload of Connect's JSON with its decimals as numbers; it writes them as bytes."""
     if value is None or not isinstance(schema, dict):
         return value
     name, kind = schema.get("name"), schema.get("type")
@@ -209,7 +209,7 @@ def _decimal(unscaled: bytes, scale: int) -> Decimal:
 
 
 def _describe_change(value: object) -> str:
-    """Gives back what an envelope of Debezium tells, in a line; nothing where it is none."""
+    """Return what an envelope of Debezium tells, in a line; nothing where it is none."""
     if not isinstance(value, dict) or not isinstance(value.get("source"), dict) or value.get("op") not in _OPERATIONS:
         return ""
     source: Mapping[str, object] = value["source"]

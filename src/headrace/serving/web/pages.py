@@ -40,7 +40,7 @@ class OwnPages:
 
 
 def load_pages(pipeline: Pipeline, path: Path) -> OwnPages:
-    """Gives back the pages of a pipeline's file; one that can't be loaded is a SpecError."""
+    """Return the pages of a pipeline's file; one that can't be loaded is a SpecError."""
     try:
         found = load_module(path).router
         router = found(pipeline) if callable(found) and not isinstance(found, APIRouter) else found
@@ -67,7 +67,7 @@ class Readers:
 
     @contextmanager
     def connection(self) -> Iterator[Connection[tuple[object, ...]]]:
-        """Gives a connection that can only read; where Postgres does not answer it is an UnavailableError."""
+        """Yield a connection that can only read; where Postgres does not answer it is an UnavailableError."""
         from psycopg import OperationalError
         from psycopg_pool import PoolTimeout
 
@@ -84,7 +84,7 @@ class Readers:
                 self._pool = None
 
     def _current(self) -> ConnectionPool[Connection[tuple[Any, ...]]]:
-        """Gives back the pool for where Postgres is now: after a restart it may be elsewhere."""
+        """Return the pool for where Postgres is now: after a restart it may be elsewhere."""
         from psycopg_pool import ConnectionPool
 
         conninfo = self._conninfo()
@@ -111,7 +111,7 @@ class Readers:
 
 
 def render_page(request: Request, template: Path, **values: object) -> HTMLResponse:
-    """Gives back a page made of a pipeline's own template, which extends one of ours (`{% extends "base.html" %}`)."""
+    """Return a page made of a pipeline's own template, which extends one of ours (`{% extends "base.html" %}`)."""
     shared: Environment = request.app.state.templates
     loader = ChoiceLoader([FileSystemLoader(template.parent), cast("PackageLoader", shared.loader)])
     found = shared.overlay(loader=loader).get_template(template.name)
@@ -119,6 +119,6 @@ def render_page(request: Request, template: Path, **values: object) -> HTMLRespo
 
 
 def readers(request: Request) -> Readers:
-    """Gives back the connections for a page: a FastAPI dependency."""
+    """Return the connections for a page: a FastAPI dependency."""
     found: Readers = request.app.state.readers
     return found

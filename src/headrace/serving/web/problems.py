@@ -74,7 +74,7 @@ def _answer(
     next_step: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Gives back a problem for whoever asks: a page for a browser that opens one, else JSON."""
+    """Return a problem for whoever asks: a page for a browser that opens one, else JSON."""
     opens_page = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
     if not opens_page or request.url.path.startswith(_API):
         return make_problem(status, what, where=where, next_step=next_step, headers=headers)
@@ -84,7 +84,7 @@ def _answer(
 
 
 def _explain(request: Request, error: Exception) -> Response:
-    """Answers an error of ours in its own words."""
+    """Answer an error of ours in its own words."""
     assert isinstance(error, HeadraceError)
     status = 500
     if isinstance(error, QueryError):
@@ -100,7 +100,7 @@ def _explain(request: Request, error: Exception) -> Response:
 
 
 def _look_for_away(request: Request, error: Exception) -> Response:
-    """Answers that the catalog or the object store is away, where that is what an error means."""
+    """Answer that the catalog or the object store is away, where that is what an error means."""
     away = find_away(error)
     if away is None:
         raise error
@@ -108,7 +108,7 @@ def _look_for_away(request: Request, error: Exception) -> Response:
 
 
 def _repeat(request: Request, error: Exception) -> Response:
-    """Answers what the framework refuses: unknown pages, methods, bodies that are not JSON."""
+    """Answer what the framework refuses: unknown pages, methods, bodies that are not JSON."""
     assert isinstance(error, HTTPException)
     path = request.url.path
     what, step = str(error.detail), f"Fix the request; {_DESCRIBED}."
@@ -127,7 +127,7 @@ def _point_out(request: Request, error: Exception) -> Response:
 
 
 def _name(error: Mapping[str, Any]) -> str:
-    """Gives back what is wrong with one value: in which parameter or field, or with the body as a whole."""
+    """Return what is wrong with one value: in which parameter or field, or with the body as a whole."""
     if error["type"] == "json_invalid":
         return f"the body is not JSON: {error['ctx']['error']}, at character {int(error['loc'][-1]) + 1}"
     name = ".".join(str(part) for part in error["loc"][1:])
@@ -137,6 +137,6 @@ def _name(error: Mapping[str, Any]) -> str:
 
 
 def _apologise(request: Request, error: Exception) -> Response:
-    """Answers what nobody expected: the log has the details, the page does not."""
+    """Answer what nobody expected: the log has the details, the page does not."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _answer(request, 500, "something went wrong in the server", where=request.url.path, next_step="Its log says what.")

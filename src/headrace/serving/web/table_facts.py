@@ -29,7 +29,7 @@ _REFUSED = 50
 
 
 def describe_table(shown: ShownTable, table: Table | None) -> dict[str, object]:
-    """Gives back what a table is, its newest snapshots, its expectations as its last build found them, and its lineage."""
+    """Return what a table is, its newest snapshots, its expectations as its last build found them, and its lineage."""
     layer, stream = shown.layer, shown.stream
     partition_by = layer.partition_by if layer else stream.partition_by if stream else ()
     return {
@@ -52,7 +52,7 @@ def describe_table(shown: ShownTable, table: Table | None) -> dict[str, object]:
 
 
 def list_files(table: Table | None) -> dict[str, object]:
-    """Gives back the data files of the table as it is now: how many, how large, and the largest of them."""
+    """Return the data files of the table as it is now: how many, how large, and the largest of them."""
     if table is None:
         return {"count": 0, "bytes": 0, "rows": 0, "files": []}
     tasks = list(table.scan().plan_files())
@@ -74,17 +74,17 @@ def list_files(table: Table | None) -> dict[str, object]:
 
 
 def _rows(task: FileScanTask) -> int:
-    """Gives back how many rows a data file has, less those that are deleted in it."""
+    """Return how many rows a data file has, less those that are deleted in it."""
     return task.file.record_count - sum(each.record_count for each in task.delete_files)
 
 
 def _plain(location: str) -> str:
-    """Gives back a location without what engines write differently: Spark's `file:/` is others' `file:///`."""
+    """Return a location without what engines write differently: Spark's `file:/` is others' `file:///`."""
     return "/" + location.removeprefix("file:").lstrip("/") if location.startswith("file:") else location
 
 
 def read_sample(table: Table | None) -> Answer | None:
-    """Gives back a few rows, whichever are read first; None where there are none to read."""
+    """Return a few rows, whichever are read first; None where there are none to read."""
     if table is None or table.current_snapshot() is None:
         return None
     rows = table.scan(limit=_SAMPLE).to_arrow()
@@ -92,7 +92,7 @@ def read_sample(table: Table | None) -> Answer | None:
 
 
 def read_refused(catalog: Catalog, shown: ShownTable) -> Answer | None:
-    """Gives back the newest rows of the table that are in the quarantine, with their reasons and original bytes."""
+    """Return the newest rows of the table that are in the quarantine, with their reasons and original bytes."""
     quarantine = load_table(catalog, QUARANTINE)
     if quarantine is None:
         return None
@@ -104,7 +104,7 @@ def read_refused(catalog: Catalog, shown: ShownTable) -> Answer | None:
 
 
 def _columns(shown: ShownTable, table: Table | None) -> list[dict[str, object]]:
-    """Gives back the columns that the table has, or else those that its file tells, each with what it is made of."""
+    """Return the columns that the table has, or else those that its file tells, each with what it is made of."""
     names = [each.name for each in shown.traced.columns]
     types: Mapping[str, tuple[str, bool]] = {}
     if table is not None:

@@ -91,20 +91,20 @@ class Topics(Protocol):
     """Where topics are looked at. A Kafka that is away is an UnavailableError, an unknown topic a NotFoundError."""
 
     def all(self) -> tuple[TopicStatus, ...]:
-        """Gives back every topic but Kafka's own, by name."""
+        """Return every topic but Kafka's own, by name."""
 
     def one(self, name: str) -> TopicStatus:
-        """Gives back one topic, also one of Kafka's own."""
+        """Return one topic, also one of Kafka's own."""
 
     def schemas(self, name: str) -> ShownSchemas:
-        """Gives back the schemas that a topic's messages are written with, as far as they are known."""
+        """Return the schemas that a topic's messages are written with, as far as they are known."""
 
     def messages(self, name: str, wanted: Wanted) -> tuple[ShownMessage, ...]:
-        """Gives back messages, the oldest first."""
+        """Return messages, the oldest first."""
 
 
 def cut(shown: Shown, most: int) -> tuple[str, str]:
-    """Gives back as much of a text as there is room for, and a note of how long it is, where that is not all of it."""
+    """Return as much of a text as there is room for, and a note of how long it is, where that is not all of it."""
     text = shown.text[:most]
     if len(text) == len(shown.text) and not (shown.form == "bytes" and shown.size > BYTES_SHOWN):
         return text, ""

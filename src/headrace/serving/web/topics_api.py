@@ -21,7 +21,7 @@ Offset = Annotated[int | None, Query(ge=0, le=_LARGEST_OFFSET, description="from
 
 
 def make_topics_api(topics: Topics) -> APIRouter:
-    """Gives back the routes below /api/topics."""
+    """Return the routes below /api/topics."""
     router = APIRouter(prefix="/api/topics", responses=REFUSALS)
 
     @router.get("", summary="Every topic: partitions, messages, who lands it and how far behind that is")

@@ -51,7 +51,7 @@ Path = tuple[str | int, ...]
 
 
 def parse_avro(text: str, *, place: Place, problems: Problems) -> tuple[Column, ...]:
-    """Gives back the columns of the record that the schema is.
+    """Return the columns of the record that the schema is.
 
     A text that is not a record's schema raises a SpecError; a field that has no column type is kept as a problem.
     """
@@ -131,7 +131,7 @@ class _Reader:
         return Column(name, kind, required=not optional, doc=meaning_of(each["type"]))
 
     def optional(self, schema: object, *, name: str, namespace: str, path: Path) -> tuple[ColumnType, bool]:
-        """Gives back a type, and whether null is allowed beside it."""
+        """Return a type, and whether null is allowed beside it."""
         if not isinstance(schema, list):
             return self.type(schema, name=name, namespace=namespace, path=path), False
         branches = [(position, branch) for position, branch in enumerate(schema) if branch not in ("null", {"type": "null"})]
@@ -191,7 +191,7 @@ class _Reader:
         raise self.error(f'unknown type "{word}"', path, fix=f"{suggest(word, known, plural='Types')} Fix the type")
 
     def logical(self, schema: dict[str, object], kind: str, plain: ColumnType, *, name: str, path: Path) -> ColumnType:
-        """Gives back what the logical type makes of the plain one."""
+        """Return what the logical type makes of the plain one."""
         logical = schema.get("logicalType")
         if logical == "decimal" and kind in ("bytes", "fixed"):
             precision, scale = schema.get("precision"), schema.get("scale", 0)
@@ -219,7 +219,7 @@ class _Reader:
 
 
 def _fits(kind: ColumnType, default: object, *, optional: bool) -> bool:
-    """Say whether a field's default, as JSON has it, is a value of its type."""
+    """Return whether a field's default, as JSON has it, is a value of its type."""
     if default is None:
         return optional
     if isinstance(kind, (Struct, Map)):
@@ -233,7 +233,7 @@ def _fits(kind: ColumnType, default: object, *, optional: bool) -> bool:
 
 
 def meaning_of(schema: object) -> str | None:
-    """Gives back what values mean by the name that Kafka Connect has for it; of an array, what its elements mean."""
+    """Return what values mean by the name that Kafka Connect has for it; of an array, what its elements mean."""
     if isinstance(schema, list):
         return next((found for found in map(meaning_of, schema) if found), None)
     if not isinstance(schema, dict) or schema.get("type") == "record":
@@ -246,7 +246,7 @@ def meaning_of(schema: object) -> str | None:
 
 
 def find_line(text: str, path: Path) -> int:
-    """Gives back the line on which a part of a JSON text starts.
+    """Return the line on which a part of a JSON text starts.
 
     JSON is read as YAML for this, which keeps lines; where a text is JSON but not YAML, the first line has to do.
     """

@@ -31,7 +31,7 @@ _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=[^&]", re.IGNORECASE)
 
 
 def read_capture(value: Value | None, *, files: Files, problems: Problems) -> Capture | None:
-    """Gives back the Postgres that the pipeline captures, or None where it has none; mistakes are kept as problems."""
+    """Return the Postgres that the pipeline captures, or None where it has none; mistakes are kept as problems."""
     section = value and problems.attempt(value.section, KEYS, problems=problems)
     if not section:
         return None
@@ -50,17 +50,17 @@ def read_capture(value: Value | None, *, files: Files, problems: Problems) -> Ca
 
 
 def list_templates(folder: Path) -> tuple[Path, ...]:
-    """Gives back the templates of connectors in a folder, by name."""
+    """Return the templates of connectors in a folder, by name."""
     return tuple(sorted(folder.glob(f"*{TEMPLATE}")))
 
 
 def list_migrations(folder: Path) -> tuple[Path, ...]:
-    """Gives back the files of a folder of migrations, by name."""
+    """Return the files of a folder of migrations, by name."""
     return tuple(sorted(path for path in folder.iterdir() if not path.name.startswith(".")))
 
 
 def _read_url(section: Section) -> str | None:
-    """Gives back the address of a database; no error shows it, because it may have a password in it."""
+    """Return the address of a database; no error shows it, because it may have a password in it."""
     value = section.find("url")
     if value is None:
         return None
@@ -105,7 +105,7 @@ def _find_connectors(section: Section, *, files: Files, problems: Problems) -> P
 
 
 def read_template(path: Path, *, place: Place, environ: Mapping[str, str]) -> Mapping[str, object]:
-    """Gives back a connector's name and config as the template has them; every variable in it can be filled in."""
+    """Return a connector's name and config as the template has them; every variable in it can be filled in."""
     text = read_text(path, place=place)
     try:
         document = json.loads(text)

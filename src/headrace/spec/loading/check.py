@@ -27,7 +27,7 @@ class Check:
 
 
 def check_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> Check:
-    """Gives back the pipeline that a name or path means in `folder`, or all that is wrong with it.
+    """Return the pipeline that a name or path means in `folder`, or all that is wrong with it.
 
     Pipelines may read the same topic; a table, or a place for files, that another one owns is an error.
     """
@@ -35,7 +35,7 @@ def check_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Pat
 
 
 def check_pipelines(*, environ: Mapping[str, str], folder: Path) -> tuple[Check, ...]:
-    """Gives back a check of every pipeline that has a name in `folder`, the built-in ones first."""
+    """Return a check of every pipeline that has a name in `folder`, the built-in ones first."""
     owners = find_owners(environ=environ, folder=folder)
     found = sorted(list_pipelines(folder), key=lambda each: (not each.built_in, each.name))
     return tuple(_check(each.name, owners, environ=environ, folder=folder) for each in found)

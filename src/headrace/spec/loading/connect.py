@@ -28,7 +28,7 @@ class ConnectSchemaError(Exception):
 
 
 def connect_columns(schema: object) -> tuple[Column, ...]:
-    """Gives back the columns of a struct's schema. A logical type that Avro has not is the plain type that it is stored as."""
+    """Return the columns of a struct's schema. A logical type that Avro has not is the plain type that it is stored as."""
     found = _type(schema, path="")
     if not isinstance(found, Struct):
         raise ConnectSchemaError(f"its schema is {found}, not a struct")
@@ -73,7 +73,7 @@ def _columns(fields: list[object], *, path: str) -> tuple[Column, ...]:
 
 
 def _meaning(schema: object) -> str | None:
-    """Gives back what values mean, by the schema's name; of an array, what its elements mean."""
+    """Return what values mean, by the schema's name; of an array, what its elements mean."""
     if not isinstance(schema, dict) or schema.get("type") == "struct":
         return None
     if schema.get("type") == "array":
@@ -84,7 +84,7 @@ def _meaning(schema: object) -> str | None:
 
 
 def _decimal(parameters: object, *, path: str) -> Decimal:
-    """Gives back the decimal's type; a precision that is not said is more than a table can hold."""
+    """Return the decimal's type; a precision that is not said is more than a table can hold."""
     said = parameters if isinstance(parameters, dict) else {}
     try:
         precision, scale = int(said["connect.decimal.precision"]), int(said["scale"])

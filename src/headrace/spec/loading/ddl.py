@@ -47,7 +47,7 @@ NOT_COLUMNS = (("WATERMARK", "FOR"), ("PRIMARY", "KEY"))
 
 
 def parse_ddl(text: str, *, place: Place, problems: Problems) -> tuple[Column, ...]:
-    """Gives back the columns in the order they are written.
+    """Return the columns in the order they are written.
 
     A text that can't be read on raises a SpecError; a name or type that can't be is kept as a problem.
     """
@@ -121,7 +121,7 @@ class _Reader:
         return column
 
     def constraints(self) -> bool:
-        """Gives back whether NOT NULL comes next; comments are for people and are passed over."""
+        """Return whether NOT NULL comes next; comments are for people and are passed over."""
         required = False
         while True:
             if self.tokens.skip("NOT", "NULL"):
@@ -206,7 +206,7 @@ class _Reader:
         return Primitive(PRIMITIVES[word])
 
     def arguments(self) -> list[int]:
-        """Gives back the numbers in the brackets after a type's name, if there are any."""
+        """Return the numbers in the brackets after a type's name, if there are any."""
         numbers: list[int] = []
         if not self.tokens.skip("("):
             return numbers

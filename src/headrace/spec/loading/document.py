@@ -31,22 +31,22 @@ class Value:
     environ: Mapping[str, str]
 
     def error(self, what: str, *, fix: str) -> SpecError:
-        """Gives back the SpecError for this value's line."""
+        """Return the SpecError for this value's line."""
         return self.place.error(what, line=_line(self.node), fix=fix)
 
     def key_error(self, what: str, *, fix: str) -> SpecError:
-        """Gives back the SpecError for the line of this value's key."""
+        """Return the SpecError for the line of this value's key."""
         return self.place.error(what, line=self.key_line, fix=fix)
 
     def text(self, *, example: str = '"…"') -> str:
-        """Gives back the text with its variables filled in."""
+        """Return the text with its variables filled in."""
         node = self.node
         if not isinstance(node, yaml.ScalarNode) or node.tag != STRING:
             raise self._wrong_type("text", fix=f"Write it as text ({self.key}: {example})")
         return self._fill(node)
 
     def is_text(self) -> bool:
-        """Gives back whether one value stands here, rather than a list or keys with values."""
+        """Return whether one value stands here, rather than a list or keys with values."""
         return isinstance(self.node, yaml.ScalarNode)
 
     def is_section(self) -> bool:
@@ -54,11 +54,11 @@ class Value:
         return isinstance(self.node, yaml.MappingNode)
 
     def is_list(self) -> bool:
-        """Gives back whether a list stands here."""
+        """Return whether a list stands here."""
         return isinstance(self.node, yaml.SequenceNode)
 
     def whole_number(self, *, at_least: int, at_most: int) -> int:
-        """Gives back the number; a text that is one after its variables are filled in counts."""
+        """Return the number; a text that is one after its variables are filled in counts."""
         node = self.node
         if not isinstance(node, yaml.ScalarNode) or (node.tag != INTEGER and not PATTERN.search(node.value)):
             raise self._wrong_type("a whole number", fix=f"Write a number from {at_least} to {at_most}")
@@ -71,7 +71,7 @@ class Value:
         return number
 
     def number(self, *, at_least: int, at_most: int) -> float:
-        """Gives back the number, with decimal places or without."""
+        """Return the number, with decimal places or without."""
         node = self.node
         if not isinstance(node, yaml.ScalarNode) or node.tag not in (INTEGER, FLOAT):
             raise self._wrong_type("a number", fix=f"Write a number from {at_least} to {at_most}")
@@ -84,14 +84,14 @@ class Value:
         return number
 
     def truth(self) -> bool:
-        """Gives back whether the value is true."""
+        """Return whether the value is true."""
         node = self.node
         if not isinstance(node, yaml.ScalarNode) or node.tag != TRUTH:
             raise self._wrong_type("true or false", fix=f"Write {self.key}: true, or {self.key}: false")
         return str(node.value).lower() in _YES
 
     def choice(self, options: Sequence[Choice]) -> Choice:
-        """Gives back the option that the text names."""
+        """Return the option that the text names."""
         written = self.text()
         for option in options:
             if option == written:
@@ -101,13 +101,13 @@ class Value:
         )
 
     def items(self) -> tuple[Value, ...]:
-        """Gives back the values of a list."""
+        """Return the values of a list."""
         if not isinstance(self.node, yaml.SequenceNode):
             raise self._wrong_type("a list", fix=f"Write it as a list ({self.key}: […])")
         return tuple(Value(self.key, _line(item), item, self.place, self.environ) for item in self.node.value)
 
     def at(self, *keys: str) -> Value:
-        """Gives back the value under these keys, one inside the other; a KeyError where there is none."""
+        """Return the value under these keys, one inside the other; a KeyError where there is none."""
         if not keys:
             return self
         pairs = self.node.value if isinstance(self.node, yaml.MappingNode) else []
@@ -117,7 +117,7 @@ class Value:
         raise KeyError(keys[0])
 
     def section(self, known: Sequence[str] | None, *, problems: Problems) -> Section:
-        """Gives back the values by their keys; unknown keys (None knows any) and keys that stand twice are kept as problems."""
+        """Return the values by their keys; unknown keys (None knows any) and keys that stand twice are kept as problems."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self._wrong_type("keys with values", fix="Write it as lines of key: value")
         values: dict[str, Value] = {}
@@ -157,11 +157,11 @@ class Section:
     values: Mapping[str, Value]
 
     def find(self, key: str) -> Value | None:
-        """Gives back the key's value, or None."""
+        """Return the key's value, or None."""
         return self.values.get(key)
 
     def need(self, key: str, *, example: str) -> Value:
-        """Gives back the key's value; without it, the error shows an example."""
+        """Return the key's value; without it, the error shows an example."""
         if key not in self.values:
             name = f'"{self.value.key}"' if self.value.key else "the document"
             raise self.value.key_error(f'{name} has no "{key}"', fix=f"Add a line such as {key}: {example}")
@@ -169,12 +169,12 @@ class Section:
 
 
 def read_document(path: Path, *, place: Place, environ: Mapping[str, str]) -> Value:
-    """Gives back the one YAML document of a file; what is not YAML is a SpecError with its line."""
+    """Return the one YAML document of a file; what is not YAML is a SpecError with its line."""
     return parse_document(read_text(path, place=place), place=place, environ=environ)
 
 
 def parse_document(text: str, *, place: Place, environ: Mapping[str, str]) -> Value:
-    """Gives back the one YAML document of a text."""
+    """Return the one YAML document of a text."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -192,7 +192,7 @@ def parse_document(text: str, *, place: Place, environ: Mapping[str, str]) -> Va
 
 
 def read_text(path: Path, *, place: Place) -> str:
-    """Gives back a file's text; a file that is not there or not UTF-8 is a SpecError."""
+    """Return a file's text; a file that is not there or not UTF-8 is a SpecError."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -208,7 +208,7 @@ def _line(node: yaml.Node) -> int:
 
 
 def _describe(node: yaml.Node) -> str:
-    """Gives back what a value is, in words: `the number 5`, `a list`."""
+    """Return what a value is, in words: `the number 5`, `a list`."""
     if isinstance(node, yaml.SequenceNode):
         return "a list"
     if isinstance(node, yaml.MappingNode):

@@ -11,7 +11,7 @@ SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def read_seconds(value: Value, *, example: str) -> float:
-    """Gives back the seconds that `500ms`, `10s`, `1m`, `1h` or `1 hour` means."""
+    """Return the seconds that `500ms`, `10s`, `1m`, `1h` or `1 hour` means."""
     match = DURATION.fullmatch(value.text(example=example).strip())
     if not match:
         raise value.error(f'"{value.text()}" is not a length of time', fix="Write 500ms, 10s or 1m")

@@ -33,18 +33,18 @@ class Files:
     folder: Path
 
     def place(self, path: Path, *, argument: str) -> Place:
-        """Gives back how a file of the pipeline is shown in errors."""
+        """Return how a file of the pipeline is shown in errors."""
         return Place(show_path(path, folder=self.folder), argument)
 
     def find(self, value: Value) -> Path:
-        """Gives back the file that the value names."""
+        """Return the file that the value names."""
         path = self._inside(value, "file")
         if not path.is_file():
             raise value.error(f'there is no file "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
         return path
 
     def find_folder(self, value: Value) -> Path:
-        """Gives back the folder that the value names."""
+        """Return the folder that the value names."""
         path = self._inside(value, "folder")
         if not path.is_dir():
             raise value.error(f'there is no folder "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
@@ -57,7 +57,7 @@ class Files:
         return self.pipeline_folder / written
 
     def read_schema(self, value: Value, *, problems: Problems) -> Schema | None:
-        """Gives back the schema, or None where it has problems, all of which are kept."""
+        """Return the schema, or None where it has problems, all of which are kept."""
         path = self.find(value)
         place = self.place(path, argument=value.place.argument)
         if path.suffix not in (".sql", ".avsc"):
@@ -71,7 +71,7 @@ class Files:
         return schema if len(problems.errors) == before else None
 
     def find_generator(self, value: Value) -> Path:
-        """Gives back the generator's file, which defines `events` as it has to be; the file is read, not run."""
+        """Return the generator's file, which defines `events` as it has to be; the file is read, not run."""
         path = self.find(value)
         place = self.place(path, argument=value.place.argument)
         try:
@@ -88,7 +88,7 @@ class Files:
 
 
 def _check_parameters(function: ast.FunctionDef, *, place: Place) -> None:
-    """Checks that `events` can be called: the first two by position, what it may take beside them by name."""
+    """Check that `events` can be called: the first two by position, what it may take beside them by name."""
     positional = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
     if positional[:2] != GENERATOR_PARAMETERS or len(function.args.posonlyargs) > 2:
         shown = ", ".join(positional)

@@ -22,7 +22,7 @@ class PipelineFolder:
 
 
 def list_pipelines(folder: Path) -> tuple[PipelineFolder, ...]:
-    """Gives back the pipelines that have a name here, by name; one of ./pipelines hides a built-in one."""
+    """Return the pipelines that have a name here, by name; one of ./pipelines hides a built-in one."""
     found: dict[str, PipelineFolder] = {}
     for parent, built_in in ((BUILT_IN, True), (absolute(folder) / OWN, False)):
         for file in sorted(parent.glob(f"*/{FILE}")):
@@ -31,7 +31,7 @@ def list_pipelines(folder: Path) -> tuple[PipelineFolder, ...]:
 
 
 def find_pipeline(name_or_path: str, *, folder: Path, to_copy: bool = False) -> Path:
-    """Gives back the folder of a pipeline: the path if it is one, else ./pipelines/<name>, else the built-in one.
+    """Return the folder of a pipeline: the path if it is one, else ./pipelines/<name>, else the built-in one.
 
     Who looks for one `to_copy` is starting one, and is not told how.
     """
@@ -63,5 +63,5 @@ def find_pipeline(name_or_path: str, *, folder: Path, to_copy: bool = False) -> 
 
 
 def absolute(path: Path) -> Path:
-    """Gives back the path from the root, with its symbolic links as they are: a pipeline's folder keeps its name."""
+    """Return the path from the root, with its symbolic links as they are: a pipeline's folder keeps its name."""
     return Path(os.path.abspath(path))

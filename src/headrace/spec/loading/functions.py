@@ -30,7 +30,7 @@ class ParsedFunction:
 
 
 def parse_functions(text: str, *, place: Place, environ: Mapping[str, str]) -> tuple[ParsedFunction, ...]:
-    """Gives back the tables that a file defines; a file that is not Python or defines none is a SpecError."""
+    """Return the tables that a file defines; a file that is not Python or defines none is a SpecError."""
     try:
         module = ast.parse(text)
     except SyntaxError as error:
@@ -48,7 +48,7 @@ def parse_functions(text: str, *, place: Place, environ: Mapping[str, str]) -> t
 
 
 def find_decorated(module: ast.Module, decorator: str) -> Iterator[tuple[Definition, ast.Call | None]]:
-    """Gives back the functions of a file that have a decorator, each with its call where it is one."""
+    """Yield the functions of a file that have a decorator, each with its call where it is one."""
     for statement in module.body:
         if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
@@ -77,7 +77,7 @@ def _functions(module: ast.Module, *, place: Place, environ: Mapping[str, str]) 
 
 
 def _settings(call: ast.Call | None, function: ast.FunctionDef, place: Place) -> yaml.Node:
-    """Gives back the decorator's arguments as the YAML that a SQL file would have them in."""
+    """Return the decorator's arguments as the YAML that a SQL file would have them in."""
     pairs = []
     if call and call.args:
         raise place.error("table takes arguments by name alone", line=call.lineno, fix="Write keys=[…]")
@@ -120,5 +120,5 @@ def _scalar(value: object, line: int) -> yaml.ScalarNode:
 
 
 def mark_of(line: int) -> yaml.Mark:
-    """Gives back a place at the beginning of a line, as YAML's nodes have it."""
+    """Return a place at the beginning of a line, as YAML's nodes have it."""
     return yaml.Mark("", 0, line - 1, 0, None, 0)

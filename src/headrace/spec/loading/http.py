@@ -27,7 +27,7 @@ MAX_PORT = 65_535
 
 
 def read_http(http: Value | None, *, files: Files, streams: Sequence[Stream], problems: Problems) -> HttpSource | None:
-    """Gives back the pipeline's HTTP source, or None where it has none; mistakes are kept as problems."""
+    """Return the pipeline's HTTP source, or None where it has none; mistakes are kept as problems."""
     inner = http and problems.attempt(http.section, ("file", "port"), problems=problems)
     if not inner:
         return None
@@ -46,7 +46,7 @@ def read_http(http: Value | None, *, files: Files, streams: Sequence[Stream], pr
 
 
 def check_ways(section: Section, *, streams: Sequence[Stream], http: HttpSource | None, problems: Problems) -> None:
-    """Checks that generators which send through a receiver name one of their own stream's."""
+    """Check that generators which send through a receiver name one of their own stream's."""
     if http is None and section.find(KEY) and problems.errors:
         return
     for stream in streams:
@@ -66,7 +66,7 @@ def _check_way(value: Value, stream: Stream, http: HttpSource | None) -> None:
 
 
 def read_port(section: Section, *, example: str) -> int:
-    """Gives back the port that a server of the pipeline prefers."""
+    """Return the port that a server of the pipeline prefers."""
     return section.need("port", example=example).whole_number(at_least=1, at_most=MAX_PORT)
 
 
@@ -96,7 +96,7 @@ def _read_functions(
 
 
 def _calls(module: ast.Module, decorator: str, *, place: Place) -> Iterator[tuple[str, ast.Call]]:
-    """Gives back the names of the functions that have the decorator, and its calls."""
+    """Yield the names of the functions that have the decorator, and its calls."""
     for function, call in find_decorated(module, decorator):
         if isinstance(function, ast.AsyncFunctionDef):
             raise place.error(
@@ -118,7 +118,7 @@ def _read_webhook(function: str, call: ast.Call, *, place: Place, streams: Seque
 
 
 def _arguments(call: ast.Call, positional: Sequence[str], *, place: Place) -> dict[str, object]:
-    """Gives back the arguments of a decorator by their names."""
+    """Return the arguments of a decorator by their names."""
     try:
         named = {each.arg or "**": ast.literal_eval(each.value) for each in call.keywords}
         return dict(zip(positional, map(ast.literal_eval, call.args), strict=False)) | named

@@ -16,7 +16,7 @@ _ANYTHING = "*"
 
 
 def check_imports(pipeline: Pipeline, *, files: Files, argument: str, problems: Problems) -> None:
-    """Keeps as problems what the pipeline's generators, receivers and pages import and is not there.
+    """Keep as problems what the pipeline's generators, receivers and pages import and is not there.
 
     Only what every load of a file imports is looked at: the imports at its top, and those of the neighbours that it imports.
     """
@@ -50,7 +50,7 @@ def _parse(path: Path, place: Place) -> ast.Module:
 
 
 def _check_installed(name: str, line: int, path: Path, place: Place) -> None:
-    """Refuses a module whose package is not installed; the package is looked for and not loaded."""
+    """Refuse a module whose package is not installed; the package is looked for and not loaded."""
     package = name.partition(".")[0]
     try:
         found = find_spec(package) is not None
@@ -64,7 +64,7 @@ def _check_installed(name: str, line: int, path: Path, place: Place) -> None:
 
 
 def _find_neighbours(statement: ast.ImportFrom, path: Path, place: Place) -> list[Path]:
-    """Gives back the files beside a file that it imports from."""
+    """Return the files beside a file that it imports from."""
     if statement.level > 1:
         raise place.error("it imports from outside of its folder", line=statement.lineno, fix="Copy the file beside this one")
     names = [each.name for each in statement.names]
@@ -92,7 +92,7 @@ def _check_names(names: list[str], neighbour: Path, line: int, place: Place) -> 
 
 
 def _defined(node: ast.AST) -> Iterator[str]:
-    """Gives back the names that a file defines at its top, in whichever branch."""
+    """Yield the names that a file defines at its top, in whichever branch."""
     for each in ast.iter_child_nodes(node):
         if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield each.name

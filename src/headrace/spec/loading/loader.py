@@ -64,7 +64,7 @@ class Broken:
 
 
 def load_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> Pipeline:
-    """Gives back the pipeline that a name or path means in `folder`; the first mistake in its files is a SpecError."""
+    """Return the pipeline that a name or path means in `folder`; the first mistake in its files is a SpecError."""
     problems = Problems()
     pipeline = read_pipeline(name_or_path, environ=environ, folder=folder, problems=problems)
     errors = problems.in_reading_order()
@@ -74,7 +74,7 @@ def load_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
 
 
 def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path, problems: Problems) -> Pipeline | None:
-    """Gives back the pipeline, or None where it has problems, all of which are kept."""
+    """Return the pipeline, or None where it has problems, all of which are kept."""
     path = problems.attempt(find_pipeline, name_or_path, folder=folder)
     if path is None:
         return None
@@ -192,7 +192,7 @@ def _read_streams(section: Section, *, files: Files, problems: Problems, broken:
 
 
 def written_by(stream: Stream) -> dict[str, str]:
-    """Gives back what a stream writes, which no other stream may write, by the key that names it."""
+    """Return what a stream writes, which no other stream may write, by the key that names it."""
     places = dict(zip(KEYS_OF_PLACES, (str(stream.table), stream.output, stream.commit_log), strict=True))
     return {key: place.rstrip("/") for key, place in places.items() if place}
 
@@ -209,7 +209,7 @@ def _find_shared(stream: Stream, value: Value, others: Sequence[Stream]) -> Iter
 
 
 def _with_count(errors: Sequence[SpecError]) -> SpecError:
-    """Gives back the first error, which says how many more there are."""
+    """Return the first error, which says how many more there are."""
     first, more = errors[0], len(errors) - 1
     if not more:
         return first

@@ -13,7 +13,7 @@ _LOADING = Lock()
 
 
 def load_module(path: Path) -> ModuleType:
-    """Gives back the module of a file, loaded as part of a package that is its folder.
+    """Return the module of a file, loaded as part of a package that is its folder.
 
     So it imports its neighbours by relative imports: sys.path stays as it is, and files of the same name in two pipelines
     are two modules.

@@ -17,12 +17,12 @@ METADATA = "metadata"
 
 
 def is_identifier(name: str) -> bool:
-    """Gives back whether a pipeline, stream or table can have this name."""
+    """Return whether a pipeline, stream or table can have this name."""
     return IDENTIFIER.fullmatch(name) is not None
 
 
 def read_identifier(value: Value) -> str:
-    """Gives back a name that works in SQL, in a path and on a command line."""
+    """Return a name that works in SQL, in a path and on a command line."""
     name = value.text()
     if not is_identifier(name):
         raise value.error(f'"{name}" can\'t be a name', fix=f"Use {IDENTIFIER_RULE}")
@@ -30,7 +30,7 @@ def read_identifier(value: Value) -> str:
 
 
 def read_table_name(value: Value) -> TableName:
-    """Gives back the table that a text such as `lineage.events` names; Headrace's own are refused."""
+    """Return the table that a text such as `lineage.events` names; Headrace's own are refused."""
     name = parse_table_name(value.text(), value)
     if name.parts[0] == METADATA:
         raise value.error(f'the namespace "{METADATA}" holds Headrace\'s own tables', fix="Choose another namespace")
@@ -38,7 +38,7 @@ def read_table_name(value: Value) -> TableName:
 
 
 def parse_table_name(written: str, value: Value) -> TableName:
-    """Gives back the table that `written` names, which stands at `value`."""
+    """Return the table that `written` names, which stands at `value`."""
     parts = written.split(".")
     if len(parts) not in (2, 3) or not all(map(is_identifier, parts)):
         raise value.error(
@@ -49,7 +49,7 @@ def parse_table_name(written: str, value: Value) -> TableName:
 
 
 def read_namespace(value: Value) -> str:
-    """Gives back the namespace of a pipeline's layer tables, such as `mine` or `{layer}.mine`; Headrace's own is refused."""
+    """Return the namespace of a pipeline's layer tables, such as `mine` or `{layer}.mine`; Headrace's own is refused."""
     written = value.text()
     parts = written.replace(LAYER, "layer").split(".")
     if len(parts) > 2 or not all(map(is_identifier, parts)):
@@ -63,12 +63,12 @@ def read_namespace(value: Value) -> str:
 
 
 def namespace_of(layer: str, *, written: str | None) -> str:
-    """Gives back the namespace of a layer's tables: what the pipeline has `written`, or else the layer's name."""
+    """Return the namespace of a layer's tables: what the pipeline has `written`, or else the layer's name."""
     return layer if written is None else written.replace(LAYER, layer)
 
 
 def read_topic(value: Value) -> str:
-    """Gives back a topic that Kafka accepts."""
+    """Return a topic that Kafka accepts."""
     topic = value.text()
     if not TOPIC.fullmatch(topic) or topic in (".", ".."):
         raise value.error(

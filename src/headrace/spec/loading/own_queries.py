@@ -18,7 +18,7 @@ DIALECT = "duckdb"
 
 
 def read_queries(section: Section, *, tables: Collection[TableName], problems: Problems) -> tuple[OwnQuery, ...]:
-    """Gives back the queries by their questions; what is not one SELECT over the pipeline's tables is kept as a problem."""
+    """Return the queries by their questions; what is not one SELECT over the pipeline's tables is kept as a problem."""
     value = section.find(KEY)
     found = value and problems.attempt(value.section, None, problems=problems)
     queries = [problems.attempt(_read_query, each, tables, problems) for each in (found.values.values() if found else ())]

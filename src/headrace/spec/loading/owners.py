@@ -21,7 +21,7 @@ Owners = Mapping[tuple[str, str], tuple[str, Path]]
 
 
 def find_owners(*, environ: Mapping[str, str], folder: Path) -> Owners:
-    """Gives back the owner of everything that the pipelines write which have a name in `folder`.
+    """Return the owner of everything that the pipelines write which have a name in `folder`.
 
     Of two, the one that comes with Headrace owns it, else the first by name. No query is read: names are in pipeline.yml, or
     are those of files.
@@ -34,7 +34,7 @@ def find_owners(*, environ: Mapping[str, str], folder: Path) -> Owners:
 
 
 def find_taken(pipeline: Pipeline, owners: Owners, *, environ: Mapping[str, str], folder: Path) -> tuple[SpecError, ...]:
-    """Gives back an error for everything that the pipeline writes and another one owns."""
+    """Return an error for everything that the pipeline writes and another one owns."""
     place = Files(pipeline.folder, absolute(folder)).place(pipeline.folder / FILE, argument=pipeline.name)
     document = read_document(pipeline.folder / FILE, place=place, environ=environ)
     errors = []
@@ -54,7 +54,7 @@ def find_taken(pipeline: Pipeline, owners: Owners, *, environ: Mapping[str, str]
 
 
 def _list_written(path: Path, *, environ: Mapping[str, str], folder: Path) -> Iterator[tuple[str, str]]:
-    """Gives back the keys and values of what a pipeline writes, as far as its files can be read."""
+    """Yield the keys and values of what a pipeline writes, as far as its files can be read."""
     problems = Problems()
     place = Files(path, absolute(folder)).place(path / FILE, argument=path.name)
     document = problems.attempt(read_document, path / FILE, place=place, environ=environ)

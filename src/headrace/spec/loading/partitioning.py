@@ -55,7 +55,7 @@ def read_partitioning(value: Value, *, types: Mapping[str, ColumnType], problems
 
 
 def read_transforms(value: Value, *, problems: Problems) -> tuple[Transform, ...]:
-    """Gives back the transforms of a list as they are written, whatever the columns turn out to be."""
+    """Return the transforms of a list as they are written, whatever the columns turn out to be."""
     return tuple(transform for transform, _ in _read_items(value, problems=problems))
 
 
@@ -81,7 +81,7 @@ def _read_items(value: Value, *, problems: Problems) -> list[tuple[Transform, Va
 
 
 def transform_problem(transform: Transform, *, types: Mapping[str, ColumnType]) -> tuple[str, str] | None:
-    """Gives back why a table with columns of these types can't be partitioned so, and what to do; None where it can."""
+    """Return why a table with columns of these types can't be partitioned so, and what to do; None where it can."""
     name, column = transform.name, transform.column
     if column not in types:
         return f'"{column}" is not a column of this table', f"{suggest(column, types, plural='Columns')} Fix the name"

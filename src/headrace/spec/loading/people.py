@@ -28,7 +28,7 @@ _WHOSE = ("email", "phone", "ids", "text")
 def read_people(
     section: Section, *, streams: Sequence[Stream], tables: Sequence[LayerTable], problems: Problems
 ) -> People | None:
-    """Gives back whose the pipeline's rows are, or None where it does not say; mistakes are kept as problems."""
+    """Return whose the pipeline's rows are, or None where it does not say; mistakes are kept as problems."""
     value = section.find(KEY)
     found = value and problems.attempt(value.section, ("streams", "entities", "requests"), problems=problems)
     if not found:
@@ -64,7 +64,7 @@ def _find_stream(name: str, value: Value, by_name: Mapping[str, Stream], *, at_k
 
 
 def _read_whose(section: Section, stream: Stream, problems: Problems) -> PersonColumns:
-    """Gives back the expressions under `email`, `phone`, `ids` and `text`: at least one of them must be there."""
+    """Return the expressions under `email`, `phone`, `ids` and `text`: at least one of them must be there."""
     if not any(section.find(key) for key in _WHOSE):
         raise section.value.key_error(
             f'"{section.value.key}" does not say whose a row is', fix=f"Add one of: {', '.join(_WHOSE)}"
@@ -97,7 +97,7 @@ def _found(read: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def _expression(value: Value, stream: Stream) -> str:
-    """Gives back an expression of Spark SQL that names columns of the stream's table alone."""
+    """Return an expression of Spark SQL that names columns of the stream's table alone."""
     from sqlglot import exp
 
     written = value.text(example="lower(email)").strip()

@@ -12,7 +12,7 @@ _TEXTS = frozenset(
 
 
 def change_texts(source: str, change: Callable[[str], str]) -> str:
-    """Gives back a Python file with its strings and comments changed; what is no Python stays as it is."""
+    """Return a Python file with its strings and comments changed; what is no Python stays as it is."""
     try:
         tokens = [each for each in tokenize.generate_tokens(io.StringIO(source, newline="").readline) if each.type in _TEXTS]
     except (tokenize.TokenError, SyntaxError):

@@ -47,7 +47,7 @@ class Renames:
     queries: tuple[yaml.ScalarNode, ...] = ()
 
     def apply_to_yaml(self, text: str) -> str:
-        """Gives back the text of pipeline.yml with the new values, and with its comments where they were."""
+        """Return the text of pipeline.yml with the new values, and with its comments where they were."""
         by_place = {(node.start_mark.index, node.end_mark.index): (node, written) for node, written in self.edits}
         queries = {(node.start_mark.index, node.end_mark.index): (node, None) for node in self.queries}
         for (start, end), (node, written) in sorted({**by_place, **queries}.items(), key=lambda each: each[0], reverse=True):
@@ -60,7 +60,7 @@ class Renames:
         return text
 
     def apply_to_file(self, path: Path) -> None:
-        """Changes the names in a file of the copy: in Markdown's code, in SQL, in Python's strings, and the topics of
+        """Change the names in a file of the copy: in Markdown's code, in SQL, in Python's strings, and the topics of
         expected rows."""
         if path.suffix == ".md":
             names = {**self.others, **self.tables, **self.topics, self.old: self.new}
@@ -76,7 +76,7 @@ class Renames:
             _rewrite(path, lambda text: _replace_topics(text, self.topics))
 
     def _rename_in_text(self, text: str) -> str:
-        """Gives back a text of a Python file with the tables renamed, those of Postgres where SQL reads them."""
+        """Return a text of a Python file with the tables renamed, those of Postgres where SQL reads them."""
         reads = READS.sub(lambda match: match[1] + self.published.get(match[2], match[2]), text)
         return _replace_words(reads, self.tables)
 
@@ -84,7 +84,7 @@ class Renames:
 def find_renames(
     document: Value, *, old: str, new: str, table_files: Sequence[Path] = (), ports: Collection[int] = ()
 ) -> Renames:
-    """Gives back what to rename: the name, each stream's table, topic, places for files and their variables, the layers,
+    """Return what to rename: the name, each stream's table, topic, places for files and their variables, the layers,
     the tables of Postgres, the tables that queries and `people` name, the database that is captured, and each port, which
     becomes the next not among `ports`.
 
@@ -153,7 +153,7 @@ def _rename(
     old: str,
     new: str,
 ) -> str:
-    """Gives back the new value, and notes the old and new names in it.
+    """Return the new value, and notes the old and new names in it.
 
     A variable with a default is the pipeline's own and gets a new name; one without is shared, as the copy can't know
     another that is set.
@@ -170,7 +170,7 @@ def _rename(
 
 
 def _next_port(taken: Collection[int]) -> Callable[[str], str]:
-    """Gives back how a port becomes the first one after it that is not taken; what is no port stays."""
+    """Return how a port becomes the first one after it that is not taken; what is no port stays."""
 
     def move(written: str) -> str:
         if not written.isdecimal():
@@ -181,14 +181,14 @@ def _next_port(taken: Collection[int]) -> Callable[[str], str]:
 
 
 def _rename_prefix(name: str, old: str, new: str, *, signs: str, otherwise: str) -> str:
-    """Gives back the name with `new` in the place of a leading `old`, else with another start."""
+    """Return the name with `new` in the place of a leading `old`, else with another start."""
     if name == old or (name.startswith(old) and name[len(old)] in signs):
         return new + name[len(old) :]
     return otherwise + name
 
 
 def _rename_namespace(table: str, old: str, new: str) -> str:
-    """Gives back the table with `new` in the place of a namespace that is `old`, else with another first namespace."""
+    """Return the table with `new` in the place of a namespace that is `old`, else with another first namespace."""
     *namespaces, name = table.split(".")
     if old in namespaces:
         return ".".join((*(new if each == old else each for each in namespaces), name))
@@ -196,7 +196,7 @@ def _rename_namespace(table: str, old: str, new: str) -> str:
 
 
 def _replace_words(text: str, names: Mapping[str, str]) -> str:
-    """Gives back the text with whole names replaced, longest first. `headrace lineage` is a command and stays."""
+    """Return the text with whole names replaced, longest first. `headrace lineage` is a command and stays."""
     if not names:
         return text
     longest_first = sorted(names, key=len, reverse=True)
@@ -228,7 +228,7 @@ def _children(value: Value, key: str) -> Iterator[Value]:
 
 
 def _served(document: Value) -> Iterator[tuple[yaml.ScalarNode, Value]]:
-    """Gives back the tables of Postgres: the key that names each, and what stands under it."""
+    """Yield the tables of Postgres: the key that names each, and what stands under it."""
     try:
         inner = document.at("serving", "postgres")
     except KeyError:
@@ -240,7 +240,7 @@ def _served(document: Value) -> Iterator[tuple[yaml.ScalarNode, Value]]:
 
 
 def _scalars(value: Value, *keys: str) -> Iterator[yaml.ScalarNode]:
-    """Gives back the value under these keys where it is one that is not empty."""
+    """Yield the value under these keys where it is one that is not empty."""
     try:
         node = value.at(*keys).node
     except KeyError:

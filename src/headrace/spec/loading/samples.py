@@ -14,7 +14,7 @@ SAMPLE, EXPECTED = "sample", "expected"
 
 
 def check_samples(pipeline: Pipeline, *, files: Files, argument: str, problems: Problems) -> None:
-    """Keeps as problems the first line of each file of the sample and of its expected rows that is not JSON.
+    """Keep as problems the first line of each file of the sample and of its expected rows that is not JSON.
 
     A message of a JSON stream may be none, to show what becomes of it, where the expected rows leave it out.
     """
@@ -38,7 +38,7 @@ def _check_sample(stream: Stream, path: Path, *, place: Place) -> None:
 
 
 def _check_lines(path: Path, *, place: Place, fix: str, meant: int = 0) -> None:
-    """Refuses the first line that is not JSON, unless no more than `meant` are."""
+    """Refuse the first line that is not JSON, unless no more than `meant` are."""
     wrong: list[tuple[int, ValueError]] = []
     for number, line in enumerate(read_text(path, place=place).splitlines(), start=1):
         try:

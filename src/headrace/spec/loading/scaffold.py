@@ -20,7 +20,7 @@ NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
 
 def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
-    """Gives back the new folder ./pipelines/<target_name>, a copy of the pipeline that `source` names.
+    """Return the new folder ./pipelines/<target_name>, a copy of the pipeline that `source` names.
 
     It runs beside the original: its name, tables, topics, places for files, the variables that set them and its port are its
     own, also where its README, SQL, Python and expected rows mention them. The folder is there in whole or not at all.
@@ -51,7 +51,7 @@ def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
 
 
 def _staged(document: Value, original: Path, *, place: Place) -> list[Path]:
-    """Gives back the stage tables as if each had a file of its own."""
+    """Return the stage tables as if each had a file of its own."""
     try:
         file = original / document.at("sources", "postgres", "stage").text()
     except (KeyError, SpecError):
@@ -60,7 +60,7 @@ def _staged(document: Value, original: Path, *, place: Place) -> list[Path]:
 
 
 def _list_ports(folder: Path) -> set[int]:
-    """Gives back the ports on which the pipelines that have a name here listen, unless a variable says otherwise."""
+    """Return the ports on which the pipelines that have a name here listen, unless a variable says otherwise."""
     ports = set()
     for each in list_pipelines(folder):
         place = Place(show_path(each.path / FILE, folder=folder), each.name)

@@ -19,7 +19,7 @@ PROGRESS = "headrace_published"
 
 
 def read_serving(section: Section, *, files: Files, tables: Sequence[LayerTable], problems: Problems) -> Serving:
-    """Gives back what the pipeline serves; mistakes are kept as problems."""
+    """Return what the pipeline serves; mistakes are kept as problems."""
     value = section.find(KEY)
     found = value and problems.attempt(value.section, ("postgres", "pages"), problems=problems)
     if not found:
@@ -73,7 +73,7 @@ def _find_source(section: Section, tables: Sequence[LayerTable]) -> LayerTable:
 
 
 def _read_ddl(name: str, source: LayerTable, path: Path, place: Place) -> PostgresTable:
-    """Gives back the table that the file makes: one CREATE TABLE with a primary key, and what comes after it."""
+    """Return the table that the file makes: one CREATE TABLE with a primary key, and what comes after it."""
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import SqlglotError

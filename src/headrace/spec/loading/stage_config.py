@@ -59,7 +59,7 @@ class CapturedPipeline:
 
 
 def read_captured(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> CapturedPipeline:
-    """Gives back the streams of changes of a pipeline. Files that it names need not be there; other mistakes are SpecErrors."""
+    """Return the streams of changes of a pipeline. Files that it names need not be there; other mistakes are SpecErrors."""
     path = find_pipeline(name_or_path, folder=folder)
     place = Files(path, absolute(folder)).place(path / FILE, argument=name_or_path)
     problems = Problems()
@@ -76,12 +76,12 @@ def read_captured(name_or_path: str, *, environ: Mapping[str, str], folder: Path
 
 
 def stage_text(schemas: Iterable[tuple[CapturedStream, str]]) -> str:
-    """Gives back a stage_tables.yaml of the tables whose envelopes these schemas are, written as Avro."""
+    """Return a stage_tables.yaml of the tables whose envelopes these schemas are, written as Avro."""
     return "tables:\n" + "\n".join(_entry(stream, envelope_columns(text, of=stream)) for stream, text in schemas)
 
 
 def envelope_columns(text: str, *, of: CapturedStream) -> tuple[Column, ...]:
-    """Gives back the columns of an envelope; a schema that no table can have is a SpecError."""
+    """Return the columns of an envelope; a schema that no table can have is a SpecError."""
     problems = Problems()
     columns = parse_avro(text, place=Place(f"schema of {of.topic}", ""), problems=problems)
     if problems.errors:
@@ -92,7 +92,7 @@ def envelope_columns(text: str, *, of: CapturedStream) -> tuple[Column, ...]:
 
 
 def as_avro(schema: Mapping[str, Any]) -> str:
-    """Gives back a schema of Kafka Connect's, as messages in JSON bring it, as the Avro that the same connector would write."""
+    """Return a schema of Kafka Connect's, as messages in JSON bring it, as the Avro that the same connector would write."""
     return json.dumps(_avro(schema, "Envelope", set()), indent=2)
 
 
@@ -114,7 +114,7 @@ def _entry(stream: CapturedStream, columns: tuple[Column, ...]) -> str:
 
 
 def _key(text: str) -> str:
-    """Gives back a text as YAML has it: in quotes, unless it is plain."""
+    """Return a text as YAML has it: in quotes, unless it is plain."""
     plain = text.replace("_", "").replace("(", "").replace(")", "").replace(",", "").replace("<", "").replace(">", "")
     return text if plain.isalnum() and plain[0].isalpha() and text not in _WORDS else json.dumps(text)
 

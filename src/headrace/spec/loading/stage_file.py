@@ -44,7 +44,7 @@ class StageFile:
 
 
 def read_stage_tables(file: StageFile, *, environ: Mapping[str, str], problems: Problems) -> tuple[LayerTable, ...]:
-    """Gives back the tables of the file, in its order; mistakes are kept as problems with their lines."""
+    """Return the tables of the file, in its order; mistakes are kept as problems with their lines."""
     document = problems.attempt(read_document, file.path, place=file.place, environ=environ)
     section = document and problems.attempt(document.section, ("tables",), problems=problems)
     value = section and problems.attempt(lambda: section.need("tables", example="{orders: {event_date: created_at}}"))
@@ -54,7 +54,7 @@ def read_stage_tables(file: StageFile, *, environ: Mapping[str, str], problems: 
 
 
 def staged_names(path: Path, *, place: Place, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Gives back the names of the file's tables, as far as it can be read."""
+    """Return the names of the file's tables, as far as it can be read."""
     problems = Problems()
     document = problems.attempt(read_document, path, place=place, environ=environ)
     try:
@@ -109,7 +109,7 @@ def _make_table(name: TableName, staged: Staged, stream: Stream, settings: Table
 
 
 def _find_stream(section: Section, streams: Sequence[Stream]) -> Stream:
-    """Gives back the stream whose raw table the entry is made from: that of `source`, or else of the entry's own name."""
+    """Return the stream whose raw table the entry is made from: that of `source`, or else of the entry's own name."""
     captured = {str(each.table): each for each in streams if each.format == "debezium"}
     value = section.find("source")
     if value is None:
@@ -143,7 +143,7 @@ def _read_columns(section: Section, stream: Stream, problems: Problems) -> tuple
 
 
 def _read_column(value: Value, source: Mapping[str, Column], stream: Stream, problems: Problems) -> StagedColumn:
-    """Gives back a column: `id:`, `total: decimal(12,2)`, or `at: {cast: timestamp, unit: us}`."""
+    """Return a column: `id:`, `total: decimal(12,2)`, or `at: {cast: timestamp, unit: us}`."""
     if value.key not in source:
         hint = suggest(value.key, list(source), plural="Columns")
         raise value.key_error(f'"{value.key}" is not a column of {stream.table}', fix=f"{hint} Fix the name")
@@ -191,7 +191,7 @@ def _read_date(value: Value, staged: Staged, stream: Stream) -> str:
 
 
 def _only(value: Value, keys: Sequence[str]) -> Value:
-    """Gives back the same value with these keys alone."""
+    """Return the same value with these keys alone."""
     node = value.node
     pairs = [pair for pair in node.value if pair[0].value in keys] if isinstance(node, yaml.MappingNode) else []
     return replace(value, node=yaml.MappingNode(node.tag, pairs, node.start_mark, node.end_mark))

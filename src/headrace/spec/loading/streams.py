@@ -51,7 +51,7 @@ class GeneratorSettings:
 
 @dataclass(frozen=True)
 class StreamReader:
-    """Reads the keys of one stream; each method gives back one of its values or raises a SpecError."""
+    """Reads the keys of one stream; each method returns one of its values or raises a SpecError."""
 
     section: Section
     files: Files
@@ -71,7 +71,7 @@ class StreamReader:
         return self.files.read_schema(value, problems=self.problems)
 
     def avro_schema(self, message_format: Format | None, schema: Schema) -> str | None:
-        """Gives back the text of the schema that Avro messages are decoded with."""
+        """Return the text of the schema that Avro messages are decoded with."""
         if message_format in ("avro", "debezium") and schema.avro is None:
             value = self.section.need("schema", example="schemas/event.avsc")
             what = f'format {message_format} needs an .avsc, and "{value.text()}" is none'
@@ -88,7 +88,7 @@ class StreamReader:
         return value.choice(FRAMINGS)
 
     def columns(self, message_format: Format | None, schema: Schema) -> tuple[Column, ...]:
-        """Gives back the columns of messages; of Debezium's, which bring schemas of their own, the least that they are."""
+        """Return the columns of messages; of Debezium's, which bring schemas of their own, the least that they are."""
         if message_format != "debezium" or schema.avro is None:
             return schema.columns
         problem = envelope_problem(schema.columns)
@@ -143,7 +143,7 @@ class StreamReader:
         return read_partitioning(value, types=types, problems=self.problems)
 
     def generator(self, message_format: Format | None, framing: Framing | None) -> GeneratorSettings:
-        """Gives back the generator as `file.py` or `{file: …, every: …, through: …}` has it."""
+        """Return the generator as `file.py` or `{file: …, every: …, through: …}` has it."""
         value = self.section.find("generator")
         if value is None:
             return GeneratorSettings()
@@ -182,7 +182,7 @@ class StreamReader:
 
 
 def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | None:
-    """Gives back the stream, or None where it has problems, all of which are kept."""
+    """Return the stream, or None where it has problems, all of which are kept."""
     before = len(problems.errors)
     problems.attempt(_check_name, value)
     section = problems.attempt(value.section, KEYS, problems=problems)

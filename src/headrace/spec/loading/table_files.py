@@ -36,7 +36,7 @@ def read_tables(
     environ: Mapping[str, str],
     problems: Problems,
 ) -> tuple[LayerTable, ...]:
-    """Gives back the tables of all layers, folder by folder; mistakes are kept as problems.
+    """Return the tables of all layers, folder by folder; mistakes are kept as problems.
 
     `others` are tables that they can read besides one another, `macros` those that their SQL can call. A table's namespace is
     its folder's name unless the pipeline names one for all of them, in which that name may stand.
@@ -60,7 +60,7 @@ def name_tables(files: Files, *, namespace: str | None) -> dict[TableName, list[
 
 
 def _by_parameter(others: Sequence[TableName], files: Sequence[TableName]) -> dict[str, tuple[TableName, ...]]:
-    """Gives back the tables that a parameter of a Python table can mean: `orders`, or `stage__orders` for stage.shop.orders.
+    """Return the tables that a parameter of a Python table can mean: `orders`, or `stage__orders` for stage.shop.orders.
 
     The table of a file is meant before one of the same name that is landed or staged.
     """
@@ -79,7 +79,7 @@ def _long_parameter(table: TableName) -> str:
 
 
 def list_table_files(folder: Path) -> Iterator[Path]:
-    """Gives back the files of a pipeline's folder that are tables, layer by layer."""
+    """Yield the files of a pipeline's folder that are tables, layer by layer."""
     for layer in sorted(path for path in folder.iterdir() if path.is_dir() and path.name not in OTHER_FOLDERS):
         for path in sorted(layer.iterdir()):
             if path.suffix in (".sql", ".py") and not path.name.startswith(("_", ".")):
@@ -133,7 +133,7 @@ def _expand(text: str, *, place: Place, context: _Context) -> Expanded | None:
 
 
 def _header(text: str, *, place: Place, environ: Mapping[str, str]) -> Value:
-    """Gives back the YAML of the comment on top, with the lines of the file; no comment is as good as an empty one."""
+    """Return the YAML of the comment on top, with the lines of the file; no comment is as good as an empty one."""
     start = len(text) - len(text.lstrip())
     if not text.startswith(_OPEN, start):
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], mark_of(1), mark_of(1))

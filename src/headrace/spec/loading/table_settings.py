@@ -101,7 +101,7 @@ class _SettingsReader:
     is_expanded: bool = True
 
     def kind(self) -> Kind:
-        """Gives back the kind that is written, or the one that the other settings make it."""
+        """Return the kind that is written, or the one that the other settings make it."""
         value = self.section.find("kind")
         if value is not None:
             return value.choice(KINDS)
@@ -239,7 +239,7 @@ class _SettingsReader:
         return None if that is None or otherwise is None else Expectation(sentence, that, otherwise, value.key_line)
 
     def check_kind(self, settings: TableSettings) -> None:
-        """Checks that the settings go together; what does not is kept as problems."""
+        """Check that the settings go together; what does not is kept as problems."""
         kind = settings.kind
         if kind in _WITH_KEYS and not settings.keys:
             self._keep("kind", f"a table of kind {kind} needs keys", fix="Add keys: [column]")

@@ -45,13 +45,13 @@ class Tokens:
         return self.tokens[self.position]
 
     def take(self) -> Token:
-        """Gives back the next token and goes past it."""
+        """Return the next token and goes past it."""
         token = self.next
         self.position += token.kind != "end"
         return token
 
     def skip(self, *keywords: str) -> bool:
-        """Goes past these words or signs where they come next, and gives back whether they did."""
+        """Go past these words or signs where they come next, and return whether they did."""
         following = self.tokens[self.position : self.position + len(keywords)]
         if tuple(token.keyword for token in following) != keywords:
             return False
@@ -59,7 +59,7 @@ class Tokens:
         return True
 
     def skip_item(self) -> None:
-        """Goes to the comma after this item of a list, or to the end of the list; what stands in brackets is passed over."""
+        """Go to the comma after this item of a list, or to the end of the list; what stands in brackets is passed over."""
         depth = 0
         while self.next.kind != "end":
             sign = self.next.keyword
@@ -69,7 +69,7 @@ class Tokens:
             self.take()
 
     def expect(self, sign: str) -> None:
-        """Goes past a word or sign that has to come next."""
+        """Go past a word or sign that has to come next."""
         if not self.skip(sign):
             self.fail(f'"{sign}" is expected here, not "{self.next.text}"', fix="Fix the line")
 
@@ -77,12 +77,12 @@ class Tokens:
         return self.place.error(what, line=at.line, fix=fix)
 
     def fail(self, what: str, *, fix: str) -> NoReturn:
-        """Raises the SpecError for the next token's line."""
+        """Raise the SpecError for the next token's line."""
         raise self.error(what, at=self.next, fix=fix)
 
 
 def tokenize(text: str, *, place: Place) -> Tokens:
-    """Gives back the tokens of a text, without its spaces and comments."""
+    """Return the tokens of a text, without its spaces and comments."""
     tokens, line = [], 1
     for match in PATTERN.finditer(text):
         kind = match.lastgroup or "sign"

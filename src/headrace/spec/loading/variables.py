@@ -19,7 +19,7 @@ class VariableError(ValueError):
 
 
 def fill_variables(text: str, environ: Mapping[str, str]) -> str:
-    """Gives back the text with every variable replaced; an unset one without a default is a VariableError.
+    """Return the text with every variable replaced; an unset one without a default is a VariableError.
 
     As in a shell, `:-` covers a variable that is set but empty.
     """

@@ -23,14 +23,14 @@ RESERVED = frozenset(column.name for column in (*COORDINATES, EXTRA))
 
 
 def landed_columns(stream: Stream) -> tuple[Column, ...]:
-    """Gives back the raw table's columns. Avro's schema names every field that can arrive, so only JSON has `_extra`."""
+    """Return the raw table's columns. Avro's schema names every field that can arrive, so only JSON has `_extra`."""
     made = (Column(stream.event_time.column, Primitive("timestamp")),) if stream.event_time else ()
     extra = (EXTRA,) if stream.format == "json" else ()
     return (*stream.columns, *made, *extra, *COORDINATES)
 
 
 def name_problem(name: str, *, taken: Iterable[str], nested: bool = False) -> tuple[str, str] | None:
-    """Gives back what is wrong with a column's name and what to do, or None where it is fine.
+    """Return what is wrong with a column's name and what to do, or None where it is fine.
 
     Names differ in more than upper and lower case, because engines that read the table may ignore case. Only the columns
     of the table itself stand beside Headrace's own, so fields of a struct (`nested`) may have any name.

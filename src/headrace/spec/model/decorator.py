@@ -40,7 +40,7 @@ def table(
 
 
 def table(function: F | None = None, **settings: object) -> F | Callable[[F], F]:
-    """Marks a function as a table of its pipeline; its parameters are its inputs, the first of which drives.
+    """Mark a function as a table of its pipeline; its parameters are its inputs, the first of which drives.
 
     The function stays as it is, so that it can be called on any DataFrames. The settings are read from the file itself, so
     that `headrace check` need not run it.

@@ -12,7 +12,7 @@ PARTS = (*ROWS, "op", "source")
 
 
 def envelope_problem(columns: tuple[Column, ...]) -> str | None:
-    """Gives back why these are not the columns of an envelope, or None where they are."""
+    """Return why these are not the columns of an envelope, or None where they are."""
     types = {column.name: column.type for column in columns}
     missing = [name for name in PARTS if name not in types]
     if missing:
@@ -22,7 +22,7 @@ def envelope_problem(columns: tuple[Column, ...]) -> str | None:
 
 
 def all_optional(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Gives back the columns, optional at every depth: a tombstone has none, and what is dropped is missing later."""
+    """Return the columns, optional at every depth: a tombstone has none, and what is dropped is missing later."""
     return tuple(replace(column, type=_optional(column.type), required=False) for column in columns)
 
 

@@ -62,7 +62,7 @@ class Fuzzy:
         return tuple(dict.fromkeys((*(each.column for each in self.compare), *blocks)))
 
     def how(self, column: str) -> How:
-        """Gives back how a column is compared; one that only makes blocks is taken as it is."""
+        """Return how a column is compared; one that only makes blocks is taken as it is."""
         return next((each.how for each in self.compare if each.column == column), "exact")
 
 
@@ -107,7 +107,7 @@ def _read_training(section: Section, *, problems: Problems) -> tuple[bool, int]:
 
 
 def _read_block(value: Value) -> Block:
-    """Gives back a block: `[last_name, postcode]`, or `email` for one column."""
+    """Return a block: `[last_name, postcode]`, or `email` for one column."""
     columns = (value.text(),) if value.is_text() else tuple(each.text() for each in value.items())
     if not columns:
         raise value.error("a block has no columns", fix="Name at least one column, or leave the block out")
@@ -115,5 +115,5 @@ def _read_block(value: Value) -> Block:
 
 
 def has_splink() -> bool:
-    """Gives back whether the package that compares records is installed."""
+    """Return whether the package that compares records is installed."""
     return find_spec("splink") is not None

@@ -236,11 +236,11 @@ class LayerTable(TableSettings):
         return (*self.drivers, *(name for name, routes in self.follows.items() if routes))
 
     def error(self, what: str, *, at: str | int, fix: str, column: int | None = None) -> SpecError:
-        """Gives back the error for a line, or for the line of the setting that `at` names."""
+        """Return the error for a line, or for the line of the setting that `at` names."""
         line = at if isinstance(at, int) else self.lines.get(at, self.lines.get("", 1))
         return self.place.error(what, line=line, column=column, fix=fix)
 
     def check_extras(self) -> None:
-        """Raises a SpecError where a setting needs a package that is not installed."""
+        """Raise a SpecError where a setting needs a package that is not installed."""
         if self.fuzzy and not has_splink():
             raise self.error("fuzzy needs Splink, which is not installed", at="fuzzy", fix="Run: pip install 'headrace[fuzzy]'")

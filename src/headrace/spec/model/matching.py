@@ -60,7 +60,7 @@ class Match:
 
 
 def entity_columns(matches: Sequence[Match], columns: Sequence[str]) -> tuple[str, ...]:
-    """Gives back the columns of a table whose records have these: each match column stands after the one that it is made of."""
+    """Return the columns of a table whose records have these: each match column stands after the one that it is made of."""
     found = [ENTITY_ID]
     for name in columns:
         found += [name, *(each.column for each in matches if each.source == name)]
@@ -69,7 +69,7 @@ def entity_columns(matches: Sequence[Match], columns: Sequence[str]) -> tuple[st
 
 
 def read_matches(value: Value, *, problems: Problems) -> tuple[Match, ...]:
-    """Gives back the match columns; what is wrong with one is kept as a problem."""
+    """Return the match columns; what is wrong with one is kept as a problem."""
     found = []
     for name, each in value.section(None, problems=problems).values.items():
         match = problems.attempt(_read_match, name, each, problems=problems)
@@ -109,7 +109,7 @@ def _is_on(section: Section, key: str) -> bool:
 
 
 def _read_region(section: Section) -> tuple[str | None, str | None]:
-    """Gives back a country's code, or the column that has one."""
+    """Return a country's code, or the column that has one."""
     value = section.find("region")
     if value is None:
         return None, None

@@ -45,7 +45,7 @@ class Converted:
 
 
 def sql_type(column_type: ColumnType) -> str:
-    """Gives back a type as Spark SQL has it."""
+    """Return a type as Spark SQL has it."""
     if isinstance(column_type, Struct):
         return f"STRUCT<{', '.join(f'`{each.name}`: {sql_type(each.type)}' for each in column_type.columns)}>"
     if isinstance(column_type, Array):
@@ -56,7 +56,7 @@ def sql_type(column_type: ColumnType) -> str:
 
 
 def convert(value: str, column: Column, *, cast: ColumnType | None = None, unit: Unit | None = None) -> Converted:
-    """Gives back what a column's value means: by its `unit`, else by the column's `doc`, and then cast to a type.
+    """Return what a column's value means: by its `unit`, else by the column's `doc`, and then cast to a type.
 
     A decimal is never rounded: digits that it has no place for make it fail.
     """
@@ -79,7 +79,7 @@ def convert(value: str, column: Column, *, cast: ColumnType | None = None, unit:
 
 
 def is_unavailable(value: str, column_type: ColumnType) -> str | None:
-    """Gives back the condition that Debezium could not tell a value; None for types of which it always can."""
+    """Return the condition that Debezium could not tell a value; None for types of which it always can."""
     if column_type == _TEXT:
         return f"{value} = '{UNAVAILABLE}'"
     if column_type == _BYTES:
@@ -118,7 +118,7 @@ def _moment(value: str, unit: Unit) -> str:
 
 
 def lost(value: str, made: str, made_type: ColumnType) -> str:
-    """Gives back the condition that a value is there, and what was made of it is not; of an array, any of its elements."""
+    """Return the condition that a value is there, and what was made of it is not; of an array, any of its elements."""
     gone = f"({value} IS NOT NULL AND {made} IS NULL)"
     if not isinstance(made_type, Array):
         return gone
@@ -127,7 +127,7 @@ def lost(value: str, made: str, made_type: ColumnType) -> str:
 
 
 def _is_any_decimal(column_type: ColumnType) -> bool:
-    """Says whether values are Debezium's VariableScaleDecimal: bytes of a whole number, and how many digits are a fraction."""
+    """Return whether values are Debezium's VariableScaleDecimal: a scale, and the bytes of the unscaled value."""
     return isinstance(column_type, Struct) and {each.name: each.type for each in column_type.columns} == {
         "scale": Primitive("int"),
         "value": _BYTES,
@@ -135,7 +135,7 @@ def _is_any_decimal(column_type: ColumnType) -> bool:
 
 
 def _any_decimal_text(value: str) -> str:
-    """Gives back SQL for the digits of a number of any scale, null where it has more than 38 of them.
+    """Return SQL for the digits of a number of any scale, null where it has more than 38 of them.
 
     The bytes are the whole number in two's complement: 16 of them are read as a high and a low half.
     """
@@ -158,5 +158,5 @@ def _any_decimal_text(value: str) -> str:
 
 
 def _bind(name: str, value: str, expression: str) -> str:
-    """Gives back SQL in which a name stands for a value: SQL has no other way to write it once and use it often."""
+    """Return SQL in which a name stands for a value: SQL has no other way to write it once and use it often."""
     return f"transform(array({value}), {name} -> {expression})[0]"

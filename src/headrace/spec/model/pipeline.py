@@ -1,4 +1,4 @@
-"""What a pipeline is: the frozen values that `load_pipeline` gives back and every stage works from."""
+"""What a pipeline is: the frozen values that `load_pipeline` returns and every stage works from."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TableName:
 
     @classmethod
     def parse(cls, written: str) -> TableName:
-        """Gives back the table of a name that was checked before, such as one that the catalog has."""
+        """Return the table of a name that was checked before, such as one that the catalog has."""
         namespace, _, name = written.rpartition(".")
         return cls(namespace, name)
 
@@ -279,5 +279,5 @@ class Pipeline:
     capture: Capture | None = None
 
     def stream(self, name: str) -> Stream:
-        """Gives back the stream of a name that the pipeline's own files say."""
+        """Return the stream of a name that the pipeline's own files say."""
         return next(each for each in self.streams if each.name == name)

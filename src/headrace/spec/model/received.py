@@ -1,4 +1,4 @@
-"""The decorators of functions that take events over HTTP, and what those are given and give back."""
+"""The decorators of functions that take events over HTTP, and what those are given and return."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Received:
 
 
 def receive(path: str, stream: str, *, method: Method = "GET") -> Callable[[F], F]:
-    """Marks a function as a receiver of a pipeline's HTTP source.
+    """Mark a function as a receiver of a pipeline's HTTP source.
 
-    Its parameters are those of a FastAPI handler; `now` is given the moment of the request. It gives back a `Received`. The
+    Its parameters are those of a FastAPI handler; `now` is given the moment of the request. It returns a `Received`. The
     function stays as it is, so that it can be called in a test. The arguments are read from the file itself, so that
     `headrace check` need not run it.
     """
@@ -48,14 +48,14 @@ class Payload:
     fields: Mapping[str, msgspec.Raw]
 
     def text(self, name: str) -> str | None:
-        """Gives back a value as text: a string's own, and of anything else its JSON; None where it is null or missing."""
+        """Return a value as text: a string's own, and of anything else its JSON; None where it is null or missing."""
         raw = bytes(self.fields.get(name, _NULL))
         if raw == _NULL:
             return None
         return _TEXT.decode(raw) if raw.startswith(b'"') else raw.decode("utf-8")
 
     def inner(self, name: str) -> Payload:
-        """Gives back the object under a name, or an empty one where there is none."""
+        """Return the object under a name, or an empty one where there is none."""
         raw = bytes(self.fields.get(name, _NULL))
         return read_payload(raw if raw.startswith(b"{") else b"{}")
 
@@ -66,7 +66,7 @@ class Payload:
 
 
 def read_payload(written: bytes) -> Payload:
-    """Gives back the payload; what is no JSON object is msgspec's DecodeError."""
+    """Return the payload; what is no JSON object is msgspec's DecodeError."""
     return Payload(written, _OBJECT.decode(written))
 
 
@@ -97,9 +97,9 @@ class Message:
 def webhook(
     path: str, *, signatures: Sequence[SignatureScheme], secret: str, streams: Sequence[str], other: str, batches: bool = False
 ) -> Callable[[F], F]:
-    """Marks a function as the webhook of a pipeline's HTTP source.
+    """Mark a function as the webhook of a pipeline's HTTP source.
 
-    It is given a `Payload` and the `Delivery` that brought it, once for each payload where `batches` may come, and gives back
+    It is given a `Payload` and the `Delivery` that brought it, once for each payload where `batches` may come, and returns
     a `Message`. `secret` is the name of an environment variable. The arguments are read from the file itself, so that
     `headrace check` need not run it.
     """

@@ -171,7 +171,7 @@ def _name_casts(tree: exp.Query) -> None:
 
 
 def _has_unclear_columns(tree: exp.Query) -> bool:
-    """Say whether sqlglot may take columns for others: of USING beside outer joins that keep both sides, and of recursion."""
+    """Return whether sqlglot may confuse columns: USING beside outer joins that keep both sides, and recursion."""
     from sqlglot import exp
 
     joins = list(tree.find_all(exp.Join))

@@ -27,7 +27,7 @@ class ColumnSources:
 
 
 def find_sources(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]]) -> tuple[ColumnSources, ...] | None:
-    """Gives back a query's columns with their sources, or None where only an engine can tell what they are.
+    """Return a query's columns with their sources, or None where only an engine can tell what they are.
 
     What stands in a column's own expression counts. What only chooses or orders rows does not: WHERE, ON, GROUP BY,
     HAVING, an aggregate's FILTER, a window's PARTITION BY and ORDER BY. `known` are the columns of inputs, as far as they are.
@@ -67,7 +67,7 @@ class _Tracer:
         return ColumnSources(name, tuple(found.sources), tuple(found.expressions))
 
     def _trace(self, scope: Scope, index: int) -> _Found:
-        """Gives back what makes the column at a place of a query, or of each part of a union."""
+        """Return what makes the column at a place of a query, or of each part of a union."""
         key = (id(scope), index)
         if key in self._done:
             return self._done[key]
@@ -92,7 +92,7 @@ class _Tracer:
             found.sources |= self._resolve(owner, column).sources
 
     def _resolve(self, scope: Scope | None, column: exp.Column) -> _Found:
-        """Gives back where a column comes from: a table, or a query inside the query, from the inside out."""
+        """Return where a column comes from: a table, or a query inside the query, from the inside out."""
         from sqlglot import exp
         from sqlglot.optimizer.scope import Scope
 
@@ -119,7 +119,7 @@ class _Tracer:
         return found
 
     def _only_unknown(self, scope: Scope) -> str:
-        """Gives back the one source whose columns nobody knows, such as a Python table: what no other has must be its."""
+        """Return the one source whose columns nobody knows, such as a Python table: what no other has must be its."""
         from sqlglot import exp
 
         unknown = [
@@ -131,7 +131,7 @@ class _Tracer:
 
 
 def _value_columns(scope: Scope, expression: exp.Expr) -> Iterator[tuple[exp.Column, Scope]]:
-    """Gives back the columns whose values an expression is made of, each with the query that it stands in."""
+    """Yield the columns whose values an expression is made of, each with the query that it stands in."""
     from sqlglot import exp
 
     if isinstance(expression, exp.Column):
@@ -154,7 +154,7 @@ def _selects(scope: Scope) -> list[exp.Expr]:
 
 
 def _text(scope: Scope, expression: exp.Expr) -> str:
-    """Gives back an expression as it reads in its query: columns name their table only where there are several."""
+    """Return an expression as it reads in its query: columns name their table only where there are several."""
     from sqlglot import exp
 
     shown = expression.copy()

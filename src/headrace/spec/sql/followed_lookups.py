@@ -61,7 +61,7 @@ def follow_lookups(
 
 
 def _rebuilds_all(table: LayerTable, lookup: TableName, by_name: Mapping[TableName, LayerTable]) -> bool:
-    """Say whether any change of a lookup rebuilds all rows: it is declared so, or is itself written anew with any change."""
+    """Return whether any change of a lookup rebuilds all rows: it is declared so, or is itself written anew with any change."""
     return table.rebuild_on.get(lookup) == {} or (lookup in by_name and by_name[lookup].traits.rewrites_all)
 
 

@@ -62,7 +62,7 @@ def order_tables(
 
 
 def readable_columns(table: LayerTable, columns: Sequence[str]) -> tuple[str, ...]:
-    """Gives back the columns that readers of a table see when its query gives back these."""
+    """Return the columns that readers of a table see when its query and return these."""
     kept = tuple(name for name in columns if name not in table.except_columns)
     if table.kind == "entities":
         return entity_columns(table.matches, kept)
@@ -70,7 +70,7 @@ def readable_columns(table: LayerTable, columns: Sequence[str]) -> tuple[str, ..
 
 
 def event_conditions(table: LayerTable) -> dict[str, str]:
-    """Gives back the conditions that say what a row does to others, by their setting."""
+    """Return the conditions that say what a row does to others, by their setting."""
     found = {"apply_as_deletes": table.apply_as_deletes, "apply_as_truncates": table.apply_as_truncates}
     return {key: condition for key, condition in found.items() if condition}
 
@@ -138,7 +138,7 @@ def _sort(tables: Mapping[TableName, LayerTable], *, problems: Problems) -> tupl
 
 
 def _check_reading(table: LayerTable, *, by_name: Mapping[TableName, LayerTable]) -> Iterator[SpecError]:
-    """Checks that the table's kind can follow what its inputs do, and gives back what is wrong."""
+    """Check that the table's kind can follow what its inputs do, and return what is wrong."""
     for name in table.drivers:
         driver = by_name.get(name)
         if table.kind == "append" and driver is not None and driver.kind != "append":
@@ -157,7 +157,7 @@ def _check_reading(table: LayerTable, *, by_name: Mapping[TableName, LayerTable]
 
 
 def _check_watermark(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> None:
-    """Checks that the watermark's column is one of the first driver, where its columns are known without an engine."""
+    """Check that the watermark's column is one of the first driver, where its columns are known without an engine."""
     if table.watermark is None or not table.drivers or table.drivers[0] not in known:
         return
     columns = known[table.drivers[0]]
@@ -185,7 +185,7 @@ def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]], pro
 
 
 def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> Iterator[SpecError]:
-    """Checks that the settings name columns that the query gives back, and gives back what is wrong."""
+    """Check that the settings name columns that the query and return, and return what is wrong."""
     yield from find_wrong_names(table, columns)
     for expectation in table.expectations:
         yield from _check_condition_names(
@@ -236,7 +236,7 @@ def find_wrong_names(table: LayerTable, columns: Sequence[str]) -> Iterator[Spec
 
 
 def _named_columns(table: LayerTable) -> dict[str, tuple[str, ...]]:
-    """Gives back the columns that settings name, by the setting."""
+    """Return the columns that settings name, by the setting."""
     return {
         "keys": table.keys,
         "sequence_by": table.sequence_by,
@@ -259,7 +259,7 @@ def _missing_column(table: LayerTable, key: str, name: str, columns: Sequence[st
 def _check_condition_names(
     table: LayerTable, what: str, condition: str, columns: Sequence[str], *, line: str | int
 ) -> Iterator[SpecError]:
-    """Checks that a condition names columns of the query; whether it is SQL at all is told elsewhere."""
+    """Check that a condition names columns of the query; whether it is SQL at all is told elsewhere."""
     from headrace.errors import SpecError
 
     try:
@@ -273,7 +273,7 @@ def _check_condition_names(
 
 
 def _check_condition(table: LayerTable, what: str, condition: str, line: int) -> None:
-    """Checks that a condition is SQL; its columns are checked where their types are known."""
+    """Check that a condition is SQL; its columns are checked where their types are known."""
     from headrace.errors import SpecError
 
     try:

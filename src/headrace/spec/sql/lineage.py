@@ -98,7 +98,7 @@ class Lineage:
         return {each.table: each for each in self.tables}
 
     def table(self, node: Node) -> TableLineage | None:
-        """Gives back the table of that name; a topic is none."""
+        """Return the table of that name; a topic is none."""
         return self._by_name.get(node)
 
     def inputs(self, node: Node) -> tuple[Input, ...]:
@@ -106,7 +106,7 @@ class Lineage:
         return found.inputs if found else ()
 
     def readers(self, node: Node) -> tuple[Input, ...]:
-        """Gives back the tables that read one directly, and in which role they do."""
+        """Return the tables that read one directly, and in which role they do."""
         return tuple(Input(each.table, read.role) for each in self.tables for read in each.inputs if read.node == node)
 
     def column(self, field: Field) -> ColumnLineage | None:
@@ -127,11 +127,11 @@ class Lineage:
         return found
 
     def dependents(self, field: Field) -> tuple[Field, ...]:
-        """Gives back the columns that are made of one directly."""
+        """Return the columns that are made of one directly."""
         return self._dependents.get(field, ())
 
     def find(self, name: str) -> TableName | Field:
-        """Gives back the table, or the column of a table, that a name such as `marts.daily.total` means.
+        """Return the table, or the column of a table, that a name such as `marts.daily.total` means.
 
         The namespace may be left out where one table has the name. What there is not, is a SpecError that says what there is.
         """
@@ -167,7 +167,7 @@ class Lineage:
 
 
 def trace_lineage(pipeline: Pipeline) -> Lineage:
-    """Gives back the lineage of every table and column of a pipeline; nothing is run and nothing is read but its files."""
+    """Return the lineage of every table and column of a pipeline; nothing is run and nothing is read but its files."""
     tables = [_trace_stream(each) for each in pipeline.streams]
     columns: dict[TableName, Sequence[str]] = {each.table: tuple(column.name for column in each.columns) for each in tables}
     for table in pipeline.tables:
@@ -179,7 +179,7 @@ def trace_lineage(pipeline: Pipeline) -> Lineage:
 
 
 def walk(start: Node | Field, step: Callable[..., Iterable[Node | Field | Input]]) -> tuple[Node | Field, ...]:
-    """Gives back all that a step leads to, again and again, each once, nearest first."""
+    """Return all that a step leads to, again and again, each once, nearest first."""
     found: dict[Node | Field, None] = {}
     waiting = [start]
     while waiting:
@@ -236,7 +236,7 @@ def _trace_table(table: LayerTable, *, known: dict[TableName, Sequence[str]]) ->
 
 
 def _entity_lineage(table: LayerTable, made: Mapping[str, ColumnLineage]) -> dict[str, ColumnLineage]:
-    """Gives back the columns that a build adds to records.
+    """Return the columns that a build adds to records.
 
     All but the normalised values follow from all values that are matched or compared.
     """
@@ -258,7 +258,7 @@ def _entity_lineage(table: LayerTable, made: Mapping[str, ColumnLineage]) -> dic
 
 
 def _with_named(table: TableLineage, tables: Sequence[TableLineage]) -> TableLineage:
-    """Gives back a table whose columns can't be told with those that its readers name."""
+    """Return a table whose columns can't be told with those that its readers name."""
     if table.whole:
         return table
     named = (

@@ -52,7 +52,7 @@ class _BodyReader:
         if any("\n" in self._body[token.start : token.end + 1] for token in self._tokens):
             raise self._error("a text in a macro can't have several lines", 0, fix="Write the line break as \\n")
         if kind(self._tokens[0]) == "TABLE":
-            raise self._no_expression("it gives back a table")
+            raise self._no_expression("it returns a table")
         tree = parse_sql(_SELECT + self._body, place=self._place, origin=self._origin, fix="Fix the macro")
         parts = {name for name, value in tree.args.items() if value} - {"expressions", "kind"}
         if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or parts:

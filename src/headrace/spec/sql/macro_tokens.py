@@ -123,7 +123,7 @@ def flatten(text: str, tokens: Sequence[Token]) -> str:
 
 
 def is_operand(tokens: Sequence[Token]) -> bool:
-    """Say whether an expression is one operand wherever it stands: a name, a literal, a call, or something in brackets."""
+    """Return whether an expression is one operand wherever it stands: a name, a literal, a call, or something in brackets."""
     if kind(tokens[0]) in _PREFIXES or len(tokens) == 1:
         return len(tokens) == 1
     if all(kind(token) == "DOT" for token in tokens[1::2]):
@@ -133,7 +133,7 @@ def is_operand(tokens: Sequence[Token]) -> bool:
 
 
 def fills_its_place(before: Token | None, after: Token | None) -> bool:
-    """Say whether what stands between two tokens is a whole argument, column or condition, and so needs no brackets."""
+    """Return whether what stands between two tokens is a whole argument, column or condition, and so needs no brackets."""
     return (before is None or kind(before) in _BEFORE_WHOLE) and (after is None or kind(after) in _AFTER_WHOLE)
 
 

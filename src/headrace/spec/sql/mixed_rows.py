@@ -45,12 +45,12 @@ Queries = Mapping[str, "exp.Query"]
 
 
 def mixes_rows(tree: exp.Query, kind: Kind) -> bool:
-    """Say whether a row of a table of this kind can depend on several rows of a driver."""
+    """Return whether a row of a table of this kind can depend on several rows of a driver."""
     return next(_mixtures(tree, kind), None) is not None
 
 
 def has_plain_keys(table: LayerTable, known: Mapping[TableName, Sequence[str]]) -> bool:
-    """Say whether each key of a table is a column of every driver, wherever that is read, and no rows of two keys are mixed.
+    """Return whether each key of a table is a column of every driver, wherever that is read, and no rows of two keys are mixed.
 
     A row of a driver matters to its own key alone then.
     """
@@ -191,7 +191,7 @@ def _output(select: exp.Select, name: str) -> exp.Expr | None:
 
 
 def _of_many(expression: exp.Expr, select: exp.Select, names: Queries) -> bool:
-    """Say whether an expression of a SELECT is computed from several rows, there or in the query after FROM."""
+    """Return whether an expression of a SELECT is computed from several rows, there or in the query after FROM."""
     return next(_many(expression, select, names), None) is not None
 
 
@@ -219,7 +219,7 @@ def _many_below(column: exp.Column, select: exp.Select, names: Queries) -> Itera
 
 
 def _is_first(condition: exp.Expr, select: exp.Select, names: Queries) -> bool:
-    """Say whether a condition keeps the first rows of each group, as `row_number() OVER (…) = 1` does: some are always kept."""
+    """Return whether a condition keeps the first rows of each group, as `row_number() OVER (…) = 1` does."""
     from sqlglot import exp
 
     is_one = isinstance(condition, exp.EQ) and condition.expression.sql() == "1"
@@ -231,7 +231,7 @@ def _is_first(condition: exp.Expr, select: exp.Select, names: Queries) -> bool:
 
 
 def _inside(node: exp.Expr) -> bool:
-    """Say whether an aggregate stands in a window function."""
+    """Return whether an aggregate stands in a window function."""
     from sqlglot import exp
 
     return not isinstance(node, exp.Window) and node.find_ancestor(exp.Window) is not None

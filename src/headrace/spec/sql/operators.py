@@ -79,7 +79,7 @@ def carried_columns(block: Block) -> Carried:
 
 
 def cuts_rows(scope: Scope) -> bool:
-    """Say whether a query, or the parentheses around it, has a LIMIT or something else that a plain union has not."""
+    """Return whether a query, or the parentheses around it, has a LIMIT or something else that a plain union has not."""
     from sqlglot import exp
 
     node: exp.Expr | None = scope.expression

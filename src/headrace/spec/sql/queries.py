@@ -27,7 +27,7 @@ _UNKNOWN = re.compile(r"Unknown column: (?P<name>.+)")
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """A query and what stands in it. `columns` are the names it gives back, None where only an engine can tell.
+    """A query and what stands in it. `columns` are the names it returns, None where only an engine can tell.
 
     `reread` are the drivers that the query also reads in another place than after FROM.
     """
@@ -53,7 +53,7 @@ def parse_query(text: str, *, place: Place, problems: Problems | None = None, or
 
     tree = parse_sql(text, place=place, origin=origin)
     if not isinstance(tree, exp.Query):
-        raise place.error("the file holds no SELECT", line=1, fix="Write one query that gives back the table's rows")
+        raise place.error("the file holds no SELECT", line=1, fix="Write one query that returns the table's rows")
     kept = Problems()
     references = tuple(_references(tree, place=place, problems=kept, origin=origin))
     if kept.errors and problems is None:
@@ -101,7 +101,7 @@ def _parse(text: str) -> tuple[exp.Expr, ...]:
 
 
 def named_in(condition: str, *, place: Place) -> tuple[str, ...]:
-    """Gives back the columns that a condition names, each once; of a field of a struct, the struct."""
+    """Return the columns that a condition names, each once; of a field of a struct, the struct."""
     from sqlglot import exp
 
     tree = parse_sql(f"SELECT {condition}", place=place)
@@ -158,7 +158,7 @@ def _owners_of(name: str, parsed: ParsedQuery) -> tuple[TableName, ...]:
 def qualify_query(
     parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], strict: bool = True, aliases: bool = True
 ) -> exp.Query:
-    """Gives back the query with stars written out and every column after its table, in the spelling of query and inputs.
+    """Return the query with stars written out and every column after its table, in the spelling of query and inputs.
 
     What no input has is an OptimizeError where `strict`; else it is left as it stands. With `aliases`, names of the SELECT list
     are replaced by what they stand for, even where Spark takes a column of an input that has the same name.
@@ -189,12 +189,12 @@ def qualify_query(
 
 
 def table_of(node: exp.Table) -> TableName:
-    """Gives back the table that a query names with its namespace; also one whose namespaces were joined to one word."""
+    """Return the table that a query names with its namespace; also one whose namespaces were joined to one word."""
     return TableName(".".join(each for each in (node.catalog, node.db) if each), node.name)
 
 
 def _join_namespaces(tree: exp.Query) -> exp.Query:
-    """Gives back the query with nested namespaces as one word in quotes: sqlglot wants all tables equally deep."""
+    """Return the query with nested namespaces as one word in quotes: sqlglot wants all tables equally deep."""
     from sqlglot import exp
 
     nested = {(node.catalog, node.db, node.name) for node in tree.find_all(exp.Table) if node.catalog}
@@ -208,7 +208,7 @@ def _join_namespaces(tree: exp.Query) -> exp.Query:
 
 
 def split_namespaces(tree: exp.Expr) -> exp.Expr:
-    """Gives back SQL as people write it, after namespaces were joined to one word."""
+    """Return SQL as people write it, after namespaces were joined to one word."""
     from sqlglot import exp
 
     for node in tree.find_all(exp.Table, exp.Column):
@@ -220,13 +220,13 @@ def split_namespaces(tree: exp.Expr) -> exp.Expr:
 
 
 def columns_of(query: exp.Query) -> tuple[str, ...] | None:
-    """Gives back the names of a query's columns, None where only an engine can tell."""
+    """Return the names of a query's columns, None where only an engine can tell."""
     names = tuple(query.named_selects)
     return None if "*" in names or not all(names) else names
 
 
 def _position(name: str, parsed: ParsedQuery) -> tuple[int, int | None]:
-    """Gives back the line and column where a query first names a column."""
+    """Return the line and column where a query first names a column."""
     from sqlglot import exp
 
     for each in parsed.tree.find_all(exp.Column, bfs=False):
@@ -246,7 +246,7 @@ def _offset(text: str, line: int, column: int) -> int:
 
 
 def _is_known(name: str, parsed: ParsedQuery, known: Mapping[TableName, Sequence[str]]) -> bool:
-    """Says whether a name stands for something after all, which the parser can't resolve: an alias or a column."""
+    """Return whether a name stands for something after all, which the parser can't resolve: an alias or a column."""
     from sqlglot import exp
 
     aliases = {each.alias.lower() for each in parsed.tree.find_all(exp.Alias)}
@@ -264,7 +264,7 @@ def _references(tree: exp.Query, *, place: Place, problems: Problems, origin: So
         deep = node.this.find(exp.Identifier) if isinstance(node.this, exp.Dot) else None  # more than three words
         meta = (deep or node.this).meta
         if "start" not in meta:
-            continue  # a function that gives back a table
+            continue  # a function that returns a table
         found = _locate(meta, origin)
         if not node.db or deep:
             error = place.error(
@@ -280,7 +280,7 @@ def _references(tree: exp.Query, *, place: Place, problems: Problems, origin: So
 
 
 def _drivers(query: exp.Expr, visible: Mapping[str, exp.Expr] | None = None) -> Iterator[TableName]:
-    """Gives back the tables after FROM, in every branch of a union and through subqueries and CTEs."""
+    """Yield the tables after FROM, in every branch of a union and through subqueries and CTEs."""
     from sqlglot import exp
 
     with_ = query.args.get("with_") or query.args.get("with")

@@ -139,7 +139,7 @@ class RestrictionFinder:
 
 
 def _mixes(restrictions: Sequence[Restriction], below: Sequence[Restriction], block: Block) -> bool:
-    """Say whether a block takes plain columns of given values and mixes rows of different values of all of them."""
+    """Return whether a block takes plain columns of given values and mixes rows of different values of all of them."""
     given = [restriction for restriction in restrictions if restriction.values is None]
     if not given or any(restriction.values is None for restriction in below):
         return False

@@ -165,7 +165,7 @@ def _read_window(text: str, tokens: Sequence[Token]) -> tuple[Span, str, int] | 
 
 
 def _is_name(tokens: Sequence[Token]) -> bool:
-    """Say whether tokens are a column's name, with or without that of its table, or a star."""
+    """Return whether tokens are a column's name, with or without that of its table, or a star."""
     if len(tokens) == 3:
         return tokens[1].text == "." and _is_name(tokens[:1]) and _is_name(tokens[2:])
     return len(tokens) == 1 and tokens[0].token_type.name in ("VAR", "IDENTIFIER", "STAR")

@@ -31,7 +31,7 @@ _EVENT_TIME = "ts_ms"
 
 
 def follow_columns(table: LayerTable, columns: Mapping[TableName, Sequence[Column]]) -> LayerTable:
-    """Gives back a stage table whose query has all columns that its source has by now; any other table as it is."""
+    """Return a stage table whose query has all columns that its source has by now; any other table as it is."""
     if table.staged is None:
         return table
     return replace(table, source=stage_query(table.staged, tuple(columns[table.staged.source]), place=table.place))
@@ -39,7 +39,7 @@ def follow_columns(table: LayerTable, columns: Mapping[TableName, Sequence[Colum
 
 @lru_cache(maxsize=1024)
 def stage_query(staged: Staged, columns: tuple[Column, ...], *, place: Place) -> Query:
-    """Gives back the query over a raw table of these columns. Every column stands in the line of the file that names it.
+    """Return the query over a raw table of these columns. Every column stands in the line of the file that names it.
 
     It is kept, because every build asks for it.
     """
@@ -47,18 +47,18 @@ def stage_query(staged: Staged, columns: tuple[Column, ...], *, place: Place) ->
 
 
 def source_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Gives back the columns of the captured table, out of those of the raw one."""
+    """Return the columns of the captured table, out of those of the raw one."""
     after = next((each.type for each in columns if each.name == ROWS[1]), None)
     return after.columns if isinstance(after, Struct) else ()
 
 
 def staged_name(name: str) -> str:
-    """Gives back what the stage table calls a column of the captured one: what it has itself gets another name."""
+    """Return what the stage table calls a column of the captured one: what it has itself gets another name."""
     return f"{name}_" if name.lower() in OWN else name
 
 
 def staged_type(staged: Staged, column: Column) -> ColumnType:
-    """Gives back the type that a column of the captured table has in the stage table."""
+    """Return the type that a column of the captured table has in the stage table."""
     return _converted("x", column, staged.find(column.name)).type
 
 
@@ -81,7 +81,7 @@ class _Text:
         self._source = source_columns(columns)
 
     def sql(self) -> str:
-        """Gives back the query: the changes with the row that each tells of, the values that may be lost, all columns.
+        """Return the query: the changes with the row that each tells of, the values that may be lost, all columns.
 
         A tombstone tells of no row.
         """
@@ -148,7 +148,7 @@ class _Text:
         }
 
     def _sequence(self) -> str:
-        """Gives back SQL for where a change stands among all: the commit before it, and its own LSN, as text of equal length.
+        """Return SQL for where a change stands among all: the commit before it, and its own LSN, as text of equal length.
 
         An LSN alone says when a row was written, and a transaction that was open while a snapshot was taken is committed after
         it: so a row of a snapshot stands right behind the commit that it was taken at, and before all that follow.
@@ -160,7 +160,7 @@ class _Text:
         return f"concat(lpad(hex({first}), 16, '0'), '/', lpad(hex({second}), 16, '0'))"
 
     def _field(self, struct: str, name: str, kind: str, how: str = "{}") -> str:
-        """Gives back SQL for a field of the envelope, null where the connector sends none."""
+        """Return SQL for a field of the envelope, null where the connector sends none."""
         columns = self._types.get(struct)
         if not isinstance(columns, Struct) or name not in {each.name for each in columns.columns}:
             return how.format(f"CAST(NULL AS {kind})")
@@ -173,7 +173,7 @@ def _converted(value: str, column: Column, staged: StagedColumn | None) -> Conve
 
 
 def _names(conditions: Mapping[str, str]) -> str:
-    """Gives back SQL for an array of the names whose conditions hold."""
+    """Return SQL for an array of the names whose conditions hold."""
     if not conditions:
         return "CAST(array() AS ARRAY<STRING>)"
     return "array_compact(array(" + ", ".join(f"IF({sql}, '{_escape(name)}', NULL)" for name, sql in conditions.items()) + "))"

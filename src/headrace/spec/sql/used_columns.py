@@ -56,7 +56,7 @@ def used_columns(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]
 
 
 def _has_rows_as_values(tree: exp.Query) -> bool:
-    """Say whether a star stands for more than the existence of rows, as in struct(*)."""
+    """Return whether a star stands for more than the existence of rows, as in struct(*)."""
     from sqlglot import exp
 
     return any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))

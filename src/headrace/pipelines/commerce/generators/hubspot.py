@@ -13,7 +13,7 @@ COMPANIES = ("Harbour Books", "Old Town Cycles", "Northern Audio", "Garden Café
 
 
 def contact_delivery(world: World, number: int, moment: datetime, memory: Memory) -> Json:
-    """Gives back delivery `number` of contacts: a list of one or two events of one of them."""
+    """Return delivery `number` of contacts: a list of one or two events of one of them."""
     if number % 4 in PEOPLE_SLOTS:
         person = world.person(hubspot_person(created(number)))
         events = [
@@ -30,7 +30,7 @@ def contact_delivery(world: World, number: int, moment: datetime, memory: Memory
 
 
 def company_delivery(world: World, number: int, moment: datetime, memory: Memory) -> Json:
-    """Gives back delivery `number` of companies: one that is new, or whose name is written in another way."""
+    """Return delivery `number` of companies: one that is new, or whose name is written in another way."""
     index = number // 2
     name = f"{COMPANIES[world.pick('company', index, of=len(COMPANIES))]} {index}"
     key = f"company/{number}"
@@ -43,7 +43,7 @@ def company_delivery(world: World, number: int, moment: datetime, memory: Memory
 
 
 def again(delivery: Json) -> Json:
-    """Gives back what HubSpot sends when it got no answer: the same events, as another attempt."""
+    """Return what HubSpot sends when it got no answer: the same events, as another attempt."""
     events = delivery["body"]
     assert isinstance(events, list)
     return {**delivery, "body": [{**event, "attemptNumber": event["attemptNumber"] + 1} for event in events]}

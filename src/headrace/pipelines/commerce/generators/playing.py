@@ -37,7 +37,7 @@ def play(
     problems: Mapping[str, float] | None,
     start: int,
 ) -> Iterator[Json]:
-    """Gives back deliveries number `start` and up; every twentieth is one of those before it, sent `again`."""
+    """Yield deliveries number `start` and up; every twentieth is one of those before it, sent `again`."""
     world, memory, last = World.of(random, PROBLEMS, problems), Memory(), deque[Json](maxlen=3)
     number = start
     while True:

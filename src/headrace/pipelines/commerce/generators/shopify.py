@@ -13,7 +13,7 @@ SHOP = "headrace-coffee.myshopify.com"
 
 
 def order_delivery(world: World, number: int, moment: datetime, memory: Memory) -> Json:
-    """Gives back delivery `number` of orders: a new one, or one that is paid, fulfilled or cancelled."""
+    """Return delivery `number` of orders: a new one, or one that is paid, fulfilled or cancelled."""
     slot = number % 5
     if slot in ORDER_SLOTS:
         order = world.order(number)
@@ -24,7 +24,7 @@ def order_delivery(world: World, number: int, moment: datetime, memory: Memory) 
 
 
 def customer_delivery(world: World, number: int, moment: datetime, memory: Memory) -> Json:
-    """Gives back delivery `number` of customers: a new one, or one of those before."""
+    """Return delivery `number` of customers: a new one, or one of those before."""
     if number % 4 in PEOPLE_SLOTS:
         index, what = created(number), "create"
     else:
@@ -34,7 +34,7 @@ def customer_delivery(world: World, number: int, moment: datetime, memory: Memor
 
 
 def again(delivery: Json) -> Json:
-    """Gives back what Shopify sends when it got no answer: the same."""
+    """Return what Shopify sends when it got no answer: the same."""
     return delivery
 
 

@@ -16,5 +16,5 @@ __all__ = ["PROBLEMS", "events"]
 def events(
     random: Random, now: Callable[[], datetime], problems: Mapping[str, float] | None = None, start: int = 0
 ) -> Iterator[Json]:
-    """Gives back webhooks number `start` and up, without end: their headers without the signature, and their body."""
+    """Return webhooks number `start` and up, without end: their headers without the signature, and their body."""
     return play(order_delivery, again, random, now, problems, start)

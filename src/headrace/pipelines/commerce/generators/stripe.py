@@ -9,7 +9,7 @@ from .world import ORDER_SLOTS, PEOPLE_SLOTS, Json, Order, Person, World, create
 
 
 def charge_delivery(world: World, number: int, moment: datetime, memory: Memory) -> Json:
-    """Gives back delivery `number` of charges: order `number` is paid, or what was paid before changes."""
+    """Return delivery `number` of charges: order `number` is paid, or what was paid before changes."""
     slot = number % 5
     if slot in ORDER_SLOTS:
         order = world.order(number)
@@ -21,7 +21,7 @@ def charge_delivery(world: World, number: int, moment: datetime, memory: Memory)
 
 
 def customer_delivery(world: World, number: int, moment: datetime, memory: Memory) -> Json:
-    """Gives back delivery `number` of customers: a new one, or one of those before."""
+    """Return delivery `number` of customers: a new one, or one of those before."""
     if number % 4 in PEOPLE_SLOTS:
         index, what = created(number), "created"
     else:
@@ -31,7 +31,7 @@ def customer_delivery(world: World, number: int, moment: datetime, memory: Memor
 
 
 def again(delivery: Json) -> Json:
-    """Gives back what Stripe sends when it got no answer: the same, with a new signature."""
+    """Return what Stripe sends when it got no answer: the same, with a new signature."""
     return delivery
 
 
@@ -88,7 +88,7 @@ def _charge(world: World, order: Order, what: str, born: datetime) -> Json:
 
 
 def is_customer(person: Person) -> bool:
-    """Gives back whether Stripe has this person as a customer: not every fifth."""
+    """Return whether Stripe has this person as a customer: not every fifth."""
     return person.number % 5 != 4
 
 

@@ -75,7 +75,7 @@ class Order:
 
 
 def money(cents: int) -> str:
-    """Gives back an amount with two decimals; it never passes through floating point."""
+    """Return an amount with two decimals; it never passes through floating point."""
     return str(Decimal(cents).scaleb(-2))
 
 
@@ -88,7 +88,7 @@ class World:
 
     @classmethod
     def of(cls, random: Random, usual: Mapping[str, float], given: Mapping[str, float] | None) -> World:
-        """Gives back the world of a generator that was just started: the same for all that were given the same seed."""
+        """Return the world of a generator that was just started: the same for all that were given the same seed."""
         return cls(random.getrandbits(64), {**usual, **(given or {})})
 
     def random(self, kind: str, number: object) -> Random:
@@ -98,7 +98,7 @@ class World:
         return zlib.crc32(f"{self.seed}/{kind}/{number}".encode()) % of
 
     def strikes(self, problem: str, key: object) -> bool:
-        """Gives back whether a problem is in what `key` names: always the same answer."""
+        """Return whether a problem is in what `key` names: always the same answer."""
         return self.random(problem, key).random() < self.problems[problem]
 
     def person(self, number: int) -> Person:
@@ -115,7 +115,7 @@ class World:
         )
 
     def order(self, number: int) -> Order:
-        """Gives back an order of someone whom the shop knows by then: a customer comes for every two events of orders."""
+        """Return an order of someone whom the shop knows by then: a customer comes for every two events of orders."""
         random = self.random("order", number)
         lines = tuple((*random.choice(GOODS), random.randint(1, 3)) for _ in range(random.randint(1, 3)))
         return Order(
@@ -130,7 +130,7 @@ class World:
         )
 
     def spell_email(self, person: Person, *, by: str) -> str | None:
-        """Gives back a person's address as it was typed into a system: in capitals, with a tag, with spaces, or not at all."""
+        """Return a person's address as it was typed into a system: in capitals, with a tag, with spaces, or not at all."""
         if self.strikes("no_email", f"{by}/{person.number}"):
             return None
         if not self.strikes("odd_email", f"{by}/{person.number}"):
@@ -140,7 +140,7 @@ class World:
         return spellings[self.pick("email", f"{by}/{person.number}", of=len(spellings))]
 
     def spell_phone(self, person: Person, *, by: str) -> str | None:
-        """Gives back a person's number in one of the ways that people write it."""
+        """Return a person's number in one of the ways that people write it."""
         if self.strikes("no_phone", f"{by}/{person.number}"):
             return None
         if not self.strikes("odd_phone", f"{by}/{person.number}"):
@@ -156,17 +156,17 @@ class World:
 
 
 def created(events: int) -> int:
-    """Gives back how many people were created in the first `events` events of a provider's customers or contacts."""
+    """Return how many people were created in the first `events` events of a provider's customers or contacts."""
     return events // 4 * 3 + min(events % 4, 3)
 
 
 def stripe_person(index: int) -> int:
-    """Gives back who the customer is that Stripe created as its number `index`."""
+    """Return who the customer is that Stripe created as its number `index`."""
     return index + index // 4
 
 
 def hubspot_person(index: int) -> int:
-    """Gives back who the contact is that HubSpot created as its number `index`; every sixth is a lead who has never bought."""
+    """Return who the contact is that HubSpot created as its number `index`; every sixth is a lead who has never bought."""
     return FIRST_LEAD + index if index % 6 == 5 else index + index // 3
 
 

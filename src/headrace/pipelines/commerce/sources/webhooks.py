@@ -46,7 +46,7 @@ HUBSPOT_COLUMNS = {
     other="shopify_other",
 )
 def shopify(payload: Payload, delivery: Delivery) -> Message:
-    """Takes a webhook of Shopify: what it is, and its id, stand in headers."""
+    """Take a webhook of Shopify: what it is, and its id, stand in headers."""
     topic = delivery.headers.get("x-shopify-topic", "")
     identity = delivery.headers.get("x-shopify-webhook-id") or payload.digest
     if topic == REDACTION:
@@ -83,7 +83,7 @@ def is_redaction(payload: Payload, shop: str) -> bool:
     other="stripe_other",
 )
 def stripe(payload: Payload, delivery: Delivery) -> Message:
-    """Takes an event of Stripe: the object that it is about becomes the row."""
+    """Take an event of Stripe: the object that it is about becomes the row."""
     about = payload.inner("data").inner("object")
     fields = {**about.fields, "event_created": payload.fields.get("created")}
     kind, identity = payload.text("type") or "", payload.text("id") or payload.digest
@@ -99,7 +99,7 @@ def stripe(payload: Payload, delivery: Delivery) -> Message:
     batches=True,
 )
 def hubspot(payload: Payload, delivery: Delivery) -> Message:
-    """Takes one event of HubSpot, which sends them in lists."""
+    """Take one event of HubSpot, which sends them in lists."""
     kind, identity = payload.text("subscriptionType") or "", payload.text("eventId") or payload.digest
     subject = payload.text("objectTypeId") if kind.startswith("object.") else kind.partition(".")[0]
     named = {HUBSPOT_COLUMNS[name]: value for name, value in payload.fields.items() if name in HUBSPOT_COLUMNS}

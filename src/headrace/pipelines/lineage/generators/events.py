@@ -12,6 +12,6 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def events(random: Random, now: Callable[[], datetime]) -> Iterator[dict[str, object]]:
-    """Gives back events without end; the same `random` and `now` give the same events. `now` has a time zone."""
+    """Yield events without end; the same `random` and `now` give the same events. `now` has a time zone."""
     while True:
         yield {"uuid": str(UUID(int=random.getrandbits(128), version=4)), "timestamp": (now() - EPOCH) // MILLISECOND}

@@ -30,7 +30,7 @@ OPTIONAL = ("failure_code", "failure_message", "3ds_authenticated", "subscriptio
 def events(
     random: Random, now: Callable[[], datetime], problems: Mapping[str, float] | None = None, start: int = 0
 ) -> Iterator[Event]:
-    """Gives back charges number `start` and up, without end; `random` fixes them, but for the times, which are `now`'s."""
+    """Return charges number `start` and up, without end; `random` fixes them, but for the times, which are `now`'s."""
     world, drawn = World.of(random), Problems(random, PROBLEMS, problems or {})
     return disturb(
         lambda number, moment: _make(world, number, moment, drawn),
@@ -44,7 +44,7 @@ def events(
 
 
 def problems_of(event: Event) -> list[str]:
-    """Gives back the names of the problems that the event shows."""
+    """Return the names of the problems that the event shows."""
     optional = [_holder(event, field).get(field) for field in OPTIONAL]
     country = event["card_country"]
     return [
@@ -117,7 +117,7 @@ def _spoil(event: Event, problems: Problems) -> None:
 
 
 def _holder(event: Event, field: str) -> Event:
-    """Gives back the part of the event that has the field."""
+    """Return the part of the event that has the field."""
     metadata = event["metadata"]
     assert isinstance(metadata, dict)
     return metadata if field in metadata else event

@@ -26,7 +26,7 @@ DOCUMENTS = ("receipt", "shipping_documentation", "customer_communication", "ref
 def events(
     random: Random, now: Callable[[], datetime], problems: Mapping[str, float] | None = None, start: int = 0
 ) -> Iterator[Event]:
-    """Gives back events number `start` and up, without end, of disputes of charges of the same world that were sent before.
+    """Return events number `start` and up, without end, of disputes of charges of the same world that were sent before.
 
     Each dispute is of another charge, and has its provider, customer, merchant and currency and at most its amount: the
     charge is derived from the dispute's number (see world.py), not remembered. Late or not, its steps stay in their order.
@@ -45,7 +45,7 @@ def events(
 
 
 def problems_of(event: Event) -> list[str]:
-    """Gives back the names of the problems that the event shows."""
+    """Return the names of the problems that the event shows."""
     return [
         *problems_of_any(event),
         *(["missing_evidence"] if event["evidence"] is None else []),
@@ -102,5 +102,5 @@ def _make(world: World, number: int, moment: datetime, problems: Problems, open_
 
 
 def _cut(case: str) -> tuple[str, ...]:
-    """Gives back what is left of a case number when a part of it was lost."""
+    """Return what is left of a case number when a part of it was lost."""
     return ("CB-", case[:-5], case[:6], case[3:], case[-4:])

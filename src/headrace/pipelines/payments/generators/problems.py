@@ -32,14 +32,14 @@ class Problems:
         self._rates = {**known, **rates}
 
     def strike(self, name: str, *, among: float = 1.0) -> bool:
-        """Gives back whether this one strikes. Where only a share of all events can have it (`among`), those do more often."""
+        """Return whether this one strikes. Where only a share of all events can have it (`among`), those do more often."""
         return self._random.random() * among < self._rates[name]
 
     def choose(self, options: tuple[str, ...]) -> str:
         return self._random.choice(options)
 
     def spell(self, provider: str) -> str:
-        """Gives back the provider's name, in lower case unless `mixed_case_provider` strikes."""
+        """Return the provider's name, in lower case unless `mixed_case_provider` strikes."""
         return self.choose(SPELLINGS[provider]) if self.strike("mixed_case_provider") else provider
 
     def pick_moment(self, moments: list[datetime]) -> datetime:
@@ -59,7 +59,7 @@ def disturb(
     replaceable: Callable[[int], bool] = lambda number: True,
     share: float = 1.0,
 ) -> Iterator[Event]:
-    """Gives back events number `start`, `start + 1` and so on, some of them late, and some replaced by one sent before.
+    """Yield events number `start`, `start + 1` and so on, some of them late, and some replaced by one sent before.
 
     A late event was made when another was that came up to `latest` events earlier, and a millisecond before that one. Only a
     `replaceable` event, which is a `share` of all, gives its place to a duplicate: nothing refers to those.
@@ -83,7 +83,7 @@ def disturb(
 
 
 def count_problems(events: Iterable[Event], problems_of: Callable[[Event], list[str]]) -> Counter[str]:
-    """Gives back how many events, in the order in which they were sent, carry each problem."""
+    """Return how many events, in the order in which they were sent, carry each problem."""
     counts: Counter[str] = Counter()
     seen: set[object] = set()
     newest = ""
@@ -100,10 +100,10 @@ def count_problems(events: Iterable[Event], problems_of: Callable[[Event], list[
 
 
 def problems_of_any(event: Event) -> list[str]:
-    """Gives back the problems that events of every stream can carry."""
+    """Return the problems that events of every stream can carry."""
     return ["mixed_case_provider"] if str(event["provider"]) not in SPELLINGS else []
 
 
 def text_of(moment: datetime) -> str:
-    """Gives back the moment in ISO 8601, in UTC and with milliseconds."""
+    """Return the moment in ISO 8601, in UTC and with milliseconds."""
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

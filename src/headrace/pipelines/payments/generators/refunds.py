@@ -19,7 +19,7 @@ LATEST = 5
 def events(
     random: Random, now: Callable[[], datetime], problems: Mapping[str, float] | None = None, start: int = 0
 ) -> Iterator[Event]:
-    """Gives back refunds number `start` and up, without end, each of a charge of the same world that was sent before.
+    """Return refunds number `start` and up, without end, each of a charge of the same world that was sent before.
 
     Each is of another charge, and has its provider, customer, merchant and currency and at most its amount: the charge is
     derived from the refund's number (see world.py), not remembered.
@@ -29,7 +29,7 @@ def events(
 
 
 def problems_of(event: Event) -> list[str]:
-    """Gives back the names of the problems that the event shows."""
+    """Return the names of the problems that the event shows."""
     metadata = event["metadata"]
     assert isinstance(metadata, dict)
     return [
@@ -69,6 +69,6 @@ def _make(world: World, number: int, moment: datetime, problems: Problems) -> Ev
 
 
 def _spellings(reason: str) -> tuple[str, ...]:
-    """Gives back the ways in which people and programs write the reason, other than the right one."""
+    """Return the ways in which people and programs write the reason, other than the right one."""
     words = reason.replace("_", " ")
     return (reason.upper(), words.capitalize(), words.title().replace(" ", ""), f"{words.replace(' ', '-')}.", f" {words} ")

@@ -26,7 +26,7 @@ SPELLINGS = {
 def events(
     random: Random, now: Callable[[], datetime], problems: Mapping[str, float] | None = None, start: int = 0
 ) -> Iterator[Event]:
-    """Gives back events number `start` and up, without end, of subscriptions that each begin, change and end in this order.
+    """Return events number `start` and up, without end, of subscriptions that each begin, change and end in this order.
 
     Which subscription an event is of, and its state then, is derived from the event's number (see world.py): only when it
     began is remembered. Late or not, the events of one subscription stay in their order.
@@ -45,7 +45,7 @@ def events(
 
 
 def problems_of(event: Event) -> list[str]:
-    """Gives back the names of the problems that the event shows."""
+    """Return the names of the problems that the event shows."""
     return [
         *problems_of_any(event),
         *(["null_trial_dates"] if event["trial_days"] and event["trial_start"] is None else []),

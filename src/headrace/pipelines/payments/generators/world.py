@@ -118,7 +118,7 @@ class Subscription:
 
 
 def amount(cents: int) -> Decimal:
-    """Gives back the money with exactly two decimals; it never passes through floating point."""
+    """Return the money with exactly two decimals; it never passes through floating point."""
     return Decimal(cents).scaleb(-2)
 
 
@@ -130,14 +130,14 @@ class World:
 
     @classmethod
     def of(cls, random: Random) -> World:
-        """Gives back the world of a generator that was just started: the same for all that were given the same seed."""
+        """Return the world of a generator that was just started: the same for all that were given the same seed."""
         return cls(random.getrandbits(64))
 
     def random(self, kind: str, number: object) -> Random:
         return Random(f"{self.seed}/{kind}/{number}")
 
     def pick(self, kind: str, number: object, *, of: int) -> int:
-        """Gives back a number below `of`; a `Random` of its own would cost ten times as much."""
+        """Return a number below `of`; a `Random` of its own would cost ten times as much."""
         return zlib.crc32(f"{self.seed}/{kind}/{number}".encode()) % of
 
     def customer(self, number: int) -> Customer:
@@ -178,25 +178,25 @@ class World:
         )
 
     def refunded_charge(self, refund: int) -> int:
-        """Gives back the number of the charge that a refund is of; no charge is refunded twice."""
+        """Return the number of the charge that a refund is of; no charge is refunded twice."""
         return CHARGES_PER_REFUND * refund + self.pick("refund", refund, of=CHARGES_PER_REFUND)
 
     def disputed_charge(self, dispute: int) -> int:
-        """Gives back the number of the charge that a dispute is of; no charge is disputed twice."""
+        """Return the number of the charge that a dispute is of; no charge is disputed twice."""
         return CHARGES_PER_DISPUTE * dispute + self.pick("dispute", dispute, of=CHARGES_PER_DISPUTE)
 
     def is_referred_to(self, charge: int) -> bool:
-        """Gives back whether a refund or a dispute is of this charge, which then is sent and succeeds."""
+        """Return whether a refund or a dispute is of this charge, which then is sent and succeeds."""
         refund, dispute = charge // CHARGES_PER_REFUND, charge // CHARGES_PER_DISPUTE
         return charge in (self.refunded_charge(refund), self.disputed_charge(dispute))
 
     def dispute_step(self, number: int) -> tuple[int, int]:
-        """Gives back the dispute, and which of its steps, that event `number` tells of; five disputes go on at once."""
+        """Return the dispute, and which of its steps, that event `number` tells of; five disputes go on at once."""
         turn, lane = divmod(number, DISPUTES_AT_ONCE)
         return turn // DISPUTE_STEPS * DISPUTES_AT_ONCE + lane, turn % DISPUTE_STEPS
 
     def subscription_step(self, number: int) -> tuple[Subscription, int]:
-        """Gives back the subscription, and which of its states, that event `number` tells of."""
+        """Return the subscription, and which of its states, that event `number` tells of."""
         turn, lane = divmod(number, LANES)
         turn, at = divmod(turn, TURN)
         life, lives = 0, LIVES[self.pick("lives", f"{turn}/{lane}", of=len(LIVES))]
@@ -206,7 +206,7 @@ class World:
         return _subscription(self, f"{turn}/{lane}/{life}", lives[life]), at
 
     def _running(self, charge: int, random: Random) -> tuple[Subscription, State] | None:
-        """Gives back a subscription that is running when the charge is made, and its state then."""
+        """Return a subscription that is running when the charge is made, and its state then."""
         number = charge // CHARGES_PER_SUBSCRIPTION_EVENT - 1 - random.randrange(LANES)
         if number < 0:
             return None

@@ -24,7 +24,7 @@ CHANGES = (
 
 
 def change_next(connection: Connection) -> str | None:
-    """Gives back the change that was made, the first that was not made before; None if all were."""
+    """Return the change that was made, the first that was not made before; None if all were."""
     for table, column, kind, statement in CHANGES:
         if _kind(connection, table, column) != kind:
             connection.execute(_LOCK_WAIT)
@@ -34,7 +34,7 @@ def change_next(connection: Connection) -> str | None:
 
 
 def use_changes(connection: Connection, random: Random, now: datetime) -> None:
-    """Writes to what was added or widened, if anything was."""
+    """Write to what was added or widened, if anything was."""
     given: dict[str, Any] = {
         "phone": random.choice((None, f"+49 {random.randint(10**8, 10**9)}")),
         "channel": random.choice(("web", "app", "phone", "")),

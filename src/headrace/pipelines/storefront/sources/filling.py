@@ -39,7 +39,7 @@ def empty(connection: Connection) -> None:
 
 
 def fill(connection: Connection, random: Random, *, until: date, customers: int, products: int, orders: int) -> None:
-    """Copies rows into empty tables, some thousand at a time; the newest is of the day before `until`."""
+    """Copy rows into empty tables, some thousand at a time; the newest is of the day before `until`."""
     end = datetime.combine(until, time(), timezone.utc)
     copy(connection, "customers", rows.CUSTOMER, (rows.customer(random, number, end) for number in range(1, customers + 1)))
     copy(connection, "addresses", rows.ADDRESS, (rows.address(random, number) for number in range(1, customers + 1)))
@@ -70,7 +70,7 @@ def fill_orders(connection: Connection, random: Random, end: datetime, *, custom
 
 
 def copy(connection: Connection, table: str, columns: Iterable[str], rows: Iterable[Row]) -> int:
-    """Gives back how many rows were copied into a table."""
+    """Return how many rows were copied into a table."""
     names = sql.SQL(", ").join(map(sql.Identifier, columns))
     count = 0
     with connection.cursor().copy(sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), names)) as stream:

@@ -24,7 +24,7 @@ def seed(
     orders: int = 3_000,
     replace: bool = False,
 ) -> dict[str, int] | None:
-    """Fills the shop, and gives back how many rows each table has; None if it is filled already and `replace` is not given."""
+    """Fill the shop, and return how many rows each table has; None if it is filled already and `replace` is not given."""
     if filling.is_filled(connection):
         if not replace:
             return None
@@ -36,12 +36,12 @@ def seed(
 
 
 def act(connection: Connection, random: Random, now: datetime) -> str:
-    """Does one thing that customers or the shop's people do, and gives back its name."""
+    """Do one thing that customers or the shop's people do, and return its name."""
     chosen = random.choices(list(_ACTS), weights=list(_ACTS.values()))[0]
     chosen(connection, random, now)
     return chosen.__name__
 
 
 def change_schema(connection: Connection) -> str | None:
-    """Makes the next change to the shop's tables, and gives back which; None if there is none left."""
+    """Make the next change to the shop's tables, and return which; None if there is none left."""
     return changing.change_next(connection)

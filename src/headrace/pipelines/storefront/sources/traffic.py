@@ -23,7 +23,7 @@ _ADVANCES = {"pending": "paid", "paid": "packed", "packed": "shipped", "shipped"
 
 
 def pick(connection: Connection, random: Random, table: str) -> int | None:
-    """Gives back the id of some row of a table, by its key's index."""
+    """Return the id of some row of a table, by its key's index."""
     name = sql.Identifier(table)
     low, high = connection.execute(sql.SQL("SELECT min(id), max(id) FROM {}").format(name)).fetchone() or (None, None)
     if low is None:
@@ -35,7 +35,7 @@ def pick(connection: Connection, random: Random, table: str) -> int | None:
 
 
 def insert(connection: Connection, table: str, columns: list[str], row: rows.Row) -> int:
-    """Gives back the id of a row that is inserted without its own, the first column."""
+    """Return the id of a row that is inserted without its own, the first column."""
     query = sql.SQL("INSERT INTO {} ({}) VALUES ({}) RETURNING id").format(
         sql.Identifier(table),
         sql.SQL(", ").join(map(sql.Identifier, columns[1:])),

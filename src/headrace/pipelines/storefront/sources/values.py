@@ -69,7 +69,7 @@ def money(random: Random, *, at_most: int = 500) -> Decimal:
 
 
 def precise(random: Random) -> Decimal | None:
-    """Gives back a number with as many digits as it likes, or none."""
+    """Return a number with as many digits as it likes, or none."""
     digits = random.choice((0, 1, 4, 12, 20))
     chosen = Decimal(random.randint(-(10 ** (digits + 2)), 10 ** (digits + 2))).scaleb(-digits)
     return random.choice((None, chosen, chosen, chosen, Decimal(0)))
@@ -80,7 +80,7 @@ def sentence(random: Random, words: int = 8) -> str:
 
 
 def large_text(random: Random, length: int) -> str:
-    """Gives back a text that can't be made much shorter, so that Postgres keeps it outside of its row."""
+    """Return a text that can't be made much shorter, so that Postgres keeps it outside of its row."""
     return random.randbytes(length // 2).hex()
 
 
@@ -95,7 +95,7 @@ def numbers(random: Random) -> list[int | None] | None:
 
 
 def document(random: Random) -> dict[str, object]:
-    """Gives back what a JSON column may hold: nesting, nulls, empty things, and numbers beyond a float's precision."""
+    """Return what a JSON column may hold: nesting, nulls, empty things, and numbers beyond a float's precision."""
     found: dict[str, object] = {"note": sentence(random, 2), "on": random.random() < 0.5, "none": None, "é": []}
     found["deep"] = {"list": [1, "two", {"three": 3}], "empty": {}}
     found["large"] = random.randint(2**53, 2**62)

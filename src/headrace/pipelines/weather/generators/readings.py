@@ -23,7 +23,7 @@ COLDEST, HOTTEST = 0.0, 120.0
 
 
 def events(random: Random, now: Callable[[], datetime]) -> Iterator[dict[str, object]]:
-    """Gives back readings without end; the same `random` gives the same ones. When they were taken, the server says."""
+    """Yield readings without end; the same `random` gives the same ones. When they were taken, the server says."""
     temperatures = dict(USUAL)
     while True:
         for city, usual in USUAL.items():

@@ -49,7 +49,7 @@ class Weather(BaseModel):
 
 
 def router(pipeline: Pipeline) -> APIRouter:
-    """Gives back the pages of this pipeline, or of a copy of it: they are called like the pipeline."""
+    """Return the pages of this pipeline, or of a copy of it: they are called like the pipeline."""
     pages = APIRouter(responses=_REFUSALS)
     name = pipeline.name
     table = sql.Identifier(pipeline.serving.postgres[0].name)
@@ -70,7 +70,7 @@ def router(pipeline: Pipeline) -> APIRouter:
 
 
 def _ask(postgres: Readers, query: sql.Composed, values: Mapping[str, object]) -> Weather:
-    """Gives back the averages that a query finds; before the first is published there is no table, and there are none."""
+    """Return the averages that a query finds; before the first is published there is no table, and there are none."""
     try:
         with postgres.connection() as connection:
             return _by_city(connection.execute(query, values).fetchall())
@@ -79,7 +79,7 @@ def _ask(postgres: Readers, query: sql.Composed, values: Mapping[str, object]) -
 
 
 def _in_utc(moment: datetime) -> datetime:
-    """Gives back a moment as the table has it: UTC, without a zone."""
+    """Return a moment as the table has it: UTC, without a zone."""
     if moment.tzinfo is None:
         return moment
     try:

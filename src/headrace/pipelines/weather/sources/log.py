@@ -60,7 +60,7 @@ Temperature = Annotated[
 
 @receive("/log", stream="readings")
 def log(city: City, temperature: Temperature, now: datetime) -> Received:
-    """Takes a reading; success means that Kafka has it."""
+    """Take a reading; success means that Kafka has it."""
     event_time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     data = {"city": city, "temperature": temperature, "ts": f"{event_time[:10]}-{event_time[11:13]}"}
     answer = {"status": "success", "message": "Weather data logged", "data": data}

@@ -1,1 +1,1 @@
-"""Engines beside DuckDB that read the lake: each takes SQL of its own and gives back Arrow."""
+"""Engines beside DuckDB that read the lake: each takes SQL of its own and returns Arrow."""

@@ -40,7 +40,7 @@ _SCOPE = re.compile(r"\.? In scope .*$", re.DOTALL)
 
 
 def ask(catalog: Catalog, question: Question) -> pa.Table:
-    """Gives back the result of one SELECT in ClickHouse's SQL."""
+    """Return the result of one SELECT in ClickHouse's SQL."""
     tables = {name: catalog.load_table(name) for name in question.tables}
     storage = Storage.of(catalog.properties)
     folder = _common_folder(tables.values())
@@ -58,7 +58,7 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
 
 @contextmanager
 def _connect(storage: Storage) -> Iterator[Connection]:
-    """Gives a ClickHouse with nothing in it, which is gone with the block."""
+    """Yield a ClickHouse with nothing in it, which is gone with the block."""
     try:
         from chdb.state.sqlitelike import Connection
     except ImportError as error:
@@ -78,7 +78,7 @@ def _connect(storage: Storage) -> Iterator[Connection]:
 
 @contextmanager
 def _inside(folder: Path) -> Iterator[None]:
-    """Makes a folder the one that this process works in. ClickHouse reads files in there alone, and can't be told another."""
+    """Make a folder the one that this process works in. ClickHouse reads files in there alone, and can't be told another."""
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -88,7 +88,7 @@ def _inside(folder: Path) -> Iterator[None]:
 
 
 def _common_folder(tables: Iterable[Table]) -> Path | None:
-    """Gives back the folder that all files of these tables are in, so that a query reads nothing else of the machine; None if
+    """Return the folder that all files of these tables are in, so that a query reads nothing else of the machine; None if
     none of them is on its disk."""
     locations = (place for table in tables for place in (table.location(), table.properties.get("write.data.path", "")))
     folders = [path for path in (local_path(place) for place in locations if place) if path]
@@ -113,13 +113,13 @@ def _quote_column(name: str) -> str:
 
 
 def _quote(name: str) -> str:
-    """Gives back a table's name as ClickHouse has it: two words, however many namespaces there are."""
+    """Return a table's name as ClickHouse has it: two words, however many namespaces there are."""
     namespace, _, table = name.rpartition(".")
     return f"`{namespace}`.`{table}`"
 
 
 def _with_text(found: pa.Table) -> pa.Table:
-    """Gives back the result with Strings as text; those of a column that are not all text stay bytes."""
+    """Return the result with Strings as text; those of a column that are not all text stay bytes."""
     columns = []
     for column in found.columns:
         try:
@@ -142,5 +142,5 @@ def _as_text(kind: pa.DataType) -> pa.DataType:
 
 
 def _in_words(said: str) -> str:
-    """Gives back what ClickHouse says without its codes and without the query in it."""
+    """Return what ClickHouse says without its codes and without the query in it."""
     return _SCOPE.sub("", _KIND.sub("", _CODE.sub("", said)))

@@ -10,7 +10,7 @@ from headrace.iceberg.rows.duck import quote_text
 
 
 def table_engine(metadata: str, storage: Storage) -> str:
-    """Gives back the engine of a table, as it stands after ENGINE: the metadata file is the one that the catalog names, for by
+    """Return the engine of a table, as it stands after ENGINE: the metadata file is the one that the catalog names, for by
     itself ClickHouse would look for the newest.
 
     It has the object store's keys in it. Without keys ClickHouse looks for them in the environment.
@@ -28,7 +28,7 @@ def table_engine(metadata: str, storage: Storage) -> str:
 
 
 def store_settings(storage: Storage) -> dict[str, str]:
-    """Gives back ClickHouse's settings for an object store: where the bucket is named, and to give up soon, which by itself
+    """Return ClickHouse's settings for an object store: where the bucket is named, and to give up soon, which by itself
     it does after minutes."""
     if storage == DISK:
         return {}
@@ -37,7 +37,7 @@ def store_settings(storage: Storage) -> dict[str, str]:
 
 
 def _address(folder: str, options: Mapping[str, str]) -> str:
-    """Gives back where a folder of a bucket answers: the bucket is in the path, or before the host's name."""
+    """Return where a folder of a bucket answers: the bucket is in the path, or before the host's name."""
     parts = urlsplit(folder)
     endpoint = urlsplit(options.get("s3.endpoint") or f"https://s3.{options['s3.region']}.amazonaws.com")
     base = endpoint.path.rstrip("/")

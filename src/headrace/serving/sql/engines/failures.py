@@ -6,13 +6,13 @@ from headrace.errors import QueryError, UnavailableError
 
 
 def failed(engine: str, said: str, *, where: str = "query") -> QueryError:
-    """Gives back the error that a person can read of what an engine says: its first sentence, without full stop."""
+    """Return the error that a person can read of what an engine says: its first sentence, without full stop."""
     next_step = f"Fix the query. It is {engine}'s own SQL."
     return QueryError(f"{engine} can't answer it: {_first_line(said)}", where=where, next_step=next_step)
 
 
 def unread(engine: str, said: str) -> UnavailableError:
-    """Gives back the error of an engine that does not get at the files of a table."""
+    """Return the error of an engine that does not get at the files of a table."""
     return UnavailableError(
         f"{engine} can't read the warehouse: {_first_line(said)}",
         where="warehouse",

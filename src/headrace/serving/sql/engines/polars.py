@@ -19,7 +19,7 @@ from headrace.serving.sql.question import Mention, Question
 
 
 def ask(catalog: Catalog, question: Question) -> pa.Table:
-    """Gives back the result of one SELECT in Polars's SQL."""
+    """Return the result of one SELECT in Polars's SQL."""
     _need_aliases(question)
     store = dict(Storage.of(catalog.properties).options)
     frames = {name: _scan(catalog.load_table(name), store) for name in question.tables}
@@ -38,14 +38,14 @@ def _scan(table: Table, store: dict[str, str]) -> pl.LazyFrame:
 
 
 def _name(mention: Mention) -> str:
-    """Gives back a table as Polars finds it: its whole name is one word, and what a query calls it is its last one."""
+    """Return a table as Polars finds it: its whole name is one word, and what a query calls it is its last one."""
     if mention.is_column:
         return quote_name(mention.short)
     return quote_name(mention.table) + ("" if mention.alias else f" AS {quote_name(mention.short)}")
 
 
 def _need_aliases(question: Question) -> None:
-    """Raises a QueryError where two tables have the same last word and no alias: Polars could not tell them apart."""
+    """Raise a QueryError where two tables have the same last word and no alias: Polars could not tell them apart."""
     called: dict[str, set[str]] = defaultdict(set)
     for each in question.mentions:
         if not each.is_column:

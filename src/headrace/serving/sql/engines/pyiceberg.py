@@ -14,12 +14,12 @@ from headrace.serving.sql.query import run_query
 
 
 def ask(catalog: Catalog, sql: str) -> pa.Table:
-    """Gives back the result of one SELECT in DuckDB's SQL."""
+    """Return the result of one SELECT in DuckDB's SQL."""
     return run_query(catalog, sql, read=_scan)
 
 
 def _scan(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
-    """Gives back the name by which DuckDB finds the rows that PyIceberg's scan gives, deletes respected."""
+    """Return the name by which DuckDB finds the rows that PyIceberg's scan gives, deletes respected."""
     name = ".".join(table.name())
     try:
         connection.register(name, table.scan(selected_fields=shown_columns(table)).to_arrow())

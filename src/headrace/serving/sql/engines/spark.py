@@ -43,5 +43,5 @@ def _quote(name: str) -> str:
 
 
 def _without_condition(said: str) -> str:
-    """Gives back what Spark says without the name of the condition before it."""
+    """Return what Spark says without the name of the condition before it."""
     return said.partition("] ")[2] if said.startswith("[") else said

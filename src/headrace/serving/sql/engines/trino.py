@@ -49,7 +49,7 @@ def ask(question: Question, *, url: str) -> pa.Table:
 
 
 def _pages(url: str, sql: str) -> Iterator[dict[str, Any]]:
-    """Gives back all that Trino answers; an answer that says why there is none is a QueryError.
+    """Yield all that Trino answers; an answer that says why there is none is a QueryError.
 
     A Trino that has just started may not know yet that it has itself to run a query on: then it is asked again.
     """
@@ -76,13 +76,13 @@ def _send(url: str, sql: str) -> Answer:
 
 
 def _place_of(error: dict[str, Any]) -> str:
-    """Gives back the line that Trino points to. Names are longer than they were asked, so the column would not be the same."""
+    """Return the line that Trino points to. Names are longer than they were asked, so the column would not be the same."""
     place = error.get("errorLocation")
     return f"query:{place['lineNumber']}" if place else "query"
 
 
 def _quote(name: str) -> str:
-    """Gives back a table's name as Trino has it: two words, however many namespaces there are."""
+    """Return a table's name as Trino has it: two words, however many namespaces there are."""
     namespace, _, table = name.rpartition(".")
     return f"{quote_name(namespace)}.{quote_name(table)}"
 

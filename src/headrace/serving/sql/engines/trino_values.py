@@ -24,7 +24,7 @@ class _Kind:
 
 
 def make_column(signature: dict[str, Any], values: Sequence[Any]) -> pa.Array:
-    """Gives back a column of a type as Trino describes it."""
+    """Return a column of a type as Trino describes it."""
     kind = _kind_of(signature)
     return pa.array([None if value is None else kind.read(value) for value in values], kind.arrow)
 
@@ -53,7 +53,7 @@ def _kind_of(signature: dict[str, Any]) -> _Kind:
 
 
 def _row_kind(fields: Sequence[dict[str, Any]]) -> _Kind:
-    """Gives back the type of a row; a field without a name is called by its place."""
+    """Return the type of a row; a field without a name is called by its place."""
     names = [(field.get("fieldName") or {}).get("name") or f"field{place}" for place, field in enumerate(fields)]
     kinds = [_kind_of(field["typeSignature"]) for field in fields]
     return _Kind(
@@ -73,7 +73,7 @@ def _time_kind(name: str, *, precision: int) -> _Kind:
 
 
 def _read_instant(written: str) -> datetime:
-    """Gives back a moment: `2026-01-31 12:30:00.123456 UTC`, with any zone's name or offset."""
+    """Return a moment: `2026-01-31 12:30:00.123456 UTC`, with any zone's name or offset."""
     local, _, zone = written.rpartition(" ")
     if zone[0] in "+-":
         return datetime.fromisoformat(f"{local}{zone}").astimezone(timezone.utc)
@@ -85,7 +85,7 @@ def _read(kind: _Kind, value: Any) -> object:
 
 
 def _read_key(kind: _Kind, written: str) -> object:
-    """Gives back a map's key, which JSON has as text whatever it is."""
+    """Return a map's key, which JSON has as text whatever it is."""
     if pa.types.is_integer(kind.arrow):
         return int(written)
     if pa.types.is_boolean(kind.arrow):

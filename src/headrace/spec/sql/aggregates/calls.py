@@ -96,6 +96,6 @@ def _call_at(item: Span, index: int) -> Found | None:
 
 
 def _is_ordered(item: Span, start: int, end: int) -> bool:
-    """Say whether the call from `start` to `end` is the only argument of a function that does not depend on its order."""
+    """Return whether the call from `start` to `end` is the only argument of a function that does not depend on its order."""
     words = [token.text.lower() for token in item.tokens]
     return start > 1 and words[start - 1] == "(" and words[start - 2] in _ORDERED and words[end : end + 1] == [")"]

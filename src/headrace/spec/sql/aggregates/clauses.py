@@ -114,6 +114,6 @@ def _is_text(token: Token) -> bool:
 
 
 def _is_from(tokens: Sequence[Token], index: int) -> bool:
-    """Say whether a token begins the FROM clause: not the one of IS DISTINCT FROM."""
+    """Return whether a token begins the FROM clause: not the one of IS DISTINCT FROM."""
     before = tokens[index - 1].text.upper() if index else ""
     return tokens[index].text.upper() == "FROM" and before != "DISTINCT"

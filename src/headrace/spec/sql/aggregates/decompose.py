@@ -77,7 +77,7 @@ def decompose(table: LayerTable) -> Decomposition | Recomputed:
 
 
 def has_unique_keys(table: LayerTable) -> bool:
-    """Say whether the query's text tells that each key has one row: it groups by the keys, in the outermost SELECT."""
+    """Return whether the query's text tells that each key has one row: it groups by the keys, in the outermost SELECT."""
     return isinstance(decompose(table), Decomposition)
 
 

@@ -148,7 +148,7 @@ def _set(call: Call, kind: ColumnType, names: Sequence[str]) -> CallStates:
 
 
 def _is_kept(kind: ColumnType) -> bool:
-    """Say whether a value of a type is the same after it was written as JSON and read."""
+    """Return whether a value of a type is the same after it was written as JSON and read."""
     if isinstance(kind, Struct):
         # struct(a.n, b.n) has two fields n, of which JSON keeps one and Arrow none.
         names = {column.name.lower() for column in kind.columns}
