@@ -18,7 +18,7 @@ RATE = 50
 MOST_IDLE_CORES, MOST_CORES = 0.03, 0.4
 _MART = TableName("payments_db", "payments_daily")
 _START_SECONDS = 300.0
-_SETTLE_SECONDS = 60
+_SETTLE_SECONDS = 180
 _SECONDS = 120
 
 

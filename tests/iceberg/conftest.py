@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from headrace.iceberg.catalog.spark import open_spark_catalog
 from headrace.iceberg.catalog.tables import ensure_table, open_catalog
-from headrace.settings import load_settings
+from headrace.settings import Settings, load_settings
+from headrace.spark.active_session import use_session
 from headrace.spec import Column, Primitive, TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -22,3 +28,11 @@ def table(catalog: Catalog, tmp_path: Path) -> Table:
     """An empty table with a column `n`."""
     columns = (Column("n", Primitive("long")),)
     return ensure_table(catalog, TableName("raw", "numbers"), columns=columns, location=f"file://{tmp_path}/numbers")
+
+
+@pytest.fixture
+def session(spark: SparkSession, lake_settings: Settings) -> SparkSession:
+    """The active session, whose catalog is the one of `lake_settings`."""
+    own = open_spark_catalog(spark, lake_settings)
+    use_session(own)
+    return own

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.errors import TakenOverError
-from headrace.iceberg.catalog.spark import open_spark_catalog, spark_name
+from headrace.iceberg.catalog.spark import spark_name
 from headrace.iceberg.catalog.tables import open_catalog, table_location
 from headrace.iceberg.commits import build_commit
 from headrace.iceberg.commits.build_commit import FileChanges, commit_build
@@ -21,7 +21,6 @@ from headrace.iceberg.files.spark_files import load_java_table, stage_files
 from headrace.iceberg.files.staged_rows import stage_rows
 from headrace.iceberg.ledgers.build import KEY, BuildLedger, read_build
 from headrace.settings import Settings
-from headrace.spark.active_session import use_session
 from tests.iceberg.delta_table import NAME, START, as_arrow, as_rows, commit, create_table, next_entry
 
 if TYPE_CHECKING:
@@ -33,13 +32,6 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def catalog(lake_settings: Settings) -> Catalog:
     return open_catalog(lake_settings)
-
-
-@pytest.fixture
-def session(spark: SparkSession, lake_settings: Settings) -> SparkSession:
-    own = open_spark_catalog(spark, lake_settings)
-    use_session(own)
-    return own
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.errors import TakenOverError
-from headrace.iceberg.catalog.spark import open_spark_catalog
 from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
 from headrace.iceberg.commits import erase_commit
 from headrace.iceberg.commits.append import append_checkpoint
@@ -17,7 +16,6 @@ from headrace.iceberg.commits.erase_commit import Replaced, commit_landed_erasur
 from headrace.iceberg.files.spark_files import load_java_table, plan_files
 from headrace.iceberg.ledgers.landing import Ledger, read_ledger
 from headrace.settings import Settings
-from headrace.spark.active_session import use_session
 from headrace.spec import Column, Primitive, TableName
 from tests.iceberg.tables import numbers, write_files
 
@@ -32,13 +30,6 @@ NAME = TableName("raw", "numbers")
 @pytest.fixture
 def catalog(lake_settings: Settings) -> Catalog:
     return open_catalog(lake_settings)
-
-
-@pytest.fixture
-def session(spark: SparkSession, lake_settings: Settings) -> SparkSession:
-    own = open_spark_catalog(spark, lake_settings)
-    use_session(own)
-    return own
 
 
 @pytest.fixture

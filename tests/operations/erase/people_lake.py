@@ -14,11 +14,13 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
-from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
+from headrace.iceberg.catalog.tables import ensure_table, load_table, open_catalog, table_location
 from headrace.iceberg.commits.append import append_checkpoint
 from headrace.iceberg.files.write import TableFiles, TableFormat
 from headrace.iceberg.ledgers.landing import read_ledger
+from headrace.iceberg.metadata.erasures import ERASURES
 from headrace.iceberg.metadata.quarantine import QUARANTINE, flush_quarantine, open_quarantine
+from headrace.iceberg.rows.filters import column_is
 from headrace.kafka.topics import TopicIdentity
 from headrace.landing.plan import Bounds
 from headrace.landing.replaced_topics import accept
@@ -32,6 +34,7 @@ from headrace.spec.model.columns import landed_columns
 from tests.support.folders import write_files
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
 PEOPLE = ("staging/people.sql",)
@@ -254,3 +257,12 @@ def _write(table: Table, folder: str, rows: Sequence[Mapping[str, Any]]) -> list
     if rows:
         files.write(pa.Table.from_pylist(list(rows), schema=schema_to_pyarrow(table.schema())))
     return list(files.close())
+
+
+def read_erasures(catalog: Catalog, pipeline_name: str) -> list[dict[str, Any]]:
+    """Return the rows that `metadata.erasures` has of a pipeline, oldest first."""
+    table = load_table(catalog, ERASURES)
+    if table is None:
+        return []
+    rows = table.scan(row_filter=column_is("pipeline_name", pipeline_name)).to_arrow()
+    return list(rows.sort_by([("begun_at", "ascending"), ("table_name", "ascending")]).to_pylist())

@@ -11,10 +11,10 @@ import pytest
 
 from headrace.errors import ErasureError
 from headrace.iceberg.ledgers.landing import Ledger, read_ledger
-from headrace.iceberg.metadata.erasures import read_erased_offsets, read_erasures
+from headrace.iceberg.metadata.erasures import read_erased_offsets
 from headrace.operations.erase.forgetting import Proof, look
 from headrace.operations.erase.identifiers import identify, is_concealed
-from tests.operations.erase.people_lake import PEOPLE, PeopleLake, member, order, other
+from tests.operations.erase.people_lake import PEOPLE, PeopleLake, member, order, other, read_erasures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

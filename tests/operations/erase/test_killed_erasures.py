@@ -10,12 +10,12 @@ import pytest
 from headrace.app.waiting_requests import WaitingRequests
 from headrace.errors import OutdatedError
 from headrace.iceberg.files import in_flight
-from headrace.iceberg.metadata.erasures import read_erased_offsets, read_erasures
+from headrace.iceberg.metadata.erasures import read_erased_offsets
 from headrace.operations.erase import erasing as erasing_module
 from headrace.operations.erase import forgetting as forgetting_module
 from headrace.operations.erase.note import read_notes
 from headrace.settings import Settings
-from tests.operations.erase.people_lake import PEOPLE, PeopleLake, other
+from tests.operations.erase.people_lake import PEOPLE, PeopleLake, other, read_erasures
 from tests.operations.erase.test_forgetting import ANN, fill
 from tests.support.crashing import KilledError, die_in
 

@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from headrace.errors import TakenOverError
 from headrace.iceberg.commits.commit import commit_once
 from headrace.iceberg.commits.erase_commit import Replaced, replace_files, without_retries
-from headrace.iceberg.files.spark_files import load_java_table, plan_files
+from headrace.iceberg.files.spark_files import commit_as_planned, load_java_table, plan_files
 from headrace.iceberg.ledgers.landing import read_ledger
 from headrace.iceberg.ledgers.replay import KEY, ReplayLedger, read_replay
 from headrace.spec.model.pipeline import TableName
@@ -63,7 +63,7 @@ def commit_replay(
             made = replace_files(transaction, table, files, {KEY: new.replay_id})
         entry = replace(new, snapshot_id=int(made.snapshotId()), sequence_number=int(made.sequenceNumber()))
         transaction.updateProperties().set(KEY, entry.to_json()).commit()
-        transaction.commitTransaction()
+        commit_as_planned(table, transaction)
         return entry
 
     return commit_once(commit, find=find, where=str(name))

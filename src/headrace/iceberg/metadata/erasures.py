@@ -85,15 +85,6 @@ def record_erasure(catalog: Catalog, settings: Settings, erasure_id: str, rows: 
     commit_once(commit, find=lambda: None, where=str(ERASURES))
 
 
-def read_erasures(catalog: Catalog, pipeline_name: str) -> list[dict[str, object]]:
-    """Return all rows of a pipeline, oldest first."""
-    table = load_table(catalog, ERASURES)
-    if table is None:
-        return []
-    found = table.scan(row_filter=column_is("pipeline_name", pipeline_name)).to_arrow()
-    return list(found.sort_by([("begun_at", "ascending"), ("table_name", "ascending")]).to_pylist())
-
-
 def read_answered_requests(catalog: Catalog, pipeline_name: str) -> frozenset[str]:
     """Return the ids of the requests that erasures of a pipeline have answered."""
     table = load_table(catalog, ERASURES)
