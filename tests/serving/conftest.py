@@ -28,7 +28,7 @@ def shop(tmp_path: Path) -> Iterator[ShopLake]:
 
 @pytest.fixture
 def client(shop: ShopLake) -> Iterator[TestClient]:
-    with TestClient(make_app(shop.room, OPEN), base_url="http://127.0.0.1") as client:
+    with TestClient(make_app(shop.context, OPEN), base_url="http://127.0.0.1") as client:
         yield client
 
 
@@ -49,6 +49,6 @@ def make_weather_app(shop: ShopLake, topics: PlayedTopics) -> Callable[..., Fast
     """Make an application with weather's pages, which asks where Postgres is; its topics are made up."""
 
     def make(conninfo: Callable[[], str | None], *, lock: Lock = OPEN) -> FastAPI:
-        return make_app(replace(shop.room, postgres=conninfo, topics=topics), lock, own_pages=[weather_pages()])
+        return make_app(replace(shop.context, postgres=conninfo, topics=topics), lock, own_pages=[weather_pages()])
 
     return make

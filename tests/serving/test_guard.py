@@ -22,7 +22,7 @@ HTML = {"Accept": "text/html"}
 
 @pytest.fixture
 def locked(shop: ShopLake) -> Iterator[TestClient]:
-    app = make_app(shop.room, Lock(SECRET, local=False))
+    app = make_app(shop.context, Lock(SECRET, local=False))
     with TestClient(app, base_url="http://lake.example", follow_redirects=False) as client:
         yield client
 
@@ -44,7 +44,7 @@ def test_with_the_token(locked: TestClient) -> None:
 
 
 def test_web_sockets_of_pages_need_the_token_too(shop: ShopLake) -> None:
-    app = make_app(shop.room, Lock(SECRET, local=False))
+    app = make_app(shop.context, Lock(SECRET, local=False))
 
     @app.websocket("/live")
     async def live(socket: WebSocket) -> None:
@@ -59,7 +59,7 @@ def test_web_sockets_of_pages_need_the_token_too(shop: ShopLake) -> None:
 
 
 def test_web_sockets_of_a_local_server_are_closed_to_other_origins(shop: ShopLake) -> None:
-    app = make_app(shop.room, Lock(None, local=True))
+    app = make_app(shop.context, Lock(None, local=True))
 
     @app.websocket("/live")
     async def live(socket: WebSocket) -> None:

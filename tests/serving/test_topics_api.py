@@ -24,7 +24,7 @@ def topics() -> PlayedTopics:
 
 @pytest.fixture
 def asked(shop: ShopLake, topics: PlayedTopics) -> Iterator[TestClient]:
-    app = make_app(replace(shop.room, topics=topics), Lock(None, local=True))
+    app = make_app(replace(shop.context, topics=topics), Lock(None, local=True))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         yield client
 
@@ -78,7 +78,7 @@ def test_the_pages_are_shells_that_hold_no_data(asked: TestClient) -> None:
 
 
 def test_messages_are_shown_to_those_who_have_the_token_alone(shop: ShopLake, topics: PlayedTopics) -> None:
-    app = make_app(replace(shop.room, topics=topics), Lock("t" * 16, local=False))
+    app = make_app(replace(shop.context, topics=topics), Lock("t" * 16, local=False))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         for path in ("/api/topics", f"/api/topics/{TOPIC}", f"/api/topics/{TOPIC}/schemas", MESSAGES, "/topics"):
             assert client.get(path).status_code == 401

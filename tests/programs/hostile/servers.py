@@ -41,7 +41,7 @@ def serving(folder: Path, _: str) -> FastAPI:
     lake = ShopLake(folder)
     lake.land([f"e{number}" for number in range(ROWS)], bad=["not JSON"])
     lake.build(["e1"], failed=1)
-    room = replace(lake.room, topics=PlayedTopics([b"{}"] * 20))
+    room = replace(lake.context, topics=PlayedTopics([b"{}"] * 20))
     return make_app(room, Lock(SERVE_TOKEN, local=False))
 
 
