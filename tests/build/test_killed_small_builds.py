@@ -97,7 +97,7 @@ _COMMITTED = ("lost answer", "committed")
 
 
 def _reached(place: str, *, module: object = build_module) -> Death:
-    return Death(module, "reach", "before", lambda reached: reached == place)
+    return Death(module, "fault_point", "before", lambda reached: reached == place)
 
 
 def _steps(table: str, catalog: type) -> Mapping[str, Death]:

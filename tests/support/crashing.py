@@ -25,7 +25,7 @@ def die_in(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> list[str]:
             raise KilledError(place)
 
     for module in modules:
-        monkeypatch.setattr(module, "reach", reach)
+        monkeypatch.setattr(module, "fault_point", reach)
     return places
 
 

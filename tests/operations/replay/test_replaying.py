@@ -273,7 +273,7 @@ def test_every_step_waits_for_servers_that_are_away(lake: Lake, spark: SparkSess
     replay_lake.build()
     replay_lake.write({"schemas/thing.sql": WIDE})
     monkeypatch.setattr(retry_module, "_FIRST_PAUSE_SECONDS", 0.01)
-    steps, said = ["plan_target", "find_ranges", "compare", "read_build", "commit_replay", "settle_replayed"], list[str]()
+    steps, said = ["plan_target", "find_ranges", "compare", "read_build", "commit_replay", "flush_replayed"], list[str]()
     for step in steps:
         monkeypatch.setattr(replaying, step, away_once(getattr(replaying, step)))
     done = replay_lake.replay(Wanted(Window(hours(0), None)), retry_policy=RetryPolicy("replay", report=said.append))
