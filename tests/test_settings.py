@@ -35,7 +35,7 @@ executor_cores = 2
 conf."spark.kubernetes.namespace" = "streams"
 """
 KAFKA = {"HEADRACE_KAFKA_USERNAME": "streams", "HEADRACE_KAFKA_PASSWORD": "kafka-secret"}
-GUIDE = Path(__file__).parent.parent / "docs" / "profiles.md"
+GUIDE = Path(__file__).parent.parent / "docs" / "reference" / "profiles.md"
 
 
 def load(folder: Path, text: str = "", profile: str = "", **environ: str) -> Settings:

@@ -453,7 +453,7 @@ def test_lineage_sees_through_macros(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_documentation_is_right(tmp_path: Path) -> None:
-    guide = Path(__file__).parents[2].joinpath("docs/tables.md").read_text(encoding="utf-8")
+    guide = Path(__file__).parents[2].joinpath("docs/reference/tables.md").read_text(encoding="utf-8")
     section = guide.partition("\n## Macros\n")[2].partition("\n## ")[0]
     macros, table, expanded = re.findall(r"```sql\n(.*?)```", section, flags=re.DOTALL)
     schema = {"schemas/order.sql": "order_id STRING, email STRING, discount DOUBLE"}

@@ -1,7 +1,7 @@
 """Every setting, listed once: a field's annotation says how it is set, what it is for and how it is shown.
 
 `kafka_port` is `kafka.port` in headrace.toml and HEADRACE_KAFKA_PORT in the environment, and so with the others, unless
-`variable` says otherwise. The order is that of `headrace doctor` and of docs/profiles.md.
+`variable` says otherwise. The order is that of `headrace doctor` and of docs/reference/profiles.md.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -
         raise ErasureError(
             "the pipeline does not say whose its rows are",
             where=f"pipeline {pipeline.name}",
-            next_step="Add people: to pipeline.yml (docs/erasure.md shows how), then run the same command again.",
+            next_step="Add people: to pipeline.yml (docs/how-to/erasure.md shows how), then run the same command again.",
         )
     with (
         pipeline_lock(settings, pipeline.name, take_over=False),

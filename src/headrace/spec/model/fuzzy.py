@@ -15,7 +15,7 @@ HOW: tuple[How, ...] = get_args(How)
 AT_LEAST, AT_LEAST_TRAINED = 10.0, 6.0
 """The thresholds of a table that sets none, with fixed and with trained weights.
 
-On 50,000 labelled records these are where long chains of strangers have gone: docs/tables.md has the figures.
+On 50,000 labelled records these are where long chains of strangers have gone: docs/reference/tables.md has the figures.
 """
 
 _KEYS = ("compare", "block_on", "at_least", "train")
