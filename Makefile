@@ -8,7 +8,7 @@ RUN := $(VENV)/bin
 
 STREAMS := charges refunds disputes subscriptions
 
-.PHONY: help setup demo test long check expected bench soak stack compacted captured hostile truth airflow dagster fresh lock clean docker-up docker-down docker-restart docker-status docker-logs generate-all generate-stop $(STREAMS:%=generate-%)
+.PHONY: help setup demo test long check docs docs-serve expected bench soak stack compacted captured hostile truth airflow dagster fresh lock clean docker-up docker-down docker-restart docker-status docker-logs generate-all generate-stop $(STREAMS:%=generate-%)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -57,6 +57,14 @@ check: $(STAMP) ## ruff, mypy strict, import-linter
 	@$(RUN)/ruff check --quiet .
 	@$(RUN)/mypy
 	@$(RUN)/lint-imports --no-logo
+
+docs: $(STAMP) ## build the documentation site into site/, without a network; every warning is an error
+	@$(RUN)/python scripts/reference_pages.py
+	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
+	@echo "The site is in site/index.html: make docs-serve shows it"
+
+docs-serve: $(STAMP) ## show the documentation on http://127.0.0.1:8008 and reload it when a page changes
+	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs serve --dev-addr 127.0.0.1:8008
 
 expected: $(STAMP) ## write the rows again that the pipelines' samples become, after a change that is meant; then read the diff
 	@$(RUN)/pytest --quiet tests/pipelines/test_samples.py --write-expected
@@ -120,5 +128,5 @@ lock: ## pin all packages again, with hashes (needs uv)
 	  tests/export/dagster.in --output-file tests/export/dagster.lock
 
 clean: ## remove the environment, the state and all caches of the project
-	@rm -rf $(VENV) .headrace .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist
+	@rm -rf $(VENV) .headrace .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
