@@ -1,0 +1,98 @@
+"""The documentation names files, commands and make targets that exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+
+from headrace.cli import app
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "headrace"
+PAGES = sorted(ROOT.joinpath("docs").rglob("*.md"))
+CURRENT = [page for page in PAGES if "decisions" not in page.parts]
+"""Pages that describe what is, and not what was decided once."""
+README = ROOT / "README.md"
+MODULE = re.compile(r"`([a-z_]+/[a-z_/]*(?:[a-z_]+\.(?:py|js|java))?)(?::[^`]*)?`")
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def _reference_pages() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference_pages", ROOT / "scripts" / "reference_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _commands(group: Any, prefix: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        yield f"{prefix}{name}"
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{prefix}{name} ")
+
+
+def test_generated_pages_match_the_code() -> None:
+    for name, page in _reference_pages().PAGES.items():
+        written = ROOT.joinpath("docs/reference", name).read_text(encoding="utf-8")
+        assert written == page(), f"docs/reference/{name} is stale: run python scripts/reference_pages.py"
+
+
+def test_architecture_names_modules_that_exist() -> None:
+    text = ROOT.joinpath("docs/explanation/architecture.md").read_text(encoding="utf-8")
+    named = {match for match in MODULE.findall(text) if not match.startswith(("tests/", "src/"))}
+    assert len(named) > 100
+    assert sorted(path for path in named if not PACKAGE.joinpath(path).exists()) == []
+
+
+def test_links_of_the_readme_lead_to_files() -> None:
+    targets = [target for target in LINK.findall(README.read_text(encoding="utf-8")) if "://" not in target]
+    assert len(targets) > 20
+    assert [target for target in targets if not ROOT.joinpath(target).exists()] == []
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_every_make_target_is_documented() -> None:
+    makefile = ROOT.joinpath("Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, flags=re.MULTILINE))
+    page = ROOT.joinpath("docs/reference/make-targets.md").read_text(encoding="utf-8")
+    assert targets - set(re.findall(r"make ([a-z-]+)", page)) == set()
+    for text in (README, *CURRENT):
+        named = set(re.findall(r"`make ([a-z-]+)", text.read_text(encoding="utf-8")))
+        if "coming-from" not in text.parts:
+            assert named - targets == set(), text
+
+
+@pytest.mark.parametrize("page", [README, *CURRENT], ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_a_page_exist(page: Path) -> None:
+    known = set(_commands(typer.main.get_command(app)))
+    named = set(re.findall(r"(?:^|`)headrace ([a-z][a-z-]+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert named - known == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_loads_nothing_from_a_server(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert "```mermaid" not in text, "the site's theme would load mermaid from a server"
+    assert re.findall(r"!\[[^\]]*\]\(https?:|<(?:script|img|link)\b", text) == []
+
+
+def test_source_files_name_pages_that_exist() -> None:
+    named = {
+        (file, match)
+        for folder in ("src", "tests", "benchmarks", "scripts")
+        for file in ROOT.joinpath(folder).rglob("*.py")
+        for match in re.findall(r"\bdocs/[a-z/0-9-]+\.md", file.read_text(encoding="utf-8"))
+    }
+    assert sorted((str(file), page) for file, page in named if not ROOT.joinpath(page).exists()) == []
