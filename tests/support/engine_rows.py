@@ -1,7 +1,7 @@
 """What each engine makes of a table, in one form that can be compared: rows in any order, types by their names.
 
-Engines that can't tell some things apart are known here, one by one, and docs/reference/tables.md says the same of them. What they
-should see is the truth less that; so an engine that learns it makes a test fail.
+Engines that can't tell some things apart are known here, one by one, and docs/reference/tables.md says the same of them.
+What they should see is the truth less that; so an engine that learns it makes a test fail.
 """
 
 from __future__ import annotations
