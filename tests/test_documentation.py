@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from headrace.cli import app
+from headrace.spec.loading import capture, loader, streams, table_settings
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "headrace"
@@ -61,6 +62,21 @@ def test_links_of_the_readme_lead_to_files() -> None:
 
 def test_the_readme_stays_short() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize(
+    ("page", "keys"),
+    [
+        ("pipeline-yml.md", (*loader.KEYS, *streams.KEYS, *capture.KEYS)),
+        ("tables.md", table_settings.KEYS),
+    ],
+)
+def test_every_key_of_a_pipeline_is_documented(page: str, keys: tuple[str, ...]) -> None:
+    text = ROOT.joinpath("docs/reference", page).read_text(encoding="utf-8")
+    rows = {
+        name for line in text.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split(" | ")[0])
+    }
+    assert [key for key in keys if key not in rows] == []
 
 
 def test_every_make_target_is_documented() -> None:
