@@ -237,7 +237,7 @@ def test_cache_that_cannot_be_written(tmp_path: Path, group: Path, said: list[st
 
 
 def test_group_without_a_lock_says_how_to_write_one(tmp_path: Path, said: list[str]) -> None:
-    with pytest.raises(ServiceError, match=r"headrace\.services\.jar_lock"):
+    with pytest.raises(ServiceError, match=r"headrace\.servers\.jar_lock"):
         resolve_jars(tmp_path, report=said.append, cache=tmp_path)
     (tmp_path / "jgo.lock.toml").write_text('[[dependencies]]\ngroupId = "a"\nartifactId = "b"\nversion = "1"\n')
     with pytest.raises(ServiceError, match="sha256"):
