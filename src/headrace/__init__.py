@@ -3,5 +3,5 @@
 from headrace.spec.model.decorator import table
 from headrace.spec.model.received import Delivery, Message, Payload, PayloadError, Received, receive, webhook
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["Delivery", "Message", "Payload", "PayloadError", "Received", "receive", "table", "webhook"]
