@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from headrace.errors import SpecError
+from headrace.errors import SettingsError, SpecError
 from headrace.iceberg.catalog.tables import ensure_table, load_table, open_catalog
 from headrace.settings import load_settings
 from headrace.spec import TableName
@@ -121,3 +122,23 @@ def test_metadata_is_parsed_once_and_never_stale(catalog: Catalog, tmp_path: Pat
     other.drop_table(table.name())
     assert ensure(other, tmp_path / "new", "name STRING").schema().column_names == ["name"]
     assert other.load_table(table.name()).metadata.table_uuid != table.metadata.table_uuid
+
+
+@pytest.mark.parametrize(
+    ("kind", "uri", "package"),
+    [("glue", "", "boto3"), ("hive", "thrift://metastore:9083", "thrift")],
+)
+def test_a_missing_client_of_a_catalog_names_its_extra(
+    kind: str, uri: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == package or name == f"pyiceberg.catalog.{kind}"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    s3 = {"HEADRACE_WAREHOUSE": "s3://lake/tables", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    environ = {**s3, "HEADRACE_CATALOG_TYPE": kind, **({"HEADRACE_CATALOG_URI": uri} if uri else {})}
+    with pytest.raises(SettingsError) as raised:
+        open_catalog(load_settings(flags={}, environ=environ, folder=tmp_path))
+    assert str(raised.value) == (
+        f"catalog.type: a {kind} catalog needs the package {package}, which is not installed\n"
+        f"Run: pip install 'headrace[{kind}]'"
+    )

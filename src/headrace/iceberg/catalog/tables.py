@@ -28,6 +28,7 @@ from headrace.spec.model.types import Column
 
 _TRIES = 2
 _LOCKED = "database is locked"
+_EXTRAS = ("glue", "hive")  # catalog types whose clients are installed with the extra of that name
 
 _PROPERTIES = {
     "format-version": "2",
@@ -76,10 +77,12 @@ def open_catalog(settings: Settings) -> Catalog:
             with catalog.engine.connect() as connection:
                 connection.execute(text("PRAGMA journal_mode=WAL"))
     except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        extra = f"[{settings.catalog_type}]" if settings.catalog_type in _EXTRAS else ""
         raise SettingsError(
-            f"a {settings.catalog_type} catalog needs the package {error.name}, which is not installed",
+            f"a {settings.catalog_type} catalog needs the package {package}, which is not installed",
             where="catalog.type",
-            next_step=f"Install it: pip install 'headrace[{settings.catalog_type}]'",
+            next_step=f"Run: pip install 'headrace{extra}'",
         ) from error
     except Exception as error:  # a database's, an HTTP client's, Thrift's or Amazon's: each has its own
         reason = settings.without_secrets(str(getattr(error, "orig", None) or error).splitlines()[0])
