@@ -35,6 +35,8 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 LATEST = "/*\nkeys: [k]\nsequence_by: n\n*/\nSELECT k, n, g, amount FROM pond.events"
 GROUPS = "/*\nkeys: [g]\n*/\nSELECT g, count(*) AS keys FROM pond.latest GROUP BY g"
 FAILING = """/*
@@ -150,6 +152,7 @@ streams:
 """
 
 
+@pytest.mark.services
 def test_two_pipelines_run_in_one_application(lake: Lake, spark: SparkSession) -> None:
     console, stop = Console(file=io.StringIO(), width=240), Flag()
     board = lines(console)
