@@ -38,7 +38,7 @@ python_archive = "environment.tar.gz"
 [kube.spark.conf]
 {conf}
 """
-IMAGE = '"spark.kubernetes.container.image" = "headrace:0.1.0"'
+IMAGE = '"spark.kubernetes.container.image" = "headrace:0.2.0"'
 UPLOADS = '"spark.kubernetes.file.upload.path" = "s3a://lake/uploads"'
 
 
