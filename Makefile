@@ -6,9 +6,10 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin
 
+FAST := not spark and not services and not browser and not long and not dbt
 STREAMS := charges refunds disputes subscriptions
 
-.PHONY: help setup demo test long check docs docs-serve expected bench soak stack compacted captured hostile truth airflow dagster fresh lock clean docker-up docker-down docker-restart docker-status docker-logs generate-all generate-stop $(STREAMS:%=generate-%)
+.PHONY: help setup demo fast test long matrix check docs docs-serve dist install-check expected bench soak stack compacted captured hostile truth airflow dagster fresh lock clean docker-up docker-down docker-restart docker-status docker-logs generate-all generate-stop $(STREAMS:%=generate-%)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -44,13 +45,19 @@ generate-all: $(STAMP) ## all four of them
 generate-stop: $(STAMP) ## stop the generators in the background, by their pids
 	@$(RUN)/headrace generate --stop
 
-test: export PYTHONDONTWRITEBYTECODE = # two processes import the tests, and tests start a hundred that import Headrace
+fast test: export PYTHONDONTWRITEBYTECODE = # two processes import the tests, and tests start a hundred that import Headrace
+fast: $(STAMP) ## the tests that need neither Java nor servers
+	@$(RUN)/pytest -m "$(FAST)" -n 2 --dist loadfile --no-loadscope-reorder --quiet
+
 test: check ## all that CI runs: check, and every test but the long ones
 	@$(RUN)/python -m tests.support.class_archive
 	@$(RUN)/pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 long: $(STAMP) ## the tests that take minutes: servers and applications are killed in the middle of live pipelines
 	@$(RUN)/pytest -m long --durations=0
+
+matrix: ## the fast tests on Python 3.10 to 3.13, each in its own environment under .cache/matrix
+	@scripts/matrix
 
 check: $(STAMP) ## ruff, mypy strict, import-linter
 	@$(RUN)/ruff format --check --quiet .
@@ -65,6 +72,15 @@ docs: $(STAMP) ## build the documentation site into site/, without a network; ev
 
 docs-serve: $(STAMP) ## show the documentation on http://127.0.0.1:8008 and reload it when a page changes
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs serve --dev-addr 127.0.0.1:8008
+
+dist: $(STAMP) ## build the sdist, and the wheel from the sdist, into dist/
+	@rm -rf dist
+	@$(RUN)/python -m hatchling build --target sdist
+	@$(RUN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist dist/headrace-*.tar.gz
+	@ls dist/*.whl
+
+install-check: dist ## install the wheel beside pandas, the newest FastAPI and dbt-duckdb in a fresh environment, and run it
+	@scripts/install-check $(PYTHON)
 
 expected: $(STAMP) ## write the rows again that the pipelines' samples become, after a change that is meant; then read the diff
 	@$(RUN)/pytest --quiet tests/pipelines/test_samples.py --write-expected
