@@ -18,7 +18,9 @@ _RUNNER = "jupyterlab"
 def need_jupyter() -> None:
     """Refuse where JupyterLab is not installed."""
     if importlib.util.find_spec(_RUNNER) is None:
-        raise ServiceError("JupyterLab is not installed", next_step="Run: pip install 'headrace[notebook]'")
+        raise ServiceError(
+            "JupyterLab is not installed", where="headrace notebook", next_step="Run: pip install 'headrace[notebook]'"
+        )
 
 
 def jupyter_command(notebook: Path, *, port: int, opens_browser: bool) -> tuple[str, ...]:
