@@ -24,6 +24,7 @@ def address_of(application: Application) -> str:
     return found[0]
 
 
+@pytest.mark.services
 def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "pipelines" / "broken").mkdir(parents=True)
     (tmp_path / "pipelines" / "broken" / "pipeline.yml").write_text("name: broken\n")
@@ -46,6 +47,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
         application.end()
 
 
+@pytest.mark.services
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -65,6 +67,7 @@ def test_an_address_that_is_elsewhere(host: str) -> None:
     assert str(caught.value) == (f'--host: "{host}" is not an address of this machine\nLeave --host out, or name one that is.')
 
 
+@pytest.mark.services
 def test_a_pipeline_that_is_asked_for_must_be_right(tmp_path: Path) -> None:
     application = start_headrace("serve", "linage", "--port", "0", environ={}, folder=tmp_path)
     assert application.wait(seconds=60) == 2

@@ -14,12 +14,15 @@ from pathlib import Path
 from random import Random
 
 import psutil
+import pytest
 
 from headrace.servers.ports import find_free_port, is_free
 from tests.programs.hostile.client import ask, ask_all
 from tests.programs.hostile.webhook_requests import good_request, request_of
 from tests.support.waiting import wait_until
 from tests.support.webhooks import SECRETS
+
+pytestmark = pytest.mark.services
 
 REQUESTS, WARM_UP = 10_000, 2_000
 GROWTH_BYTES = 24 * 1024 * 1024
