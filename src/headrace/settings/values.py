@@ -18,6 +18,8 @@ from headrace.settings.setting_specs import ADDRESSES, SENSITIVE, SettingSpec, k
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _CATALOGS = ("sql", "rest", "hive", "glue")
+_LOG_LEVELS = ("debug", "info", "warning", "error")
+_LOG_FORMATS = ("text", "json")
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,6 +42,16 @@ class Settings:
     services_secure: Annotated[
         bool,
         SettingSpec("false", "true: the embedded Kafka and registry ask for a password, as Connect always does", kind="bool"),
+    ]
+
+    log_level: Annotated[
+        str,
+        SettingSpec(
+            "", "log to stderr from this level on: debug, info, warning or error", choices=_LOG_LEVELS, empty="(to a file)"
+        ),
+    ]
+    log_format: Annotated[
+        str, SettingSpec("", "log to stderr in this form: text or json", choices=_LOG_FORMATS, empty="(to a file)")
     ]
 
     kafka_bootstrap_servers: Annotated[
