@@ -1,10 +1,10 @@
-"""`--profile` may stand before a command or after it."""
+"""`--profile`, `--log-level` and `--log-format` may stand before a command or after it."""
 
 from __future__ import annotations
 
 import pytest
 
-from headrace.cli.app import _with_profile_first
+from headrace.cli.app import _with_global_options_first
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,12 @@ from headrace.cli.app import _with_profile_first
         ("up kafka --profile=stack", "--profile=stack up kafka"),
         ("--profile stack up", "--profile stack up"),
         ("query -- --profile", "query -- --profile"),
+        ("run weather --log-format json --profile stack -v", "--log-format json --profile stack run weather -v"),
+        ("run weather --log-level=debug", "--log-level=debug run weather"),
+        ("run --log-level", "--log-level run"),
+        ("run --log-level -- x", "--log-level run -- x"),
         ("up", "up"),
     ],
 )
-def test_the_profile_holds_wherever_it_stands(typed: str, meant: str) -> None:
-    assert _with_profile_first(typed.split()) == meant.split()
+def test_global_options_hold_wherever_they_stand(typed: str, meant: str) -> None:
+    assert _with_global_options_first(typed.split()) == meant.split()

@@ -15,7 +15,8 @@ from tests.cli.conftest import Here
         (["new", "mine", "--from", "linage"], '--from: there is no pipeline "linage"\nDid you mean "lineage"?\n'),
         (
             ["logs", "hbase"],
-            'there is no log of "hbase"\nLogs are: kafka, postgres, connect, registry, trino, spark, landing.\n',
+            'there is no log of "hbase"\nLogs are: kafka, postgres, connect, registry, trino, spark, headrace, landing, build, '
+            "publishing, maintenance.\n",
         ),
         (
             ["build", "weather", "--table", "x"],

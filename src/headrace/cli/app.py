@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -35,6 +37,23 @@ from headrace.cli.commands.submitting import submit
 from headrace.cli.shared import err, home_settings, out
 from headrace.errors import HeadraceError
 from headrace.iceberg.catalog.outages import translate_outages
+from headrace.logs import is_logging, log_trace
+
+_LOG = logging.getLogger(__name__)
+_GLOBAL = ("--profile", "--log-level", "--log-format")
+
+
+class LogLevel(str, Enum):
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+class LogFormat(str, Enum):
+    text = "text"
+    json = "json"
+
 
 app = typer.Typer(
     name="headrace",
@@ -67,39 +86,60 @@ def main() -> None:
     """Run the command line; an error of ours becomes its message and exit code, and so does a catalog that is away."""
     try:
         with translate_outages():
-            app(_with_profile_first(sys.argv[1:]), standalone_mode=True)
+            app(_with_global_options_first(sys.argv[1:]), standalone_mode=True)
     except HeadraceError as error:
+        _log_end(error, level=logging.DEBUG)
         err.print(str(error), style="bold red" if err.is_terminal else None, highlight=False, markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
     except OSError as error:
         home = home_settings().home
         if not error.filename or not Path(os.path.abspath(error.filename)).is_relative_to(home):
+            _log_end(error, level=logging.ERROR)
             raise
         what = f"{error.filename}: {os.strerror(error.errno or 0)}\nHeadrace keeps its state in {home}: "
         err.print(f"{what}see that it can be written, or set HEADRACE_HOME.", highlight=False, markup=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        _log_end(error, level=logging.ERROR)
+        raise
 
 
-def _with_profile_first(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with --profile, which holds for all commands and may be typed after one, before the command."""
-    given = list(arguments)
-    ours = given[: given.index("--")] if "--" in given else given
-    for at, each in enumerate(ours):
-        if each == "--profile" or each.startswith("--profile="):
-            size = 2 if each == "--profile" else 1
-            return [*given[at : at + size], *given[:at], *given[at + size :]]
-    return given
+def _log_end(error: Exception, *, level: int) -> None:
+    """Log why a command ends; people are told on the terminal. Before logging is set up there is nowhere to log to."""
+    if is_logging():
+        log_trace(_LOG, "the command failed", error, level=level)
+
+
+def _with_global_options_first(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the options of all commands, which may be typed after one, before the command."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    first: list[str] = []
+    others: list[str] = []
+    at = 0
+    while at < end:
+        name, equals, _ = arguments[at].partition("=")
+        size = 2 if name in _GLOBAL and not equals else 1
+        (first if name in _GLOBAL else others).extend(arguments[at : min(at + size, end)])
+        at += size
+    return [*first, *others, *arguments[end:]]
 
 
 @app.callback(invoke_without_command=True)
 def _options(
     version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
     profile: Annotated[Optional[str], typer.Option(help="the section of headrace.toml to use")] = None,
+    log_level: Annotated[
+        Optional[LogLevel], typer.Option(case_sensitive=False, help="log to stderr from this level on", show_default=False)
+    ] = None,
+    log_format: Annotated[
+        Optional[LogFormat], typer.Option(case_sensitive=False, help="log to stderr in this form", show_default=False)
+    ] = None,
 ) -> None:
     if version:
         out.print(__version__, highlight=False)
         raise typer.Exit
-    if profile:
-        os.environ["HEADRACE_PROFILE"] = profile
+    # Processes that a command starts, such as receivers, take over what was chosen.
+    chosen = {"PROFILE": profile, "LOG_LEVEL": log_level and log_level.value, "LOG_FORMAT": log_format and log_format.value}
+    os.environ.update({f"HEADRACE_{name}": value for name, value in chosen.items() if value})

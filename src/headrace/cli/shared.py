@@ -10,6 +10,7 @@ from typing import Annotated, Optional
 import typer
 
 from headrace.errors import HeadraceError, SettingsError, UnavailableError
+from headrace.logs import set_up_logging
 from headrace.settings import STACK, Settings, load_settings
 from headrace.settings.private import protect_state
 from headrace.spec import Pipeline, list_pipelines, load_pipeline
@@ -57,10 +58,11 @@ def settings_if_up() -> Settings:
 def home_settings() -> Settings:
     """Return the settings that hold where the command was typed, for a command about the servers themselves.
 
-    From here on, what the command creates is private (see settings/private.py).
+    From here on, what the command creates is private (see settings/private.py), and its log lines go where the settings say.
     """
     settings = load_settings(flags={}, environ=os.environ, folder=Path.cwd())
     protect_state(settings)
+    set_up_logging(settings)
     return settings
 
 

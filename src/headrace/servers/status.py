@@ -10,6 +10,7 @@ from typing import Literal
 import psutil
 
 from headrace.errors import ServiceError, SettingsError
+from headrace.logs import FAILURE_LOGS, HEADRACE, LANDING
 from headrace.servers import process
 from headrace.servers.ports import HOST
 from headrace.servers.spark_cluster import WORKERS
@@ -23,7 +24,6 @@ RECEIVER = "receive-"
 SEEDER = "seed-"
 """How the names of servers that fill a source database begin; their pipeline follows."""
 SPARK = "spark"
-LANDING = "landing"
 _WORKERS = frozenset(worker.name for worker in WORKERS)
 _BLOCK = 64 * 1024
 
@@ -60,15 +60,16 @@ def list_background(settings: Settings) -> tuple[str, ...]:
 def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     """Return the last lines of a log, the oldest first."""
     others = (path.stem for prefix in (GENERATOR, RECEIVER, SEEDER) for path in settings.logs.glob(f"{prefix}*.log"))
-    known = (*_names(settings), SPARK, LANDING, *sorted(others))
+    known = (*_names(settings), SPARK, HEADRACE, *FAILURE_LOGS, *sorted(others))
     if name not in known:
         raise SettingsError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
     path = process.log_path(settings.home, name)
     if not path.exists():
         up = "headrace up --profile stack" if settings.profile == STACK else f"headrace up {name}"
-        if name == LANDING:
-            raise ServiceError("no stream has failed here", where=str(path), next_step="The log is written when one does.")
-        start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else up
+        if name in FAILURE_LOGS:
+            what = "no stream" if name == LANDING else f"no {name}"
+            raise ServiceError(f"{what} has failed here", where=str(path), next_step="The log is written when one does.")
+        start = "a command that lands or builds, such as headrace run lineage" if name in (SPARK, HEADRACE) else up
         raise ServiceError(
             f"{name} has no log: it was never started here", where=str(path), next_step=f"It is written by {start}."
         )

@@ -151,7 +151,8 @@ def logs(
         str,
         typer.Argument(
             metavar="SERVICE",
-            help="kafka, postgres, connect, registry, trino, spark, landing, a receiver, or a generator in the background",
+            help="kafka, postgres, connect, registry, trino, spark, headrace, landing, build, publishing, maintenance, "
+            "a receiver, or a generator in the background",
         ),
     ] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,
