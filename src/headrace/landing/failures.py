@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from logging.handlers import RotatingFileHandler
-from pathlib import Path
 
 from headrace.errors import HeadraceError, LandingError, RetryableError, TakenOverError, UnavailableError
 from headrace.iceberg.catalog.outages import find_away
 
-LOG = "landing"
-"""What the log is called, without its suffix."""
-
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
 _MOST_AWAY = 9  # after so many tries, waits add up to five minutes
-_LOG_BYTES = 5 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -62,16 +54,3 @@ def as_landing_error(error: BaseException, *, label: str) -> LandingError:
         return error
     said = error.what if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
     return LandingError(said, where=label, next_step="Read the traceback with: headrace logs landing")
-
-
-@lru_cache(maxsize=8)
-def landing_log(folder: Path) -> logging.Logger:
-    """Return the logger that writes tracebacks to `landing.log` in this folder, and nowhere else."""
-    folder.mkdir(parents=True, exist_ok=True)
-    logger = logging.getLogger(f"headrace.landing.{folder}")
-    logger.propagate = False
-    handler = RotatingFileHandler(folder / f"{LOG}.log", maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    return logger

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import traceback
@@ -38,7 +39,7 @@ from headrace.kafka.topics import ensure_topics
 from headrace.landing.apart import run_apart
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan, growth_of, refusals
 from headrace.landing.commit_log import claim_log
-from headrace.landing.failures import as_landing_error, concerns_all, landing_log, next_failure, seconds_until_retry
+from headrace.landing.failures import as_landing_error, concerns_all, next_failure, seconds_until_retry
 from headrace.landing.growth import grow_table
 from headrace.landing.landed import Batch, Landed, LandingStream
 from headrace.landing.places import check_outputs, places_of
@@ -48,6 +49,7 @@ from headrace.landing.task import run_tasks
 from headrace.landing.task_errors import explain_failure
 from headrace.landing.topic_choice import ReplacedTopic
 from headrace.landing.watched_topics import WatchedTopics
+from headrace.logs import LANDING, log_failure, log_fields
 from headrace.settings import Settings
 from headrace.spec.model.columns import landed_columns
 from headrace.spec.model.pipeline import Pipeline, Stream
@@ -56,6 +58,7 @@ from headrace.spec.model.types import Column
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+_LOG = logging.getLogger(__name__)
 _COMMITS_AT_ONCE = 2  # a commit is mostly Python's own work: with more at once none ends sooner, and the first ends later
 
 
@@ -76,6 +79,7 @@ class Lander:
         find_registry: Callable[[], str] = lambda: "",
     ) -> None:
         self._settings = settings
+        self._pipeline = pipeline.name
         self._catalog = catalog
         self._consumer = tuple(sorted(consumer.items()))
         self._storage = Storage.of(catalog.properties)
@@ -181,8 +185,17 @@ class Lander:
     def _fail(self, stream: LandingStream, error: HeadraceError, trace: str = "") -> None:
         """Leave a stream alone for a while; the log gets the traceback, and the table is not touched."""
         stream.failure = next_failure(stream.failure, error, now=time.monotonic())
-        told = trace or "".join(traceback.format_exception(error))
-        landing_log(self._settings.logs).error("%s: try %s failed\n%s", stream.label, stream.failure.times, told)
+        self._log_failure(stream.label, f"try {stream.failure.times} failed", trace or error)
+
+    def _stop(self, stream: LandingStream, error: LandingError) -> None:
+        """Stop a stream until a decision is made; the log gets each reason once."""
+        if stream.stopped is None or stream.stopped.what != error.what:
+            self._log_failure(stream.label, "stopped", error)
+        stream.stopped = error
+
+    def _log_failure(self, label: str, what: str, error: BaseException | str, *, level: int = logging.ERROR) -> None:
+        fields = {"pipeline": self._pipeline, "stream": label.removeprefix(f"{self._pipeline}.")}
+        log_failure(_LOG, self._settings, LANDING, f"{label}: {what}", error, level=level, **fields)
 
     def _end_failure(self, stream: LandingStream, *, is_behind: bool) -> None:
         """A stream that failed has nothing to land in this run: all is well, or the run began without knowing its end."""
@@ -207,7 +220,9 @@ class Lander:
             try:
                 streams.append(self._open(pipeline, stream))
             except (SpecError, SettingsError) as error:
-                self._unopened[f"{pipeline.name}.{stream.name}"] = error
+                label = f"{pipeline.name}.{stream.name}"
+                self._unopened[label] = error
+                self._log_failure(label, "its table can't be opened", error)
         if not streams:
             raise next(iter(self._unopened.values()))
         return tuple(streams)
@@ -243,7 +258,7 @@ class Lander:
                 known = adopt(stream.ledger, self._topics.identity(stream.stream.topic))
                 stream.ledger = replace(known, offsets=MappingProxyType({**first, **stream.ledger.offsets}))
             except LandingError as error:
-                stream.stopped = error
+                self._stop(stream, error)
         taken = limit_ranges(ranges, most=self._settings.batch_max_records)
         return taken, sum(part.size for part in ranges) - sum(part.size for part in taken)
 
@@ -267,7 +282,7 @@ class Lander:
             if stream.label in errors:
                 self._fail(stream, *errors[stream.label])
             for trace in (trace for part in results.get(stream.label, ()) for trace in part.traces):
-                landing_log(self._settings.logs).warning("%s: messages were quarantined\n%s", stream.label, trace)
+                self._log_failure(stream.label, "messages were quarantined", trace, level=logging.WARNING)
         return results
 
     def _run(
@@ -367,7 +382,18 @@ class Lander:
         )
         files = [file for result in results for file in result.files]
         self._append(stream, files, new)
-        return Landed(stream.label, stream.ledger.checkpoint_id, sum(result.rows for result in results), bad)
+        landed = Landed(stream.label, stream.ledger.checkpoint_id, sum(result.rows for result in results), bad)
+        fields = log_fields(
+            pipeline=self._pipeline,
+            stream=stream.stream.name,
+            table=str(stream.stream.table),
+            checkpoint=landed.checkpoint_id,
+            rows_in=landed.rows + landed.bad,
+            rows_bad=landed.bad,
+            seconds=round(time.monotonic() - started, 3),
+        )
+        _LOG.info("landed a batch", extra=fields)
+        return landed
 
     def _append(self, stream: LandingStream, files: Sequence[DataFile], new: Ledger) -> None:
         """Commit the next checkpoint of a stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Mapping, Sequence
@@ -13,15 +14,17 @@ from pyiceberg.catalog import Catalog
 
 from headrace.iceberg.files.storage import Storage
 from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
-from headrace.landing.failures import landing_log
 from headrace.landing.plan import pack_ranges
 from headrace.landing.task import run_tasks
 from headrace.landing.task_errors import error_of, explain_failure
+from headrace.logs import LANDING, log_failure
 from headrace.operations.replay.target import Staged, Target, grow, staged
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def _run(spark: SparkContext, settings: Settings, target: Target, ranges: Sequen
         raise explain_failure(error, logs=settings.logs) from error
     for result in results:
         if result.failure:
-            landing_log(settings.logs).error("%s: a replay failed\n%s", target.label, result.failure.trace)
+            log_failure(_LOG, settings, LANDING, f"{target.label}: a replay failed", result.failure.trace)
             raise error_of(result.failure, label=target.label)
     return results
 
