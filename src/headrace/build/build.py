@@ -30,6 +30,7 @@ from headrace.iceberg.commits.small_build_commit import commit_small_build
 from headrace.iceberg.files.in_flight import check_in_time
 from headrace.iceberg.ledgers.build import BuildLedger
 from headrace.iceberg.schema.rescaling import keep_scales, rescaled_columns
+from headrace.logs import BUILD, log_failure
 from headrace.quality.refused import flush_refused
 from headrace.spec.model.layers import HIDDEN
 from headrace.spec.model.pipeline import TableName
@@ -169,8 +170,9 @@ def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column,
             raise
         except NotLocalError as error:
             _LOG.info("%s: build %d is run on scans: %s", plan.table.table, build_id, error)
-        except pa.ArrowException:  # rows that Arrow can't convert, Spark may: the table must not stay as it is
-            _LOG.warning("%s: build %d is run on scans", plan.table.table, build_id, exc_info=True)
+        except pa.ArrowException as error:  # rows that Arrow can't convert, Spark may: the table must not stay as it is
+            message = f"{plan.table.table}: build {build_id} is run on scans"
+            log_failure(_LOG, lake.settings, BUILD, message, error, level=logging.WARNING)
     inputs = ScannedInputs(lake.with_session(lake.small if plan.is_small else lake.spark), plan)
     try:
         return strategy.stage(inputs, build_id, rescaled=rescaled), measure_lateness(inputs)

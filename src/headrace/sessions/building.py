@@ -39,6 +39,7 @@ from headrace.iceberg.schema.rescaling import keep_scales
 from headrace.iceberg.schema.widening import can_widen
 from headrace.quality.results import CheckedBuild, record_results
 from headrace.servers.embedded import Report
+from headrace.sessions.build_log import log_built, log_failed_try
 from headrace.sessions.landing import spark_session
 from headrace.sessions.lock import build_lock
 from headrace.sessions.retry_policy import RetryPolicy, for_command, retry
@@ -309,7 +310,12 @@ def build_one(
     last: HeadraceError | None = None
     planned: TablePlan | None = None
     attempt = compacted = 0
+
+    def log_failed(error: BaseException) -> None:
+        log_failed_try(lake, table, planned, error, tries=attempt + 1, seconds=time.monotonic() - started)
+
     while attempt < _TRIES and compacted < _TRIES_BESIDE_MAINTENANCE:
+        started = time.monotonic()
         try:
             with translate_outages():
                 planned = plan_table(lake.catalog, lake.pipeline, table, full_refresh=full_refresh)
@@ -318,25 +324,36 @@ def build_one(
                 if has_grown(lake.catalog, lake.pipeline, planned, known=lake.columns):
                     return Outcome(table, planned, grown=True)
                 begin(planned)
-                return Outcome(table, planned, build_table(lake, planned))
-        except (SpecError, QualityError, UnavailableError) as error:
+                built = build_table(lake, planned)
+                log_built(lake.pipeline.name, built)
+                return Outcome(table, planned, built)
+        except UnavailableError as error:
+            return Outcome(table, planned, error=error)
+        except (SpecError, QualityError) as error:
+            log_failed(error)
             return Outcome(table, planned, error=error)
         except CompactedError as error:
             last, compacted = error, compacted + 1
             continue
         except HeadraceError as error:
             last = error
+            log_failed(error)
             # One that was overtaken, as by a replay, is planned again from what the table is now.
             if not isinstance(error, RetryableError | BuildError | TakenOverError):
                 break
-        except (Py4JNetworkError, ConnectionError):
-            return Outcome(table, planned, error=explain_end(lake.settings.logs))
+        except (Py4JNetworkError, ConnectionError) as error:
+            log_failed(error)
+            ended = explain_end(lake.settings.logs)
+            ended.__cause__ = error
+            return Outcome(table, planned, error=ended)
         except Exception as error:  # whatever a table does to Spark, the others go on
+            log_failed(error)
             last = BuildError(
                 f"the build ended with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
                 where=str(table.table),
-                next_step="Nothing was published. The whole error is in logs/spark.log.",
+                next_step="Nothing was published. Read the traceback with: headrace logs build",
             )
+            last.__cause__ = error
         time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
         attempt += 1
     return Outcome(table, planned, error=last)

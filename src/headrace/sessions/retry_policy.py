@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from threading import Event
@@ -9,9 +10,11 @@ from typing import TypeVar
 
 from headrace.errors import HeadraceError, RetryableError
 from headrace.iceberg.catalog.outages import translate_outages
+from headrace.logs import log_fields
 from headrace.servers.embedded import Report
 
 T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
 _FOR_A_COMMAND_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 10.0
@@ -41,6 +44,7 @@ class RetryPolicy:
             self._since = now
             what = error.what if isinstance(error, RetryableError) else str(error)
             self._report(f"{self._who}: {what}; waiting, and trying again until it goes on")
+            _LOG.info("waiting to try again", extra=log_fields(who=self._who, error=type(error).__name__))
         elif self._seconds is not None and now - self._since > self._seconds:
             raise error
         self._pause = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, self._pause * 2))
@@ -49,7 +53,9 @@ class RetryPolicy:
     def goes_on(self) -> None:
         """Say so, if it was said that it waits."""
         if self.is_waiting:
-            self._report(f"{self._who}: going on after {time.monotonic() - self._since:.0f} s")
+            seconds = time.monotonic() - self._since
+            self._report(f"{self._who}: going on after {seconds:.0f} s")
+            _LOG.info("going on", extra=log_fields(who=self._who, seconds=round(seconds, 3)))
         self._pause = 0.0
 
     def keep_trying(self, attempt: Callable[[], T], *, stop: Event) -> T:
