@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,6 +13,7 @@ from headrace.errors import LockedError, UnavailableError
 from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.spark import open_spark_catalog
 from headrace.iceberg.catalog.tables import open_catalog
+from headrace.logs import MAINTENANCE, log_failure
 from headrace.operations.maintain.maintaining import Maintained, MaintenanceContext, list_work, maintain_table, maintaining
 from headrace.servers.embedded import Report
 from headrace.settings import Settings
@@ -20,6 +22,7 @@ from headrace.spec.model.pipeline import Pipeline, TableName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0
 _MB = 1024 * 1024
@@ -87,7 +90,8 @@ def _follow(
                 report(f"maintenance: {error.what}; the rest is left for the next time")
                 break
             except Exception as error:  # landing and builds go on, and what is wrong with the table they find out themselves
-                report(f"{target.name}: maintenance ended with {type(error).__name__}: {str(error).splitlines()[:1]}")
+                log_failure(_LOG, settings, MAINTENANCE, f"{target.name}: maintenance failed", error, table=str(target.name))
+                report(_describe_failure(target.name, error))
                 continue
             if done and done.changed:
                 report(describe(done))
@@ -101,6 +105,13 @@ def describe(done: Maintained) -> str:
     parts += [f"{before.manifests:,} manifests are {after.manifests:,}"] if before.manifests > after.manifests else []
     parts += [f"{len(done.orphans.gone):,} files that nothing needs are deleted"] if done.orphans.gone else []
     return f"{done.name}  maintained: {', '.join(parts) or 'as it was'}  {done.seconds:.2f} s"
+
+
+def _describe_failure(table: TableName, error: Exception) -> str:
+    """Return why maintenance of a table failed, with the first line of its error."""
+    first = str(error).partition("\n")[0]
+    what = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return f"{table}: maintenance failed with {what}\nRead the traceback with: headrace logs maintenance"
 
 
 def _wait_until_open(gate: MaintenanceGate, stop: Event) -> None:
