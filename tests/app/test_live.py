@@ -21,7 +21,7 @@ from headrace.app.live_builds import LiveBuilds
 from headrace.build.lake import Lake
 from headrace.build.plan import TablePlan
 from headrace.build.scheduling import table_state
-from headrace.errors import BuildError, UnavailableError
+from headrace.errors import BuildError, LandingError, UnavailableError
 from headrace.sessions import building, retry_policy
 from headrace.sessions.building import Outcome
 from headrace.sessions.landing import Session
@@ -123,6 +123,22 @@ def test_an_error_that_nobody_expected_ends_the_run(running: Live) -> None:
     with pytest.raises(TypeError, match="a bug"), running.builds():
         assert running.end.wait(60), "landing is told to end"
     assert (running.tried, running.said) == (["latest"], [])
+    assert (running.lake.settings.logs / "build.log").read_text(encoding="utf-8").endswith("TypeError: a bug\n")
+
+
+def test_an_error_of_builds_is_logged_where_the_run_ends_with_another(running: Live) -> None:
+    def build(name: str, number: int) -> Outcome:
+        raise TypeError("a bug")
+
+    def run() -> None:
+        with running.builds():
+            assert running.end.wait(60)
+            raise LandingError("landing ended too")
+
+    running.build = build
+    with pytest.raises(LandingError, match="landing ended too"):
+        run()
+    assert (running.lake.settings.logs / "build.log").read_text(encoding="utf-8").endswith("TypeError: a bug\n")
 
 
 def test_columns_that_can_t_be_read_yet_are_waited_for(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from headrace.app.publish_queue import publish_queue
 from headrace.errors import PublishError, UnavailableError
 from headrace.sessions import retry_policy
+from headrace.settings import Settings, load_settings
 from headrace.spec.model.pipeline import PostgresTable, TableName
 from tests.support.waiting import wait_until
 
@@ -20,8 +22,10 @@ A, B = (PostgresTable(name, TableName("lake", name), "", ("id",), ("id",)) for n
 class FakePublisher:
     """Publishes tables by name; `errors` are raised first."""
 
+    settings: Settings
+
     def __init__(self, errors: dict[str, list[Exception]] | None = None) -> None:
-        self.pipeline = SimpleNamespace(serving=SimpleNamespace(postgres=(A, B)))
+        self.pipeline = SimpleNamespace(name="lake", serving=SimpleNamespace(postgres=(A, B)))
         self.published: list[str] = []
         self.errors = errors or {}
         self.may_go_on = Event()
@@ -36,7 +40,8 @@ class FakePublisher:
 
 
 @pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(FakePublisher, "settings", load_settings(flags={}, environ={}, folder=tmp_path), raising=False)
     monkeypatch.setattr(retry_policy, "_FIRST_PAUSE_SECONDS", 0.01)
 
 
@@ -74,6 +79,7 @@ def test_a_table_that_fails_is_tried_again_and_does_not_stop_others() -> None:
         wait_until(lambda: len(publisher.published) == 2, what="both tables to be published")
     assert publisher.published == ["b", "a"]
     assert [sentence.split(":")[0] for sentence in said] == ["publishing a", "publishing a"]
+    assert (publisher.settings.logs / "publishing.log").read_text(encoding="utf-8").count("ERROR publishing a failed") == 2
 
 
 def test_all_tables_wait_while_postgres_is_away() -> None:
@@ -98,6 +104,9 @@ def test_an_unexpected_error_ends_the_run() -> None:
 
     with pytest.raises(TypeError, match="a bug"):
         publish()
+    text = (publisher.settings.logs / "publishing.log").read_text(encoding="utf-8")
+    assert "Traceback" in text
+    assert text.endswith("TypeError: a bug\n")
 
 
 def test_nothing_is_lost_at_the_end_and_what_fails_then_is_left_for_the_next_run() -> None:

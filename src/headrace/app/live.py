@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from headrace.errors import HeadraceError
 from headrace.garbage import collect_rarely, freeze_loaded
 from headrace.iceberg.catalog.outages import translate_outages
 from headrace.landing.landed import Batch
+from headrace.logs import BUILD, LANDING, log_failure
 from headrace.operations.maintain.maintenance_gate import MaintenanceGate, maintained
 from headrace.servers.embedded import Report
 from headrace.sessions.building import Outcome, mirror, open_lake
@@ -24,8 +26,10 @@ from headrace.sessions.landing import Session, land
 from headrace.sessions.lock import build_lock
 from headrace.sessions.publishing import Publisher
 from headrace.sessions.retry_policy import for_command
+from headrace.settings import Settings
 from headrace.spec.model.pipeline import Pipeline, TableName
 
+_LOG = logging.getLogger(__name__)
 Turn = Callable[[TableName], AbstractContextManager[object]]
 
 
@@ -92,7 +96,8 @@ def run_live(pipelines: Sequence[LivePipeline], *, stop: Event, board: Board) ->
         if len(loops) == 1:
             loops[0]()
         else:
-            _run_beside_each_other({each.name: loop for each, loop in zip(owners, loops, strict=True)}, stop, board.report)
+            by_name = {each.name: loop for each, loop in zip(owners, loops, strict=True)}
+            _run_beside_each_other(by_name, stop, board.report, settings=first.settings)
 
 
 def _queue(live: LivePipeline, *, stop: Event, board: Board) -> AbstractContextManager[PublishQueue]:
@@ -114,8 +119,8 @@ def _land(session: Session, *, stop: Event, board: Board, gate: MaintenanceGate,
     land(session, once=False, stop=stop, landed=landed, report=board.report, idle=board.idle, is_busy=lambda: builds.is_busy)
 
 
-def _run_beside_each_other(loops: dict[str, Callable[[], None]], stop: Event, report: Report) -> None:
-    """Run each loop in a thread of its own until all have ended; raise the first error.
+def _run_beside_each_other(loops: dict[str, Callable[[], None]], stop: Event, report: Report, *, settings: Settings) -> None:
+    """Run each loop in a thread of its own until all have ended; raise the first error. The log has all of them.
 
     A HeadraceError ends its own loop alone, any other error all of them.
     """
@@ -130,6 +135,7 @@ def _run_beside_each_other(loops: dict[str, Callable[[], None]], stop: Event, re
                 stop.set()
             elif not stop.is_set():
                 report(f"{name}: landing has ended: {error}")
+            log_failure(_LOG, settings, LANDING, f"{name}: landing has ended", error, pipeline=name)
 
     threads = [Thread(target=run, args=each, name=f"landing {each[0]}", daemon=True) for each in loops.items()]
     for thread in threads:
@@ -152,13 +158,16 @@ def builds(
 ) -> Iterator[LiveBuilds]:
     """Build the pipelines' tables while the block runs, and queue what has to be published; landing notifies what is yielded.
 
-    `turn` is held while a table is built. An unexpected error sets `end`, and is raised when the block has ended.
+    `turn` is held while a table is built. An unexpected error sets `end`, and is raised when the block has ended. The log has
+    it in any case: the block may end with another error.
     """
     errors: list[BaseException] = []
+    settings = pipelines[0].session.settings
 
     def fail(error: BaseException) -> None:
         errors.append(error)
         end.set()
+        log_failure(_LOG, settings, BUILD, "builds have ended", error)
 
     with ExitStack() as stack:
         parts = []

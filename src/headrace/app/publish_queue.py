@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, UnavailableError
+from headrace.logs import PUBLISHING, log_failure
 from headrace.servers.embedded import Report
 from headrace.sessions.publishing import Publisher
 from headrace.sessions.retry_policy import RetryPolicy
@@ -16,6 +18,8 @@ from headrace.spec.model.pipeline import PostgresTable, TableName
 
 if TYPE_CHECKING:
     from headrace.sessions.building import Outcome
+
+_LOG = logging.getLogger(__name__)
 
 
 class PublishQueue:
@@ -61,6 +65,9 @@ class PublishQueue:
             try:
                 self._publisher.publish_table(table)
             except HeadraceError as error:
+                if not isinstance(error, UnavailableError):
+                    fields = {"pipeline": self._publisher.pipeline.name, "table": table.name}
+                    log_failure(_LOG, self._publisher.settings, PUBLISHING, f"publishing {table.name} failed", error, **fields)
                 self._try_later(table, error)
             else:
                 self._away.goes_on()
@@ -102,7 +109,8 @@ def publish_queue(
 ) -> Iterator[PublishQueue]:
     """Yield a queue that is worked off while the block runs; without a publisher it stays empty.
 
-    At the end, what is due is tried once more. An unexpected error calls `failed`, and is raised when the block has ended.
+    At the end, what is due is tried once more. An unexpected error calls `failed`, and is raised when the block has ended. The
+    log has it in any case: the block may end with another error.
     """
     queue = PublishQueue(publisher, report=report)
     if publisher is None:
@@ -116,6 +124,7 @@ def publish_queue(
         except BaseException as error:
             errors.append(error)
             failed()
+            log_failure(_LOG, publisher.settings, PUBLISHING, "publishing has ended", error, pipeline=publisher.pipeline.name)
 
     thread = Thread(target=work, name="publishing", daemon=True)
     thread.start()

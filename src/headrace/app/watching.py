@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
@@ -19,6 +20,7 @@ from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.watched import WatchedCatalog, watch_catalog
 from headrace.kafka.client import KafkaServers
 from headrace.kafka.topics import admin_client
+from headrace.logs import log_trace
 from headrace.servers.kafka import find_servers
 from headrace.servers.postgres import find_postgres
 from headrace.serving.figures import PipelineStatus
@@ -26,6 +28,7 @@ from headrace.settings import Settings
 from headrace.spec import list_pipelines, load_pipeline
 from headrace.spec.model.pipeline import Pipeline
 
+_LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 1.0
 _ENDS_EVERY_SECONDS = 2.0
 _ENDS_HOLD_SECONDS = 15.0
@@ -135,7 +138,8 @@ class TopicEnds:
         self._wake.set()
 
     def _follow(self) -> None:
-        """Ask every two seconds, as long as somebody looks."""
+        """Ask every two seconds, as long as somebody looks. An error is logged once, until it is another or goes away."""
+        last = ""
         while not self._closed.is_set():
             self._wake.clear()  # before it looks whether somebody asked, or it would miss who asks meanwhile
             if time.monotonic() - self._asked_at > _ASKED_SECONDS:
@@ -144,8 +148,13 @@ class TopicEnds:
             try:
                 servers = find_servers(self._settings)
                 self._found = (time.monotonic(), self._read(self._admin(servers))) if servers else None
-            except Exception:  # whatever it is, the next look may do better, and a thread that ended would never look again
+                last = ""
+            except Exception as error:
+                # Whatever it is, the next look may do better, and a thread that ended would never look again.
                 self._found = None
+                if repr(error) != last:
+                    log_trace(_LOG, "the ends of topics can't be read", error, level=logging.WARNING)
+                last = repr(error)
             self._answered.set()
             self._closed.wait(_ENDS_EVERY_SECONDS)
 
