@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from threading import Event
 
 from rich.console import Console
@@ -14,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from headrace.app.receiving import receiving
 from headrace.errors import LockedError, SpecError
 from headrace.file_locks import try_lock, unlock
+from headrace.logs import log_trace
 from headrace.servers.kafka import kafka
 from headrace.servers.status import GENERATOR
 from headrace.sessions.own_topics import make_topics
@@ -23,6 +26,7 @@ from headrace.sources.generators import Rate, check_problems, load_generator
 from headrace.sources.sinks import to_receiver, to_webhook
 from headrace.spec.model.pipeline import Pipeline, Stream
 
+_LOG = logging.getLogger(__name__)
 SENDING = "Sending to topic"
 """How the line begins that says that all is ready and events follow."""
 
@@ -76,9 +80,17 @@ def generate_all(
                         way=way.get(one.name),
                     )
                 )
-            for future in futures:
-                future.add_done_callback(lambda done: stop.set() if done.exception() else None)
+            for one, future in zip(chosen, futures, strict=True):
+                future.add_done_callback(partial(_stop_after_error, one.name, stop))
             return sum(future.result() for future in futures)
+
+
+def _stop_after_error(stream: str, stop: Event, done: Future[int]) -> None:
+    """Stop the other generators after an error. The log has each one; the command ends with the first."""
+    error = done.exception()
+    if error is not None:
+        stop.set()
+        log_trace(_LOG, "a generator has ended", error, stream=stream)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ start, after an outage, when a replay has given tables back, and every half minu
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from headrace.build.scheduling.table_state import Changes, ScheduledTable
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.watched import WatchedCatalog
+from headrace.logs import log_trace
 from headrace.servers.embedded import Report
 from headrace.sessions.building import Outcome, build_one, follow_inputs
 from headrace.sessions.claims import read_claims
@@ -30,6 +32,7 @@ from headrace.sessions.retry_policy import RetryPolicy
 from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import TableName
 
+_LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 30.0
 _CLAIMS_SECONDS = 1.0
 
@@ -163,7 +166,8 @@ class LiveBuilds:
                 plan = plan_table(catalog, lake.pipeline, table)
         except UnavailableError:
             raise
-        except Exception:  # its build finds out what is wrong, and says so
+        except Exception as error:  # its build finds out what is wrong, and says so
+            log_trace(_LOG, f"{table.table} could not be planned", error, level=logging.DEBUG)
             return True
         if plan.entry.build_id:
             self._scheduler.note_built(table.table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import shutil
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Literal
 from headrace.errors import HeadraceError
 from headrace.http.client import without_secrets
 from headrace.iceberg.catalog.tables import catalog_exists, list_namespaces, open_catalog
+from headrace.logs import log_trace
 from headrace.plurals import count_of
 from headrace.servers.connect import running_connect
 from headrace.servers.embedded import RunningService
@@ -25,6 +27,7 @@ from headrace.settings import FILE, HANDED_ON, KNOWN, SECRETS, Settings, without
 from headrace.settings.setting_specs import Kind, SettingSpec
 from headrace.spark.session import spark_groups
 
+_LOG = logging.getLogger(__name__)
 _FREE_BYTES = 2 * 1024**3
 
 
@@ -139,6 +142,7 @@ def _look_at_catalog(settings: Settings) -> Finding:
     except HeadraceError as error:
         return Finding("catalog", "broken", f"{error.what}. Check catalog.uri.")
     except Exception as error:
+        log_trace(_LOG, "the catalog does not answer", error, level=logging.DEBUG)
         return Finding("catalog", "broken", f"does not answer: {settings.without_secrets(str(error))}. Check catalog.uri.")
     return Finding("catalog", "ok", f"answers; {count_of(len(namespaces), 'namespace')}")
 

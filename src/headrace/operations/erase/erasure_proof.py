@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from headrace.iceberg.ledgers.build import read_build
 from headrace.iceberg.maintenance.purge import OTHERS_HURRY_SECONDS, Purged, is_data, needed_files, purge_table, stray_files
 from headrace.iceberg.metadata.quarantine import QUARANTINE
 from headrace.landing.places import logged_elsewhere, places_of
+from headrace.logs import log_trace
 from headrace.operations.erase.erasing import labels_of
 from headrace.operations.erase.note import Note
 from headrace.operations.erase.search import Hit, Target, search_files
@@ -23,6 +25,8 @@ from headrace.quality.results import QUALITY_RESULTS, forget_samples
 from headrace.settings import Settings
 from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import Pipeline, TableName
+
+_LOG = logging.getLogger(__name__)
 
 
 def purge_past(lake: Lake, note: Note, *, since: float, also: frozenset[str] = frozenset()) -> Purged:
@@ -111,7 +115,8 @@ def _owner(column: str, values: frozenset[str], *, storage: Storage) -> Callable
             with open_input(file.uri, storage=storage) as stream:
                 found = pq.ParquetFile(stream).read(columns=[column])[column]
             return bool(set(pc.unique(found).to_pylist()) & values)
-        except Exception:  # half written, perhaps by another pipeline at this moment
+        except Exception as error:  # half written, perhaps by another pipeline at this moment
+            log_trace(_LOG, "a file that nothing refers to could not be read", error, level=logging.INFO)
             return file.modified < time.time() - OTHERS_HURRY_SECONDS
 
     return is_ours

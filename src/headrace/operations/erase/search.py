@@ -7,6 +7,7 @@ value of every column. A file that can't be read proves nothing, and counts as f
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,11 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.iceberg.files.storage import DISK, Storage, open_input
+from headrace.logs import log_trace
 from headrace.operations.erase.identifiers import Identifiers, text_pattern
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+_LOG = logging.getLogger(__name__)
 _UNREADABLE = "(unreadable)"
 _NAME = "(the file's name)"
 _PARTS_PER_CORE = 4
@@ -84,7 +87,8 @@ def search_file(target: Target, needle: Needle, *, storage: Storage = DISK) -> I
             content = io.BytesIO(stream.read()) if not target.uri.endswith(".parquet") else None
             found = _search_parquet(stream, target, needle, text) if content is None else _search_other(content, target, text)
             yield from list(found)
-    except Exception:  # whatever is wrong with it, it could not be searched
+    except Exception as error:  # whatever is wrong with it, it could not be searched
+        log_trace(_LOG, f"a file of {target.table} could not be searched", error, level=logging.WARNING)
         yield Hit(target.table, target.uri, _UNREADABLE, 1)
 
 
