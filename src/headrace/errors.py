@@ -1,26 +1,30 @@
 """Every error that Headrace raises on purpose.
 
 HeadraceError
-├── SpecError            a pipeline folder says something that can't be
-├── SettingsError        headrace.toml, the environment or a flag says something that can't be
-├── ServiceError         a server that Headrace starts for you did not start, or died
-├── LockedError          another application already runs this pipeline
-├── LandingError         a stream can't go on without a decision
-│   ├── GapError         Kafka has deleted offsets that were never landed
-│   ├── TopicResetError  the topic is another one than the one that was landed
-│   └── TakenOverError   another application landed this stream since this one planned its batch
-├── BuildError           a table can't be built
-│   └── QualityError     rows fail an expectation that does not allow it
-├── ErasureError         a person can't be erased, or not without a decision
-├── PublishError         Postgres refuses what is published to it
-├── QueryError           a query that can't be answered
-│   └── BadQueryError    the query itself is wrong: its SQL, or a name in it
-├── NotFoundError        something is asked for that there is not
-└── RetryableError       the world outside is away for now: trying again may help
+├── SpecError              invalid pipeline: a file, its SQL or its YAML
+├── SettingsError          invalid headrace.toml, environment variable or flag
+├── ServiceError           an embedded server did not start, or died
+├── LockedError            another application already runs this pipeline
+├── LandingError           a stream can't go on without a decision
+│   ├── GapError           Kafka has deleted offsets that were never landed
+│   ├── TopicResetError    the topic was replaced since it was landed
+│   └── TakenOverError     another application landed this stream since this one planned its batch
+├── BuildError             a table can't be built
+│   └── QualityError       rows failed an expectation that fails the build
+├── ErasureError           a person can't be erased, or not without a decision
+├── PublishError           Postgres rejected a published table
+├── QueryError             a query can't be answered
+│   └── BadQueryError      invalid query: its SQL, or a name in it
+├── NotFoundError          not found: a table, a topic, a page
+└── RetryableError         temporary: try again
     ├── UnavailableError   Kafka, Postgres, the catalog or the warehouse does not answer
-    ├── BusyError          as many queries run as may run at once
+    ├── BusyError          too many queries run at once
     ├── CompactedError     files that a build replaces were compacted since it planned
     └── OutdatedError      files were written so long ago that maintenance may have removed them
+
+A RetryableError passes without a change by anyone: callers retry it with backoff. Every other error is permanent for its
+caller: somebody has to change a file, a setting or a decision. An unexpected exception is none of these; it is chained
+(`__cause__`) and logged with its traceback.
 """
 
 from __future__ import annotations
