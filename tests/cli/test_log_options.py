@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headrace.cli.commands import servers
+from headrace.cli.shared import settings_here
+from headrace.servers import stack
 from tests.cli.conftest import Here
 
 NO_LOG = 'there is no log of "hbase"\n'
@@ -70,3 +74,14 @@ def test_failure_logs_are_shown_and_say_when_nothing_has_failed(here: Here, tmp_
     logs.mkdir(parents=True)
     (logs / f"{name}.log").write_text("Traceback\n", encoding="utf-8")
     assert here("logs", name) == (0, "Traceback\n")
+
+
+def test_secrets_of_the_stack_are_in_no_line(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_PROFILE", "stack")
+    monkeypatch.setenv("HEADRACE_LOG_LEVEL", "info")
+    monkeypatch.setattr(stack, "stack_settings", lambda settings: replace(settings, s3_secret_access_key="hush-hush"))
+    settings_here()
+    logging.getLogger("headrace.tests").info("S3 answered: no access with hush-hush")
+    assert capsys.readouterr().err.endswith(" headrace.tests: S3 answered: no access with ***\n")

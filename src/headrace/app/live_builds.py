@@ -24,7 +24,7 @@ from headrace.build.scheduling.table_state import Changes, ScheduledTable
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.watched import WatchedCatalog
-from headrace.logs import log_trace
+from headrace.logs import BUILD, log_failure, log_trace
 from headrace.servers.embedded import Report
 from headrace.sessions.building import Outcome, build_one, follow_inputs
 from headrace.sessions.claims import read_claims
@@ -253,6 +253,8 @@ class LiveBuilds:
         except UnavailableError as error:
             return replace(outcome, error=error)
         except HeadraceError as error:
+            name = pipeline.lake.pipeline.name
+            log_failure(_LOG, pipeline.lake.settings, BUILD, "the tables could not be analysed", error, pipeline=name)
             self._report(f"the tables could not be built: {error}")
             return replace(outcome, error=error, grown=False)
         return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
@@ -10,9 +11,11 @@ from headrace.app.waiting_requests import WaitingRequests
 from headrace.build.lake import Lake
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.iceberg.catalog.outages import translate_outages
+from headrace.logs import BUILD, log_failure
 from headrace.servers.embedded import Report
 from headrace.sessions.building import Outcome, mirror
 
+_LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 5.0
 """How long outcomes are collected. People and dashboards read these tables; a build's own progress is in its own table."""
 
@@ -56,7 +59,9 @@ class Mirror:
             except UnavailableError:  # the builds say so, and say when they go on
                 self._changed.set()
             except HeadraceError as error:
-                self._report(f"metadata of {self._lake.pipeline.name} could not be written: {error}")
+                name = self._lake.pipeline.name
+                log_failure(_LOG, self._lake.settings, BUILD, "metadata could not be written", error, pipeline=name)
+                self._report(f"metadata of {name} could not be written: {error}")
 
     def end(self) -> None:
         self._ending.set()

@@ -34,7 +34,9 @@ def settings_here() -> Settings:
         return settings
     from headrace.servers.stack import stack_settings
 
-    return stack_settings(settings)
+    settings = stack_settings(settings)
+    set_up_logging(settings)  # again: only now are the stack's secrets known, which lines must not have
+    return settings
 
 
 def settings_of_demo() -> Settings:
