@@ -12,7 +12,7 @@ import pytest
 
 from headrace.errors import SettingsError
 from headrace.settings import HANDED_ON, KNOWN, SECRETS, Settings, load_settings, passwords_in, without_passwords
-from headrace.settings.setting_specs import known_of
+from headrace.settings.setting_specs import specs_of
 
 PRODUCTION = """
 [production]
@@ -151,7 +151,7 @@ def test_the_guide_lists_every_setting() -> None:
         ),
         *(f"| {code(each.name + '.…')} | | | {each.about} |" for each in HANDED_ON),
     ]
-    secrets = [f"| {code(each.environ)} | {each.about} |" for each in known_of(Settings) if each.kind == "secret"]
+    secrets = [f"| {code(each.environ)} | {each.about} |" for each in specs_of(Settings) if each.kind == "secret"]
     guide = GUIDE.read_text(encoding="utf-8")
     assert "\n".join(["| --- | --- | --- | --- |", *rows, ""]) in guide
     assert "\n".join(["| --- | --- |", *secrets, ""]) in guide

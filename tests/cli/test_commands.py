@@ -77,7 +77,7 @@ def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -
 def test_an_unknown_pipeline(tmp_path: Path, command: str) -> None:
     code, said = headrace(tmp_path, command, "linage")
     assert code == 2
-    assert 'there is no pipeline "linage"' in said
+    assert 'not found: pipeline "linage"' in said
     assert "lineage" in said.splitlines()[-1], "it says which one may have been meant"
     assert "Traceback" not in said
 
@@ -330,7 +330,7 @@ def test_doctor_finds_a_catalog_that_does_not_answer_and_keeps_its_password(tmp_
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[local]\nnothing = 1\n", '"nothing" in [local] is not a setting'),
+        ("[local]\nnothing = 1\n", 'unknown setting "nothing" in [local]'),
         ("[local\n", "not valid TOML"),
         ('[local]\nbatch.max_records = "many"\n', "must be a whole number"),
     ],

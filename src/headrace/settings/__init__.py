@@ -1,7 +1,7 @@
-"""Where Headrace keeps its state and which servers it talks to.
+"""Settings: where Headrace keeps its state, and which servers it connects to.
 
 A value comes from a flag, else from the environment, else from `headrace.toml`, else from the default. Settings are read
-once, at the start of a command, and passed down. `values.py` is the one list of them.
+once, at the start of a command, and passed down. `values.py` lists all of them.
 """
 
 from headrace.settings.addresses import passwords_in, without_passwords

@@ -1,4 +1,4 @@
-"""Passwords in addresses: where they are written, in a URL or as libpq's keywords, and how an address looks without them."""
+"""Find and redact passwords in addresses: URLs and libpq connection strings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from headrace.settings.setting_specs import SENSITIVE
 
 LOGIN = r"://[^/:@\s]*:[^/\s]+@"
-"""A name and a password before a host, as Java's patterns say it too."""
+"""A user and a password before a host. The pattern is also valid in Java."""
 
 UNREADABLE = "an address that can't be read"
 _LOGIN = re.compile(r"://[^/:@]*:([^/]*)@")
@@ -17,25 +17,25 @@ _PARAMETER = re.compile(r"[?&]([^=&#]*)=([^&#]*)")
 
 
 def passwords_in(address: str) -> tuple[str, ...]:
-    """Return the passwords of an address, each as it is written there and as it is meant.
+    """Return the passwords in an address, both as written and URL-decoded.
 
-    What can't be read may be one anywhere: then it is the whole address.
+    If libpq can't parse the address, return the whole address, since it may contain a password anywhere.
     """
     written = [address[start:end] for start, end in _places(address)]
-    found = dict.fromkeys(each for text in written for each in (text, unquote(text)) if each)
-    return (*found, *(each for each in _told_libpq(address) if each not in found))
+    passwords = dict.fromkeys(password for text in written for password in (text, unquote(text)) if password)
+    return (*passwords, *(password for password in _libpq_passwords(address) if password not in passwords))
 
 
 def without_passwords(address: str) -> str:
-    """Return an address as people may see it: `postgresql://me:***@host/lake`."""
+    """Return an address with its passwords redacted: `postgresql://me:***@host/lake`."""
     shown = address
     for start, end in sorted(_places(address), reverse=True):
         shown = f"{shown[:start]}***{shown[end:]}"
-    return UNREADABLE if _told_libpq(shown.replace("***", "")) else shown
+    return UNREADABLE if _libpq_passwords(shown.replace("***", "")) else shown
 
 
 def _places(url: str) -> Iterator[tuple[int, int]]:
-    """Yield from where to where a password is written in a URL."""
+    """Yield the spans of the passwords in a URL."""
     login = _LOGIN.search(url)
     if login and login[1]:
         yield login.span(1)
@@ -44,8 +44,8 @@ def _places(url: str) -> Iterator[tuple[int, int]]:
             yield parameter.span(2)
 
 
-def _told_libpq(address: str) -> list[str]:
-    """Return what libpq would read as passwords; it takes URLs of its own, and `host=… password=…`."""
+def _libpq_passwords(address: str) -> list[str]:
+    """Return the passwords that libpq reads from a Postgres URL or from `host=… password=…`."""
     if not address.startswith(("postgresql://", "postgres://")) and ("://" in address or "=" not in address):
         return []
     import psycopg

@@ -1,4 +1,4 @@
-"""From flags, environment and headrace.toml to the settings of one command."""
+"""Load the settings of a command from flags, the environment and headrace.toml."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _DEFAULT = "default"
 
 
 def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> Settings:
-    """Return the settings that hold in `folder`; a name or value that can't be is a SettingsError."""
+    """Return the settings for `folder`. An unknown name or an invalid value raises a SettingsError."""
     profile, chosen_by = _choose_profile(flags=flags, environ=environ)
     from_file = read_profile(folder / FILE, profile=profile)
     refuse_secrets(from_file, profile=profile)
     values: dict[str, Any] = {name: environ.get(variable) or None for name, variable in SECRETS.items()}
-    values |= {each.field: _under(f"{each.name}.", from_file) for each in HANDED_ON}
+    values |= {section.field: _select(f"{section.name}.", from_file) for section in HANDED_ON}
     origins = {"profile": chosen_by}
     for known in KNOWN:
         if flags.get(known.name):
@@ -39,7 +39,7 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
         values["home"] = (values["home"] / STACK).resolve()
     if profile == STACK:
         values["services_secure"] = True
-    values |= {name: value for name, value in _follow(values).items() if values[name] in (None, "")}
+    values |= {name: value for name, value in _derived_defaults(values).items() if values[name] in (None, "")}
     settings = Settings(
         profile=profile, folder=folder.resolve(), origins=MappingProxyType(origins), spark_conf_dir=None, **values
     )
@@ -55,13 +55,13 @@ def _choose_profile(*, flags: Mapping[str, str], environ: Mapping[str, str]) -> 
     return LOCAL, _DEFAULT
 
 
-def _under(prefix: str, from_file: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what is handed on: the names after the prefix, and their values."""
+def _select(prefix: str, from_file: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the values of a section that is passed on, by their names without the prefix."""
     return MappingProxyType({name.removeprefix(prefix): value for name, value in from_file.items() if name.startswith(prefix)})
 
 
 def _read(known: SettingSpec, text: str, origin: str, *, folder: Path) -> str | int | bool | Path:
-    """Return the value that the text stands for."""
+    """Return the value of a setting, converted from text."""
     if known.choices:
         return _choice(known, text, origin)
     match known.kind:
@@ -77,12 +77,14 @@ def _read(known: SettingSpec, text: str, origin: str, *, folder: Path) -> str | 
 
 
 def _choice(known: SettingSpec, text: str, origin: str) -> str:
-    found = {each.lower(): each for each in known.choices} | ({} if known.default else {"": ""})
-    if text.lower() not in found:
+    choices = {choice.lower(): choice for choice in known.choices} | ({} if known.default else {"": ""})
+    if text.lower() not in choices:
         raise SettingsError(
-            f'{known.name} can\'t be "{text}"', where=origin, next_step=f"It is one of: {', '.join(known.choices)}."
+            f'invalid value "{text}" for {known.name}',
+            where=origin,
+            next_step=f"Set it to one of: {', '.join(known.choices)}.",
         )
-    return found[text.lower()]
+    return choices[text.lower()]
 
 
 def _whole_number(known: SettingSpec, text: str, origin: str) -> int:
@@ -102,13 +104,15 @@ def _whole_number(known: SettingSpec, text: str, origin: str) -> int:
 def _yes_or_no(known: SettingSpec, text: str, origin: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise SettingsError(
-            f'{known.name} must be true or false, not "{text}"', where=origin, next_step=f"Set {known.name} to one of them."
+            f'{known.name} must be true or false, not "{text}"',
+            where=origin,
+            next_step=f"Set {known.name} to true or false.",
         )
     return text.lower() == "true"
 
 
-def _follow(values: Mapping[str, Any]) -> dict[str, str | bool]:
-    """Return what follows from other values, for where nothing else is said."""
+def _derived_defaults(values: Mapping[str, Any]) -> dict[str, str | bool]:
+    """Return the defaults that depend on other values."""
     home = values["home"]
     uses_sasl = bool(values["kafka_bootstrap_servers"] and values["kafka_username"])
     return {

@@ -1,8 +1,8 @@
-"""Keeps state private: folders 0700 and files 0600, for its owner alone, unless `state.shared` is set.
+"""Keep state private: folders get mode 0700 and files 0600, unless `state.shared` is set.
 
-New files follow from the process's umask, which the servers that a command starts inherit. Folders of an earlier version are
-tightened: behind a folder that only its owner can enter, the permissions inside don't matter. A folder with the sticky or the
-setgid bit is shared on purpose, as /tmp is, and stays as it is.
+New files get their mode from the process's umask, which the servers that a command starts inherit. Folders of an earlier
+version are restricted: inside a folder that only its owner can enter, other permissions don't matter. A folder with the
+sticky or the setgid bit is shared on purpose, as /tmp is, and is not changed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _inherited: int | None = None
 
 
 def protect_state(settings: Settings) -> None:
-    """Make what this process creates from here on private, and tighten state that exists. Idempotent.
+    """Make all files that this process creates from now on private, and restrict existing state. Idempotent.
 
-    It covers the home and, where they are elsewhere on this machine, the warehouse and the SQLite catalog.
+    This covers the home folder, and the warehouse and the SQLite catalog if they are elsewhere on this machine.
     """
     global _inherited
     if settings.state_shared:
@@ -32,13 +32,13 @@ def protect_state(settings: Settings) -> None:
     before = os.umask(_OTHERS)
     if _inherited is None:
         _inherited = before
-    for path in _state_of(settings):
-        _tighten(path)
+    for path in _state_paths(settings):
+        _restrict(path)
 
 
 @contextmanager
 def inherited_umask() -> Iterator[None]:
-    """Create files with the permissions that the user's shell asks for: what a command writes for others is no state."""
+    """Create files in this block with the umask of the user's shell: output for other programs is not state."""
     if _inherited is None:
         yield
         return
@@ -49,7 +49,7 @@ def inherited_umask() -> Iterator[None]:
         os.umask(private)
 
 
-def _state_of(settings: Settings) -> Iterator[Path]:
+def _state_paths(settings: Settings) -> Iterator[Path]:
     yield settings.home
     if settings.warehouse.startswith("file:"):
         yield Path(urlsplit(settings.warehouse).path)
@@ -57,11 +57,11 @@ def _state_of(settings: Settings) -> Iterator[Path]:
         yield Path(settings.catalog_uri.removeprefix("sqlite:///"))
 
 
-def _tighten(path: Path) -> None:
+def _restrict(path: Path) -> None:
     try:
-        found = path.stat()
-        mode = stat.S_IMODE(found.st_mode)
-        if mode & _OTHERS and not mode & _SHARED and found.st_uid == os.geteuid():
+        status = path.stat()
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & _OTHERS and not mode & _SHARED and status.st_uid == os.geteuid():
             path.chmod(mode & ~_OTHERS)
     except OSError:
-        pass  # it is not there yet, or its file system has no permissions
+        pass  # it does not exist yet, or its file system has no permissions

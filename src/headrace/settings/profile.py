@@ -1,4 +1,4 @@
-"""What headrace.toml says of one profile."""
+"""Read a profile's section from headrace.toml."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ else:
 
 FILE = "headrace.toml"
 LOCAL, STACK = "local", "stack"
-"""The profiles that need no section in the file: this machine alone, and the servers of `headrace up --profile stack`."""
+"""The profiles that need no section in the file: the embedded servers, and those of `headrace up --profile stack`."""
 
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|password\s*=", re.IGNORECASE)
-"""A connection string that has a password in it."""
+"""A connection string that contains a password."""
 
-_OPEN = tuple(f"{each.name}." for each in HANDED_ON)
-"""Beginnings of names that may go on as they like."""
+_PREFIXES = tuple(f"{section.name}." for section in HANDED_ON)
+"""The prefixes of names that are passed on to other programs, and not checked."""
 
 
 def read_profile(path: Path, *, profile: str) -> dict[str, str]:
-    """Return the profile's values by their dotted names."""
+    """Return the profile's values by their dotted names. An invalid file or an unknown name raises a SettingsError."""
     if not path.exists():
         if profile in (LOCAL, STACK):
             return {}
         raise SettingsError(
-            f'profile "{profile}" needs a {FILE}, and there is none',
+            f'not found: {FILE} with the profile "{profile}"',
             where=str(path),
-            next_step=f"Create {FILE} with a [{profile}] section, or leave --profile out.",
+            next_step=f"Create {FILE} with a [{profile}] section, or remove --profile.",
         )
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -47,36 +47,36 @@ def read_profile(path: Path, *, profile: str) -> dict[str, str]:
         if profile in (LOCAL, STACK):
             return {}
         raise SettingsError(
-            f'there is no profile "{profile}"',
+            f'not found: profile "{profile}"',
             where=str(path),
             next_step=f"Profiles are: {', '.join(sorted(document)) or 'none'}. Add [{profile}] or choose one of them.",
         )
     flat = dict(_flatten(document[profile]))
     names = {known.name for known in KNOWN}
     for name in flat:
-        if name not in names and not name.startswith(_OPEN):
+        if name not in names and not name.startswith(_PREFIXES):
             raise SettingsError(
-                f'"{name}" in [{profile}] is not a setting',
+                f'unknown setting "{name}" in [{profile}]',
                 where=str(path),
-                next_step=f"Settings are: {', '.join(sorted(names | {f'{each}…' for each in _OPEN}))}.",
+                next_step=f"Settings are: {', '.join(sorted(names | {f'{prefix}…' for prefix in _PREFIXES}))}.",
             )
     return flat
 
 
 def refuse_secrets(from_file: Mapping[str, str], *, profile: str) -> None:
-    """Raise a SettingsError where the file holds a password: it is committed, copied and shown."""
+    """Raise a SettingsError if the file contains a password: the file is committed, copied and displayed."""
     by_name = {known.name: known for known in KNOWN}
     for name, value in from_file.items():
-        is_handed_on = name.startswith(_OPEN)
-        if not _PASSWORD.search(value) and not (is_handed_on and re.search(SENSITIVE, name)):
+        is_passed_on = name.startswith(_PREFIXES)
+        if not _PASSWORD.search(value) and not (is_passed_on and re.search(SENSITIVE, name)):
             continue
-        if is_handed_on:
-            step = f"Take it out. Secrets are: {', '.join(sorted(SECRETS.values()))}."
+        if is_passed_on:
+            step = f"Remove it, and set a secret in the environment: {', '.join(sorted(SECRETS.values()))}."
         else:
             apart = f"set {by_name[name].password}, or " if by_name[name].password else ""
-            step = f"Take the password out and {apart}set the whole URL as {by_name[name].environ}."
+            step = f"Remove the password and {apart}set the whole URL as {by_name[name].environ}."
         raise SettingsError(
-            f"{name} has a password in it, and secrets come from the environment alone",
+            f"{name} contains a password, and secrets must come from the environment",
             where=f"{FILE} [{profile}]",
             next_step=step,
         )

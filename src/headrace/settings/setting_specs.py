@@ -1,4 +1,4 @@
-"""What there is to say of one setting: how it is set, what it is for, how it is shown."""
+"""The spec of a setting: how it is set, what it is for, how it is shown."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_type_hints
 
 Kind = Literal["text", "number", "bool", "file", "folder", "web", "postgres", "database", "secret", "handed on"]
-"""`web`, `postgres` and `database` are addresses, which may have a password in them. A `secret` comes from the environment
-alone. `handed on` is a section whose names are another program's."""
+"""`web`, `postgres` and `database` are addresses, which may contain a password. A `secret` comes only from the environment.
+`handed on` is a section whose names belong to another program."""
 
 SENSITIVE = "(?i)secret|password|passwd|credential|token|access[._-]?key|jaas"
-"""What the name of a property that holds a secret has in it, as Spark too understands it."""
+"""A pattern for names of properties that hold a secret, valid in Python and in Spark's redaction."""
 
 ADDRESSES: tuple[Kind, ...] = ("web", "postgres", "database")
 
 
 @dataclass(frozen=True)
 class SettingSpec:
-    """One value that can be set. With the default None the value is None where nothing is set."""
+    """The spec of a setting. With the default None, the value is None if it is not set."""
 
     default: str | None
     about: str
     kind: Kind = "text"
     choices: tuple[str, ...] = ()
     variable: str = ""
-    """The environment variable, where its name does not follow from the field's."""
+    """The environment variable, if its name does not follow from the field."""
     password: str = ""
-    """The variable that an address's password can come from instead."""
+    """The environment variable that can hold the password of an address instead."""
     empty: str = ""
-    """What `headrace doctor` shows where there is no value."""
+    """What `headrace doctor` shows for an empty value."""
     field: str = ""
 
     @property
     def name(self) -> str:
-        """The name in the file: that of `kafka_sasl_mechanism` is `kafka.sasl_mechanism`."""
+        """The name in the file, such as `kafka.sasl_mechanism` for the field `kafka_sasl_mechanism`."""
         return self.field.replace("_", ".", 1)
 
     @property
     def environ(self) -> str:
-        """The environment variable: that of `kafka_port` is `HEADRACE_KAFKA_PORT`."""
+        """The environment variable, such as `HEADRACE_KAFKA_PORT` for the field `kafka_port`."""
         return self.variable or f"HEADRACE_{self.field.upper()}"
 
 
-def known_of(values: type) -> tuple[SettingSpec, ...]:
-    """Return what a class's annotations say of its fields, in their order."""
+def specs_of(values: type) -> tuple[SettingSpec, ...]:
+    """Return the specs in a class's annotations, in the order of its fields."""
     hints = get_type_hints(values, include_extras=True)
-    return tuple(replace(each, field=field) for field, hint in hints.items() for each in getattr(hint, "__metadata__", ()))
+    return tuple(replace(spec, field=field) for field, hint in hints.items() for spec in getattr(hint, "__metadata__", ()))
