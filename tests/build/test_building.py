@@ -89,7 +89,7 @@ def test_a_failing_table_publishes_nothing_and_stops_only_its_readers(spark: Spa
     error = outcomes["checked"].error
     assert isinstance(error, QualityError)
     assert str(error).startswith(
-        'pipelines/pond/a/checked.sql:5: "amount is positive" is not true of 1 row of 2: amount > 0\nNothing was published.'
+        'pipelines/pond/a/checked.sql:5: 1 row of 2 failed the expectation "amount is positive": amount > 0\nNothing was published.'
     )
     assert str(outcomes["reader"].because_of) == "pond.checked"
     assert outcomes["other"].built
@@ -142,7 +142,7 @@ BAD = {
     "a column that is not there": (
         "SELECT id,\n  n + nope AS m FROM pond.events",
         "a/bad.sql:2:10",
-        'column "nope" is in none of the inputs',
+        'not found: column "nope" in the inputs',
     ),
     "what only Spark can tell": (
         "SELECT id, date_add(amount, 'x') AS m FROM pond.events",

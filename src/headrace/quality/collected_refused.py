@@ -1,8 +1,8 @@
-"""Refused rows that are collected in the pass that writes the good ones.
+"""Collect refused rows in the Spark job that writes the good ones.
 
-A Spark job has one output, so the refused rows of a large build were written by a second one, which ran the whole query again.
-Few of them fit into the metrics that the first job observes anyway. What is collected is bounded in each task and in this
-process: above the bounds the rows are written by a job of their own, as before.
+A Spark job has one output, so writing the refused rows of a large build takes a second job, which runs the whole query again.
+A few refused rows fit into the metrics that the first job observes anyway. The collected rows are bounded in each task and in
+this process. Above the bounds, a second job writes the rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 5_000
 _MOST_ROW_BYTES = 4_096
-"""How many refused rows are collected, and how long one of them may be as JSON: at most 20 MB in a task."""
+"""The maximum number of collected rows and their maximum size as JSON: at most 20 MB in a task."""
 
 _NUMBER = "__number"
 _COLLECTED, _COUNTED = "__collected", "__refused_rows"
@@ -33,19 +33,19 @@ _PLACES: dict[str, tuple[str, Callable[[Column], Column], pa.DataType]] = {
     "kafka_offset": ("bigint", lambda offset: offset, pa.int64()),
     "kafka_timestamp": ("timestamp", F.unix_micros, pa.timestamp("us", "UTC")),
 }
-"""The types of places that are collected, how they are, and what they are in Arrow. PySpark would return a timestamp in the
-zone of this machine, where two hours of a night in October have the same name."""
+"""The Kafka coordinates to collect: their Spark type, the expression that collects them, and their Arrow type. PySpark returns
+a timestamp in this machine's time zone, where the hour of a daylight-saving change is ambiguous."""
 
 
 def number_rows(measured: Measured) -> Measured:
-    """Return measured rows that have a number, by which a row is told from another one that is equal to it."""
+    """Return measured rows with a number that distinguishes equal rows."""
     if not _can_collect(measured):
         return measured
     return replace(measured, rows=measured.rows.withColumn(_NUMBER, F.monotonically_increasing_id()))
 
 
 def refused_metrics(measured: Measured) -> list[Column]:
-    """Return aggregates over numbered rows that `read_refused` understands."""
+    """Return aggregates over numbered rows, which `read_refused` reads."""
     if not _can_collect(measured):
         return []
     row = F.encode(F.expr(measured.refused_json), "UTF-8").alias("row")
@@ -53,7 +53,7 @@ def refused_metrics(measured: Measured) -> list[Column]:
     refused = F.struct(F.col(_NUMBER).alias("number"), row, measured.reasons.alias("reason"), *places)
     short = F.get(F.filter(F.array(refused), lambda refused: F.octet_length(refused["row"]) <= _MOST_ROW_BYTES), 0)
     collected = F.when(F.expr(measured.is_refused), short)
-    # The lowest numbers stay: a task that has enough rows keeps none of those that follow.
+    # Keep the lowest numbers: a task with enough rows ignores all further ones.
     return [
         InternalFunction.collect_top_k(collected, MOST_ROWS, True).alias(_COLLECTED),
         F.expr(f"count_if({measured.is_refused})").alias(_COUNTED),
@@ -61,10 +61,9 @@ def refused_metrics(measured: Measured) -> list[Column]:
 
 
 def read_refused(measured: Measured, values: Mapping[str, object]) -> pa.Table | None:
-    """Return the refused rows, or None if not all of them were collected.
+    """Return the refused rows, or None if some were not collected.
 
-    Rows that a repeated stage computed twice are counted twice, but have the same number if their order is the same: then None
-    is returned.
+    A retried stage counts its rows twice, but they have the same numbers if their order is the same. The result is None then.
     """
     if not _can_collect(measured):
         return None
@@ -78,7 +77,7 @@ def read_refused(measured: Measured, values: Mapping[str, object]) -> pa.Table |
 
 
 def _can_collect(measured: Measured) -> bool:
-    """Return whether rows can be refused, and are of the types that are collected: a query may give the places other ones."""
+    """Return whether rows can be refused and their Kafka coordinates have the expected types, which a query may change."""
     types = dict(measured.rows.dtypes)
     return measured.can_refuse and all(types.get(name, kind) == kind for name, (kind, _, _) in _PLACES.items())
 

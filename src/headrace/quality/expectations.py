@@ -1,6 +1,6 @@
-"""Expectations as columns: a row is measured once, where it is written, and a row that fails is set apart.
+"""Check expectations as columns: a row is checked once, in the job that writes it, and a failing row is separated.
 
-What every small build asks of Spark is asked as SQL: a tree of Column objects takes calls to Java for each of its nodes.
+Conditions of small builds are SQL strings, since a tree of Column objects takes a call to Java for each of its nodes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WITH_NULLS = {**EXACT_JSON, "ignoreNullFields": "false"}
 
 @dataclass(frozen=True)
 class RowReport:
-    """What expectations found in few rows: the rows that go on, and those to quarantine as JSON with every reason."""
+    """The result of expectations on a few rows: the good rows, and the rows to quarantine as JSON with every reason."""
 
     results: tuple[CheckedExpectation, ...]
     good: pa.Table
@@ -46,7 +46,7 @@ class RowReport:
 
 @dataclass(frozen=True)
 class Measured:
-    """Rows that carry, for each expectation, whether they fail it."""
+    """Rows with a column per expectation that says whether they fail it."""
 
     rows: DataFrame
     columns: tuple[str, ...]
@@ -55,8 +55,8 @@ class Measured:
 
     @property
     def good(self) -> DataFrame:
-        """The rows that go on: those that fail nothing that drops or quarantines."""
-        out = [F.col(name) for name, each in self._flags() if each.otherwise in ("drop", "quarantine")]
+        """The rows to publish: those that fail no expectation with `drop` or `quarantine`."""
+        out = [F.col(name) for name, expectation in self._flags() if expectation.otherwise in ("drop", "quarantine")]
         rows = self.rows
         for failed in out:
             rows = rows.where(~failed)
@@ -73,30 +73,30 @@ class Measured:
 
     @property
     def can_refuse(self) -> bool:
-        """Whether a row that fails an expectation goes to the quarantine."""
+        """Whether any expectation quarantines the rows that fail it."""
         return bool(self._quarantining())
 
     @property
     def is_refused(self) -> str:
-        """SQL for whether a row goes to the quarantine."""
+        """SQL for whether a row is quarantined."""
         return _any_of(self._quarantining()) or "false"
 
     @property
     def refused_json(self) -> str:
-        """SQL for a row as the quarantine keeps it."""
+        """SQL for a row as JSON, as the quarantine stores it."""
         return self._as_json(_WITH_NULLS)
 
     @property
     def reasons(self) -> Column:
-        """Every reason why a row goes to the quarantine."""
-        reasons = (F.when(F.col(name), F.lit(each.sentence)) for name, each in self._quarantining())
+        """All reasons why a row is quarantined."""
+        reasons = (F.when(F.col(name), F.lit(expectation.sentence)) for name, expectation in self._quarantining())
         return F.concat_ws(REASONS, *reasons)
 
     @property
     def reported(self) -> DataFrame:
-        """The rows with what `read_report` reads: rows that fail an expectation carry themselves as JSON.
+        """The rows with the columns that `read_report` reads: failing rows contain themselves as JSON.
 
-        One query yields rows and report, so few rows need no second one.
+        One query returns rows and report, so a few rows need no second query.
         """
         flags = self._flags()
         columns = []
@@ -107,9 +107,9 @@ class Measured:
         return derive(self.rows, ("reported", *columns), lambda rows: rows.selectExpr("*", *columns)) if columns else self.rows
 
     def read_report(self, rows: pa.Table, *, also: Sequence[str] = ()) -> RowReport:
-        """Return what the expectations found in `reported` rows: the same as `read_metrics`, `good` and `refused` give.
+        """Return the result of the expectations on `reported` rows: the same as `read_metrics`, `good` and `refused` return.
 
-        `also` are more columns of the rows that go on.
+        `also` are further columns of the good rows.
         """
         results = []
         passes = pa.repeat(pa.scalar(True), rows.num_rows)
@@ -128,7 +128,7 @@ class Measured:
                 for index in pc.indices_nonzero(failed).to_pylist():
                     reasons[index].append(expectation.sentence)
         kafka = [name for name in self.columns if name.startswith("kafka_")]
-        is_refused = pa.array([bool(each) for each in reasons], pa.bool_())
+        is_refused = pa.array([bool(row_reasons) for row_reasons in reasons], pa.bool_())
         refused = rows.filter(is_refused)
         return RowReport(
             tuple(results),
@@ -136,14 +136,14 @@ class Measured:
             refused=pa.table(
                 {
                     "row": refused[_REFUSED] if _REFUSED in rows.column_names else pa.array([], pa.string()),
-                    "reason": pa.array([REASONS.join(each) for each in reasons if each], pa.string()),
+                    "reason": pa.array([REASONS.join(row_reasons) for row_reasons in reasons if row_reasons], pa.string()),
                     **{name: refused[name] for name in kafka},
                 }
             ),
         )
 
     def metrics(self) -> list[Column]:
-        """Return the aggregates that `read_metrics` understands, to be computed in a pass that is made anyway."""
+        """Return the aggregates that `read_metrics` reads, for a Spark job that runs anyway."""
         metrics, shown = [F.count(F.lit(1)).alias(_CHECKED)], self._as_json(EXACT_JSON)
         for index, (name, _) in enumerate(self._flags()):
             metrics.append(F.expr(f"count_if(`{name}`)").alias(_FAILED.format(index)))
@@ -151,27 +151,29 @@ class Measured:
         return metrics
 
     def read_metrics(self, values: Mapping[str, object]) -> tuple[CheckedExpectation, ...]:
-        """Return what came of the aggregates."""
+        """Return the results of the expectations from the values of the aggregates."""
         checked = rows_in(values)
-        found = []
-        for index, each in enumerate(self.expectations):
+        results = []
+        for index, expectation in enumerate(self.expectations):
             failed = int(str(values[_FAILED.format(index)]))
             sample = values[_SAMPLE.format(index)]
-            found.append(
-                CheckedExpectation(each.sentence, each.otherwise, checked, failed, None if sample is None else str(sample))
+            results.append(
+                CheckedExpectation(
+                    expectation.sentence, expectation.otherwise, checked, failed, None if sample is None else str(sample)
+                )
             )
-        return tuple(found)
+        return tuple(results)
 
     @property
     def _shown(self) -> list[str]:
-        """The columns that people see of a row which fails."""
+        """The columns of a failing row that samples show."""
         return [name for name in self.columns if name not in self.unshown]
 
     def _flags(self) -> list[tuple[str, Expectation]]:
-        return [(f"__bad_{index}", each) for index, each in enumerate(self.expectations)]
+        return [(f"__bad_{index}", expectation) for index, expectation in enumerate(self.expectations)]
 
     def _quarantining(self) -> list[tuple[str, Expectation]]:
-        return [(name, each) for name, each in self._flags() if each.otherwise == "quarantine"]
+        return [(name, expectation) for name, expectation in self._flags() if expectation.otherwise == "quarantine"]
 
     def _as_json(self, options: Mapping[str, str]) -> str:
         """Return SQL for a row as JSON."""
@@ -180,40 +182,40 @@ class Measured:
 
 
 def _any_of(flags: Sequence[tuple[str, Expectation]]) -> str:
-    """Return SQL for whether a row fails any of some expectations."""
+    """Return SQL for whether a row fails any of these expectations."""
     return " OR ".join(f"`{name}`" for name, _ in flags)
 
 
 def rows_in(values: Mapping[str, object]) -> int:
-    """Return how many rows were measured."""
+    """Return the number of checked rows."""
     return int(str(values[_CHECKED]))
 
 
 def measure(
     rows: DataFrame, expectations: Sequence[Expectation], *, hidden: Sequence[str] = (), unshown: Sequence[str] = ()
 ) -> Measured:
-    """Return the rows with a verdict for each expectation. A condition that is null is not met.
+    """Return the rows with a flag for each expectation. A row fails a condition that is null.
 
-    `hidden` columns are left out of the rows that go on, and `unshown` ones of what people see of a row that fails.
+    `hidden` columns are left out of the good rows, and `unshown` columns of the samples of failing rows.
     """
     columns = tuple(name for name in rows.columns if name not in hidden)
     verdicts = [
-        f"NOT coalesce(CAST(({each.that}\n) AS BOOLEAN), false) AS `__bad_{index}`"  # a condition may end with a comment
-        for index, each in enumerate(expectations)
+        f"NOT coalesce(CAST(({expectation.that}\n) AS BOOLEAN), false) AS `__bad_{index}`"  # a condition may end with a comment
+        for index, expectation in enumerate(expectations)
     ]
     measured = derive(rows, ("measured", *verdicts), lambda rows: rows.selectExpr("*", *verdicts)) if verdicts else rows
     return Measured(measured, columns, tuple(expectations), tuple(unshown))
 
 
 def check_results(table: LayerTable, results: Sequence[CheckedExpectation]) -> None:
-    """Raise a QualityError where rows fail an expectation that does not allow it; nothing has been published then."""
+    """Raise a QualityError if rows fail an expectation with `otherwise: fail`. Call it before anything is published."""
     for result, expectation in zip(results, table.expectations, strict=True):
         if result.otherwise == "fail" and result.failed:
             rows = count_of(result.failed, "row")
             raise QualityError(
                 results=tuple(results),
-                what=f'"{expectation.sentence}" is not true of {rows} of {result.checked:,}: {expectation.that}',
+                what=f'{rows} of {result.checked:,} failed the expectation "{expectation.sentence}": {expectation.that}',
                 where=f"{table.place.label}:{expectation.line}",
-                next_step=f"Nothing was published. One of them: {result.sample}\n"
-                "Fix the input or the query, or write otherwise: quarantine to set such rows aside.",
+                next_step=f"Nothing was published. Example: {result.sample}\n"
+                "Fix the input or the query, or write otherwise: quarantine to quarantine such rows.",
             )

@@ -1,4 +1,4 @@
-"""Rows that fail an expectation reach the quarantine with their table, their reason and all that was in them."""
+"""Write rows that fail an expectation to the quarantine, with their table, reason and contents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KAFKA = ("topic", "partition", "offset", "timestamp")
 def stage_refused(
     spark: SparkSession, catalog: Catalog, settings: Settings, table: TableName, rows: DataFrame, *, build_id: int
 ) -> tuple[str, ...]:
-    """Return the files of refused rows (`row`, `reason` and, where it is known, where in Kafka each came from)."""
+    """Write refused rows (`row`, `reason` and, if known, their Kafka coordinates), and return the files."""
     open_quarantine(catalog, settings)
 
     def known(name: str, kind: str) -> Column:
@@ -52,9 +52,9 @@ def stage_refused(
 def stage_refused_rows(
     catalog: Catalog, settings: Settings, table: TableName, rows: pa.Table, *, build_id: int
 ) -> tuple[str, ...]:
-    """Return the files of few refused rows, written without Spark; the same columns as `stage_refused` takes.
+    """Write a few refused rows without Spark, and return the files. The columns are those of `stage_refused`.
 
-    `row` may be text, or its bytes.
+    `row` may be text or bytes.
     """
     quarantine = open_quarantine(catalog, settings)
     shaped = pa.table(
@@ -70,20 +70,20 @@ def stage_refused_rows(
 
 
 def flush_refused(catalog: Catalog, settings: Settings, table: TableName, entry: BuildLedger) -> None:
-    """Bring the quarantine to what a table's entry says. Idempotent by table and build.
+    """Update the quarantine to a table's ledger entry. Idempotent by table and build.
 
-    The files that the entry names are appended; a build that wrote the whole table anew has looked at all rows again, so what
-    earlier ones refused is taken out first.
+    The files in the entry are appended. A full refresh has checked all rows again, so the rows that earlier builds refused are
+    deleted first.
     """
-    is_anew = entry.generation == entry.build_id and entry.build_id > 1
-    if is_anew and load_table(catalog, QUARANTINE) is not None:
-        _forget(catalog, table, before=entry.build_id)
+    is_full_refresh = entry.generation == entry.build_id and entry.build_id > 1
+    if is_full_refresh and load_table(catalog, QUARANTINE) is not None:
+        _delete_older(catalog, table, before=entry.build_id)
     if entry.quarantine_files:
         refused = Refused(entry.build_id, entry.quarantine_files)
         flush_quarantine(catalog, open_quarantine(catalog, settings), {str(table): refused})
 
 
-def _forget(catalog: Catalog, table: TableName, *, before: int) -> None:
+def _delete_older(catalog: Catalog, table: TableName, *, before: int) -> None:
     older = f"stream = '{table}' AND checkpoint_id < {before}"
 
     def commit() -> bool:

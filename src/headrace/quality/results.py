@@ -1,4 +1,4 @@
-"""`metadata.quality_results`: what every build found, for people and other engines."""
+"""`metadata.quality_results`: the expectation results of every build."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class CheckedBuild:
-    """The results of one build of a table; `published` is False where one of them kept it from being."""
+    """The results of one build of a table. `published` is False if a failed expectation prevented publication."""
 
     table: TableName
     build_id: int
@@ -47,18 +47,18 @@ class CheckedBuild:
 
     @property
     def mark(self) -> str:
-        """The property that says which was the last of its kind that was recorded."""
+        """The table property with the last recorded build of this table, for published and refused builds separately."""
         return f"headrace.quality.{'published' if self.published else 'refused'}.{self.table}"
 
 
 def record_results(catalog: Catalog, settings: Settings, pipeline_name: str, builds: Sequence[CheckedBuild]) -> None:
-    """Append the results of builds, each once. Idempotent by table and build."""
-    found = [build for build in builds if build.results]
-    if not found:
+    """Append the results of builds. Idempotent by table and build."""
+    checked = [build for build in builds if build.results]
+    if not checked:
         return
 
     def missing(table: Table) -> list[CheckedBuild]:
-        return [build for build in found if int(table.properties.get(build.mark, 0)) < build.build_id]
+        return [build for build in checked if int(table.properties.get(build.mark, 0)) < build.build_id]
 
     def load() -> Table:
         return ensure_table(catalog, QUALITY_RESULTS, columns=COLUMNS, location=table_location(settings, QUALITY_RESULTS))
@@ -85,7 +85,7 @@ def read_results(catalog: Catalog, pipeline_name: str) -> list[dict[str, object]
 
 
 def forget_samples(catalog: Catalog, pipeline_name: str, builds: Mapping[TableName, int]) -> None:
-    """Take the samples out of the results of all builds of these tables but the one that is named. Idempotent by build."""
+    """Clear the samples in the results of these tables, except those of the given published builds. Idempotent by build."""
     current = {str(table): build_id for table, build_id in builds.items()}
 
     def commit() -> bool:
@@ -97,8 +97,8 @@ def forget_samples(catalog: Catalog, pipeline_name: str, builds: Mapping[TableNa
             rows = table.scan(row_filter=same).to_arrow()
             if not any(_is_old(row, build_id) for row in rows.to_pylist()):
                 continue
-            kept = [{**row, "sample": None} if _is_old(row, build_id) else row for row in rows.to_pylist()]
-            table.overwrite(pa.Table.from_pylist(kept, schema=rows.schema), overwrite_filter=same)
+            cleared = [{**row, "sample": None} if _is_old(row, build_id) else row for row in rows.to_pylist()]
+            table.overwrite(pa.Table.from_pylist(cleared, schema=rows.schema), overwrite_filter=same)
         return True
 
     commit_once(commit, find=lambda: None, where=str(QUALITY_RESULTS))
