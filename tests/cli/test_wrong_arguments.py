@@ -12,7 +12,7 @@ from tests.cli.conftest import Here
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["new", "mine", "--from", "linage"], '--from: there is no pipeline "linage"\nDid you mean "lineage"?\n'),
+        (["new", "mine", "--from", "linage"], '--from: not found: pipeline "linage"\nDid you mean "lineage"?\n'),
         (
             ["logs", "hbase"],
             'there is no log of "hbase"\nLogs are: kafka, postgres, connect, registry, trino, spark, headrace, landing, build, '
@@ -38,7 +38,7 @@ def test_an_export_into_a_file(here: Here, tmp_path: Path, kind: str) -> None:
     for into in ("taken", "taken/below"):
         assert here("export", kind, "weather", "--into", into) == (
             2,
-            "--into: taken is a file, and no folder\nName a folder: --into FOLDER\n",
+            "--into: taken is a file, not a folder\nPass a folder: --into FOLDER\n",
         )
 
 

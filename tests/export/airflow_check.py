@@ -48,7 +48,7 @@ def _run(airflow: Airflow, lake: Lake, sound: Pipeline, broken: Pipeline) -> Ite
     yield from _check_sound(airflow, lake, sound)
     yield from _check_broken(airflow, broken)
     logs = airflow.logs(GONE, RUN, str(BROKEN))
-    if len(logs) != 1 or "there is no pipeline.yml here" not in logs[0]:
+    if len(logs) != 1 or "not found: pipeline.yml" not in logs[0]:
         yield f"{GONE}: {BROKEN} was tried {len(logs)} times, not once, or its log does not say why"
 
 

@@ -60,7 +60,7 @@ def _run(dagster: Dagster, lake: Lake, sound: Pipeline, broken: Pipeline) -> Ite
             yield f"{name} ended with {run.state}, not {wanted}:\n{dagster.log(run.run_id)}"
     print(f"after {time.monotonic() - started:.0f} s", flush=True)
     tries = {step: found.tries for step, found in gone.steps.items() if found.state == "FAILURE"}
-    if not tries or {*tries.values()} != {1} or "there is no pipeline.yml here" not in dagster.log(gone.run_id):
+    if not tries or {*tries.values()} != {1} or "not found: pipeline.yml" not in dagster.log(gone.run_id):
         yield f"{GONE}: something was tried again, nothing failed, or the log does not say why: {tries}"
     yield from _check_sound(dagster, lake, sound, whole)
     yield from _check_broken(dagster, broken, failed)

@@ -98,7 +98,7 @@ def test_a_layer_with_the_name_of_a_task(tmp_path: Path) -> None:
     folder = write_shop(tmp_path)
     (folder / "land").mkdir()
     (folder / "land/things.sql").write_text("SELECT id FROM staging.log AS l")
-    with pytest.raises(SpecError, match='a task "land" of its own'):
+    with pytest.raises(SpecError, match='the layer name "land" is reserved'):
         dag_text(load_pipeline("shop", environ={}, folder=tmp_path), SHOP, folder=".")
 
 

@@ -88,7 +88,7 @@ def test_what_duckdb_computes_in_another_way_is_said(tmp_path: Path) -> None:
     folder = write_shop(tmp_path)
     (folder / "marts/days.sql").write_text("SELECT id, dayofweek(hour) AS day, 'hash' AS what FROM staging.log AS l")
     project = dbt_project(load_pipeline("shop", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
-    assert project.notes == ("marts.days: DuckDB has no dayofweek as Spark has; look at the model before you use it",)
+    assert project.notes == ("marts.days: DuckDB differs from Spark in dayofweek; check the model before you use it",)
 
 
 def test_a_table_of_entities_is_a_source(tmp_path: Path) -> None:
@@ -103,11 +103,11 @@ def test_a_table_of_entities_is_a_source(tmp_path: Path) -> None:
     project = dbt_project(load_pipeline("shop", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
     assert "models/marts/index.sql" not in project.files
     assert "{{ source('marts', 'index') }}" in project.files["models/marts/sizes.sql"]
-    assert project.notes == ("marts.index: SQL can't tell entities; it is a source, which Headrace builds",)
+    assert project.notes == ("marts.index: a model can't represent entities; it is a source, which Headrace builds",)
 
 
 def test_a_pipeline_without_models(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="no tables in SQL"):
+    with pytest.raises(SpecError, match="no SQL tables to export"):
         dbt_project(load_pipeline("lineage", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
 
 
@@ -137,7 +137,7 @@ def test_dbt_builds_the_rows_that_headrace_builds(shop: Pipeline, tmp_path: Path
     export_project(load_settings(flags={}, environ={}, folder=tmp_path), shop, folder=project, dialect="duckdb")
     said = dbt(project, "build")
     assert "ERROR=0" in said
-    assert "WARN=1" in said, "the address is known: counted, and that it is not true of all rows is a warning"
+    assert "WARN=1" in said, "the count expectation 'the address is known' fails, which is a warning"
     charges, customers = events.expected_charges(raw), events.expected_customers(raw)
     expected = {
         "staging.charges": charges,

@@ -1,1 +1,1 @@
-"""A pipeline as other tools have it."""
+"""Export a pipeline to other tools: dbt, Airflow and Dagster."""

@@ -1,4 +1,4 @@
-"""A pipeline as a DAG of Airflow: one task a table, in the order in which a build has them, layers as groups."""
+"""Export a pipeline as an Airflow DAG: one task per table in dependency order, one task group per layer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from headrace.settings import Settings
 from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import Pipeline, TableName
 
-_DAG_FILE = Path(__file__).with_name("airflow_dag.py")  # copied, not imported: only Airflow has what it needs
+_DAG_FILE = Path(__file__).with_name("airflow_dag.py")  # copied, not imported: it needs Airflow
 _OWN_TASKS = ("start", "land", "end")
 
 
 @dataclass(frozen=True)
 class DagSettings:
-    """What the pipeline does not say about its DAG.
+    """The settings of a DAG that the pipeline does not define.
 
-    `pipeline` is its name as a command takes it. Without a `schedule` the DAG runs when it is triggered. `land_first` lands all
-    there is before anything is built.
+    `pipeline` is the pipeline's name or path. Without a `schedule`, the DAG runs only when it is triggered. With `land_first`,
+    it lands all available messages before it builds.
     """
 
     dag_id: str
@@ -33,20 +33,20 @@ class DagSettings:
 
 
 def export_dag(settings: Settings, pipeline: Pipeline, dag: DagSettings, *, into: Path) -> tuple[str, ...]:
-    """Write the DAG of a pipeline to a folder, and return what there is to say about it.
+    """Write the DAG of a pipeline to a folder, and return the messages to print.
 
-    Idempotent. A file of that name that was not exported is a SpecError, and stays as it is.
+    Idempotent. An existing file that no export wrote raises a SpecError and is not changed.
     """
     path = into / f"{dag.dag_id}.py"
     write(dag_text(pipeline, dag, folder=folder_from(into, settings)), path, by="headrace export airflow", other_name="--dag")
     tables = count_of(len(pipeline.tables), "table")
-    return (f"{path} has {tables}. Next: make {into} Airflow's dags_folder, or copy the file to it.",)
+    return (f"{path} has {tables}. Next: set {into} as Airflow's dags_folder, or copy the file there.",)
 
 
 def dag_text(pipeline: Pipeline, dag: DagSettings, *, folder: str) -> str:
-    """Return the DAG's file, the same for the same pipeline. `folder` is where its commands run, seen from the file.
+    """Return the text of the DAG's file. `folder` is the working folder of its commands, relative to the file.
 
-    A pipeline without tables, and what Airflow would refuse, is an error.
+    A pipeline without tables raises a SpecError, and settings that Airflow rejects raise a SettingsError.
     """
     _check(pipeline, dag)
     tasks = _task_names(pipeline.tables)
@@ -59,7 +59,7 @@ def dag_text(pipeline: Pipeline, dag: DagSettings, *, folder: str) -> str:
         f"LANDS_FIRST = {dag.land_first}",
         f"FOLDER_FROM_HERE = {literal(folder)}",
         "TABLES: tuple[Table, ...] = (",
-        *(line for each in pipeline.tables for line in _entry(each, tasks)),
+        *(line for table in pipeline.tables for line in _entry(table, tasks)),
         ")",
     ]
     return fill(_DAG_FILE, block)
@@ -67,10 +67,10 @@ def dag_text(pipeline: Pipeline, dag: DagSettings, *, folder: str) -> str:
 
 def _check(pipeline: Pipeline, dag: DagSettings) -> None:
     check_tables(pipeline, what="tasks")
-    taken = next((each.layer for each in pipeline.tables if each.layer in _OWN_TASKS), None)
+    taken = next((table.layer for table in pipeline.tables if table.layer in _OWN_TASKS), None)
     if taken:
         raise SpecError(
-            f'the DAG has a task "{taken}" of its own, so no layer can be called that',
+            f'the layer name "{taken}" is reserved for a task of the DAG',
             where=f"pipeline {pipeline.name}",
             next_step="Rename the layer's folder, and export again.",
         )
@@ -93,8 +93,9 @@ def _entry(table: LayerTable, tasks: dict[TableName, str]) -> list[str]:
 
 
 def _task_names(tables: Sequence[LayerTable]) -> dict[TableName, str]:
-    """Return a name for each task: the table's, with its namespace where another table of the layer has it too."""
-    short = [(each.layer, each.table.name) for each in tables]
+    """Return the name of each task: the table's name, with its namespace if it is not unique in the layer."""
+    short = [(table.layer, table.table.name) for table in tables]
     return {
-        each.table: each.table.name if short.count((each.layer, each.table.name)) == 1 else each.table.flat for each in tables
+        table.table: table.table.name if short.count((table.layer, table.table.name)) == 1 else table.table.flat
+        for table in tables
     }

@@ -1,12 +1,12 @@
-"""Written by headrace export airflow: the tables of a pipeline as a DAG of Airflow 3.2 or newer, one task a table.
+"""Written by headrace export airflow: a DAG for Airflow 3.2 or newer that builds a pipeline's tables, one task per table.
 
-Don't change it: change the pipeline and export it again. It needs nothing of Headrace in Airflow's own Python; where tasks run,
-the environment says the rest:
+Don't edit this file: change the pipeline and export it again. Airflow's Python environment does not need Headrace. These
+environment variables configure the tasks:
 
-HEADRACE_COMMAND   the program, such as the bin/headrace of its environment; left out: `headrace`, as PATH has it
-HEADRACE_FOLDER    the folder to run it in, with headrace.toml and pipelines/; left out: the one that the export was made in
+HEADRACE_COMMAND   the program, such as bin/headrace of its environment; default: `headrace` on PATH
+HEADRACE_FOLDER    the working folder, with headrace.toml and pipelines/; default: the folder of the export
 
-All other variables reach Headrace too (HEADRACE_HOME, KAFKA_BOOTSTRAP_SERVERS), except Airflow's own.
+All other variables are passed to Headrace (HEADRACE_HOME, KAFKA_BOOTSTRAP_SERVERS), except Airflow's own.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ TABLES: tuple[Table, ...] = ()
 
 COMMAND = os.environ.get("HEADRACE_COMMAND") or "headrace"
 FOLDER = os.environ.get("HEADRACE_FOLDER") or str((Path(__file__).resolve().parent / FOLDER_FROM_HERE).resolve())
-MISTAKE = 2  # what Headrace ends with when a file or a setting is wrong, which no retry mends
+MISTAKE = 2  # Headrace's exit code for an invalid file or setting, which a retry can't fix
 
 
 class HeadraceOperator(BaseOperator):  # type: ignore[misc]
-    """Runs a command of Headrace, without a shell; what it says is in the task's log."""
+    """Run a Headrace command without a shell, and write its output to the task's log."""
 
     ui_color = "#d5ebf2"
 
@@ -60,15 +60,15 @@ class HeadraceOperator(BaseOperator):  # type: ignore[misc]
     def execute(self, context: object) -> None:
         program = shutil.which(COMMAND)
         if program is None:
-            raise AirflowFailException(f"There is no program {COMMAND} here. Set HEADRACE_COMMAND to Headrace's bin/headrace.")
+            raise AirflowFailException(f"Program not found: {COMMAND}. Set HEADRACE_COMMAND to Headrace's bin/headrace.")
         environ = {name: value for name, value in os.environ.items() if not name.lstrip("_").startswith("AIRFLOW")}
         self.hook = SubprocessHook()
         code = self.hook.run_command([program, *self.arguments], env=environ, cwd=FOLDER).exit_code
-        said = f"headrace {' '.join(self.arguments)} ended with {code}; its last lines say why."
+        outcome = f"headrace {' '.join(self.arguments)} failed with exit code {code}. See the last lines of its log."
         if code == MISTAKE:
-            raise AirflowFailException(said)
+            raise AirflowFailException(outcome)
         if code:
-            raise RuntimeError(said)
+            raise RuntimeError(outcome)
 
     def on_kill(self) -> None:
         if self.hook is not None:
@@ -82,7 +82,7 @@ with DAG(
     schedule=SCHEDULE,
     catchup=False,
     max_active_runs=1,
-    max_active_tasks=1,  # one application at a time builds a pipeline, and its Spark uses all cores
+    max_active_tasks=1,  # only one application can build a pipeline at a time, and its Spark uses all cores
     default_args={
         "retries": RETRIES,
         "retry_delay": timedelta(seconds=30),
@@ -95,19 +95,19 @@ with DAG(
     if LANDS_FIRST:
         first = HeadraceOperator(task_id="land", arguments=["land", PIPELINE, "--once"])
         start >> first
-    layers = {layer: TaskGroup(group_id=layer) for layer in dict.fromkeys(each.layer for each in TABLES)}
+    layers = {layer: TaskGroup(group_id=layer) for layer in dict.fromkeys(table.layer for table in TABLES)}
     tasks = {
-        each.name: HeadraceOperator(
-            task_id=each.task,
-            task_group=layers[each.layer],
-            arguments=["build", PIPELINE, "--table", each.name, "--alone"],
-            doc_md=f"{each.about}\n\nBuilds `{each.name}`.".strip(),
+        table.name: HeadraceOperator(
+            task_id=table.task,
+            task_group=layers[table.layer],
+            arguments=["build", PIPELINE, "--table", table.name, "--alone"],
+            doc_md=f"{table.about}\n\nBuilds `{table.name}`.".strip(),
         )
-        for each in TABLES
+        for table in TABLES
     }
     end = EmptyOperator(task_id="end")
-    read = {name for each in TABLES for name in each.reads}
-    for each in TABLES:
-        tasks[each.name].set_upstream([tasks[name] for name in each.reads] or first)
-        if each.name not in read:
-            tasks[each.name] >> end
+    read = {name for table in TABLES for name in table.reads}
+    for table in TABLES:
+        tasks[table.name].set_upstream([tasks[name] for name in table.reads] or first)
+        if table.name not in read:
+            tasks[table.name] >> end

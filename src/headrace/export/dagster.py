@@ -1,4 +1,4 @@
-"""A pipeline as definitions of Dagster: an asset a table, a check an expectation, a schedule, and a sensor on new snapshots."""
+"""Export a pipeline as Dagster definitions: one asset per table, one check per expectation, a schedule and a sensor."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from headrace.settings import Settings
 from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import Pipeline, TableName
 
-_DEFINITIONS = Path(__file__).with_name("dagster_definitions.py")  # copied, not imported: only Dagster has what it needs
+_DEFINITIONS = Path(__file__).with_name("dagster_definitions.py")  # copied, not imported: it needs Dagster
 _WORDS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 
 
 @dataclass(frozen=True)
 class DagsterSettings:
-    """What the pipeline does not say about its definitions.
+    """The settings of Dagster definitions that the pipeline does not define.
 
-    `pipeline` is its name as a command takes it, `name` that of the job. `land_first` lands all there is before anything is
-    built.
+    `pipeline` is the pipeline's name or path, `name` the name of the job. With `land_first`, the job lands all available
+    messages before it builds.
     """
 
     name: str
@@ -33,52 +33,52 @@ class DagsterSettings:
     land_first: bool = False
 
 
-def export_definitions(settings: Settings, pipeline: Pipeline, asked: DagsterSettings, *, into: Path) -> tuple[str, ...]:
-    """Write the definitions of a pipeline to a folder, and return what there is to say about them.
+def export_definitions(settings: Settings, pipeline: Pipeline, dagster: DagsterSettings, *, into: Path) -> tuple[str, ...]:
+    """Write the definitions of a pipeline to a folder, and return the messages to print.
 
-    Idempotent. A file of that name that was not exported is a SpecError, and stays as it is.
+    Idempotent. An existing file that no export wrote raises a SpecError and is not changed.
     """
-    path = into / f"{asked.name}.py"
-    text = definitions_text(pipeline, asked, folder=folder_from(into, settings))
+    path = into / f"{dagster.name}.py"
+    text = definitions_text(pipeline, dagster, folder=folder_from(into, settings))
     write(text, path, by="headrace export dagster", other_name="--name")
-    checks = count_of(sum(len(each.expectations) for each in pipeline.tables), "check")
+    checks = count_of(sum(len(table.expectations) for table in pipeline.tables), "check")
     return (f"{path} has {count_of(len(pipeline.tables), 'table')} and {checks}. Next: dagster dev -f {path}",)
 
 
-def definitions_text(pipeline: Pipeline, asked: DagsterSettings, *, folder: str) -> str:
-    """Return the file, the same for the same pipeline. `folder` is where its commands run, seen from the file.
+def definitions_text(pipeline: Pipeline, dagster: DagsterSettings, *, folder: str) -> str:
+    """Return the text of the file. `folder` is the working folder of its commands, relative to the file.
 
-    A pipeline without tables, and what Dagster would refuse, is an error.
+    A pipeline without tables raises a SpecError, and settings that Dagster rejects raise a SettingsError.
     """
     check_tables(pipeline, what="assets")
-    check_name(asked.name, option="--name")
-    check_schedule(asked.schedule)
-    if asked.schedule.startswith("@") and asked.schedule not in _WORDS:
+    check_name(dagster.name, option="--name")
+    check_schedule(dagster.schedule)
+    if dagster.schedule.startswith("@") and dagster.schedule not in _WORDS:
         raise SettingsError(
-            f'Dagster has no schedule "{asked.schedule}"',
+            f'unknown schedule "{dagster.schedule}"',
             where="--schedule",
-            next_step=f"Write one of {', '.join(_WORDS)}, or cron's five fields.",
+            next_step=f"Write one of {', '.join(_WORDS)}, or a cron expression with five fields.",
         )
     block = [
-        f"PIPELINE = {literal(asked.pipeline)}",
-        f"NAME = {literal(asked.name)}",
+        f"PIPELINE = {literal(dagster.pipeline)}",
+        f"NAME = {literal(dagster.name)}",
         f"ABOUT = {literal(pipeline.about)}",
-        f"SCHEDULE = {literal(asked.schedule)}",
-        f"RETRIES = {asked.retries}",
-        f"LANDS_FIRST = {asked.land_first}",
+        f"SCHEDULE = {literal(dagster.schedule)}",
+        f"RETRIES = {dagster.retries}",
+        f"LANDS_FIRST = {dagster.land_first}",
         f"FOLDER_FROM_HERE = {literal(folder)}",
         "SOURCES: tuple[Source, ...] = (",
         *(f"    Source({literals(name.parts)}, {literal(about)})," for name, about in _sources(pipeline)),
         ")",
         "TABLES: tuple[Table, ...] = (",
-        *(line for each in pipeline.tables for line in _entry(each)),
+        *(line for table in pipeline.tables for line in _entry(table)),
         ")",
     ]
     return fill(_DEFINITIONS, block)
 
 
 def _sources(pipeline: Pipeline) -> list[tuple[TableName, str]]:
-    return [(stream.table, f"What landed of topic {stream.topic}.") for stream in pipeline.streams]
+    return [(stream.table, f"The landed messages of topic {stream.topic}.") for stream in pipeline.streams]
 
 
 def _entry(table: LayerTable) -> list[str]:
@@ -89,7 +89,7 @@ def _entry(table: LayerTable) -> list[str]:
         f"        layer={literal(table.layer)},",
         f"        reads=({reads}),",
         f"        about={literal(table.about)},",
-        f"        partition_by={literals([str(each) for each in table.partition_by])},",
+        f"        partition_by={literals([str(transform) for transform in table.partition_by])},",
         "        checks=(",
         *(f"            {line}" for line in _checks(table)),
         "        ),",
@@ -98,13 +98,13 @@ def _entry(table: LayerTable) -> list[str]:
 
 
 def _checks(table: LayerTable) -> Iterator[str]:
-    """Yield a check for each expectation; its name is its sentence in one word, numbered where two become the same."""
+    """Yield a check for each expectation. Its name is its sentence as an identifier, numbered if it is not unique."""
     taken: set[str] = set()
-    for each in table.expectations:
-        name = plain = re.sub(r"[^a-z0-9]+", "_", each.sentence.lower()).strip("_") or "expectation"
+    for expectation in table.expectations:
+        name = plain = re.sub(r"[^a-z0-9]+", "_", expectation.sentence.lower()).strip("_") or "expectation"
         number = 1
         while name in taken:
             number += 1
             name = f"{plain}_{number}"
         taken.add(name)
-        yield f"Check({literal(name)}, {literal(each.sentence)}, {literal(each.otherwise)}),"
+        yield f"Check({literal(name)}, {literal(expectation.sentence)}, {literal(expectation.otherwise)}),"

@@ -1,13 +1,13 @@
-"""Written by headrace export dagster: the tables of a pipeline as assets of Dagster 1.10 or newer.
+"""Written by headrace export dagster: a pipeline's tables as assets for Dagster 1.10 or newer.
 
-Don't change it: change the pipeline and export it again. It needs nothing of Headrace in Dagster's own Python; where runs are
-carried out, the environment says the rest:
+Don't edit this file: change the pipeline and export it again. Dagster's Python environment does not need Headrace. These
+environment variables configure the runs:
 
-HEADRACE_COMMAND   the program, such as the bin/headrace of its environment; left out: `headrace`, as PATH has it
-HEADRACE_FOLDER    the folder to run it in, with headrace.toml and pipelines/; left out: the one that the export was made in
+HEADRACE_COMMAND   the program, such as bin/headrace of its environment; default: `headrace` on PATH
+HEADRACE_FOLDER    the working folder, with headrace.toml and pipelines/; default: the folder of the export
 
-All other variables reach Headrace too (HEADRACE_HOME, KAFKA_BOOTSTRAP_SERVERS), except Dagster's own. The schedule and the
-sensor are off until they are turned on in Dagster. One run at a time builds a pipeline.
+All other variables are passed to Headrace (HEADRACE_HOME, KAFKA_BOOTSTRAP_SERVERS), except Dagster's own. The schedule and
+the sensor are off until you turn them on in Dagster. Only one run at a time builds a pipeline.
 """
 
 import hashlib
@@ -66,7 +66,7 @@ TABLES: tuple[Table, ...] = ()
 
 COMMAND = os.environ.get("HEADRACE_COMMAND") or "headrace"
 FOLDER = os.environ.get("HEADRACE_FOLDER") or str((Path(__file__).resolve().parent / FOLDER_FROM_HERE).resolve())
-MISTAKE = 2  # what Headrace ends with when a file or a setting is wrong, which no retry mends
+MISTAKE = 2  # Headrace's exit code for an invalid file or setting, which a retry can't fix
 LANDED = "landed"
 TAGS = {"headrace/pipeline": NAME}
 UNDER_WAY = [
@@ -80,7 +80,7 @@ FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 30, 600
 
 
 class Answer(NamedTuple):
-    """How a command of Headrace ended, and what it printed for a script."""
+    """The result of a Headrace command: its exit code and its standard output."""
 
     code: int
     output: str
@@ -88,14 +88,14 @@ class Answer(NamedTuple):
 
     @property
     def problem(self) -> str:
-        return f"{self.command} ended with {self.code}; its last lines say why."
+        return f"{self.command} failed with exit code {self.code}. See the last lines of its log."
 
 
 def call(arguments: Sequence[str], *, log: Callable[[str], object]) -> Answer:
-    """Run a command without a shell; what it says on the way is logged. When Dagster ends the run, the command ends too."""
+    """Run a command without a shell, and log its standard error. If Dagster ends the run, the command is terminated."""
     program = shutil.which(COMMAND)
     if program is None:
-        raise dg.Failure(f"There is no program {COMMAND} here. Set HEADRACE_COMMAND to Headrace's bin/headrace.")
+        raise dg.Failure(f"Program not found: {COMMAND}. Set HEADRACE_COMMAND to Headrace's bin/headrace.")
     environ = {name: value for name, value in os.environ.items() if not name.startswith("DAGSTER_")}
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         process = subprocess.Popen(
@@ -126,7 +126,7 @@ def call(arguments: Sequence[str], *, log: Callable[[str], object]) -> Answer:
 
 
 def fail(context: Any, answer: Answer) -> NoReturn:
-    """Fails an asset, to be tried again where that may help. A retry policy would go on when Dagster ends the run, too."""
+    """Fail an asset, and request a retry if that may help. A retry policy would also retry runs that Dagster ends."""
     problem = dg.Failure(answer.problem)
     if answer.code == MISTAKE:
         raise problem
@@ -135,7 +135,7 @@ def fail(context: Any, answer: Answer) -> NoReturn:
 
 
 def partitions_of(table: Table) -> Any:
-    """Return the partitions of a table in Dagster: those that it has, which a build finds out."""
+    """Return the dynamic partitions of a table, which builds update."""
     return dg.DynamicPartitionsDefinition(name=f"{NAME}.{table.name}")
 
 
@@ -144,48 +144,48 @@ def partitions_key(table: Table) -> Any:
 
 
 def check_result(check: Check, table: Table, report: dict[str, Any]) -> Any:
-    """Return what the build found of an expectation, or the last one that had anything to do."""
-    found = next((each for each in report["expectations"] if each["sentence"] == check.sentence), None)
+    """Return the result of an expectation in the last build that checked it."""
+    result = next((expectation for expectation in report["expectations"] if expectation["sentence"] == check.sentence), None)
     severity = dg.AssetCheckSeverity.ERROR if check.otherwise == "fail" else dg.AssetCheckSeverity.WARN
-    if found is None:
+    if result is None:
         return dg.AssetCheckResult(
             asset_key=list(table.key),
             check_name=check.name,
             passed=False,
             severity=severity,
-            description="No build checked it.",
+            description="No build has checked this expectation.",
         )
     return dg.AssetCheckResult(
         asset_key=list(table.key),
         check_name=check.name,
-        passed=found["failed"] == 0,
+        passed=result["failed"] == 0,
         severity=severity,
-        description=f"{found['failed']:,} of {found['checked']:,} rows are not so",
-        metadata={"rows checked": found["checked"], "rows failing": found["failed"], "build": report["build_id"]},
+        description=f"{result['failed']:,} of {result['checked']:,} rows failed the expectation",
+        metadata={"rows checked": result["checked"], "rows failing": result["failed"], "build": report["build_id"]},
     )
 
 
 def note_partitions(context: Any, table: Table, report: dict[str, Any]) -> None:
-    """Make Dagster know the partitions that the table has now, and which of them this build changed."""
+    """Update the table's partitions in Dagster, and log a materialization for each one that this build changed."""
     name, wanted = partitions_of(table).name, set(report["partitions"])
     known = set(context.instance.get_dynamic_partitions(name))
     context.instance.add_dynamic_partitions(name, sorted(wanted - known))
     for gone in sorted(known - wanted):
         context.instance.delete_dynamic_partition(name, gone)
-    for each in report["changed_partitions"]:
-        if each in wanted:
-            made = {"build": report["build_id"]}
-            context.log_event(dg.AssetMaterialization(asset_key=partitions_key(table), partition=each, metadata=made))
+    for partition in report["changed_partitions"]:
+        if partition in wanted:
+            metadata = {"build": report["build_id"]}
+            context.log_event(dg.AssetMaterialization(asset_key=partitions_key(table), partition=partition, metadata=metadata))
 
 
 def asset_of(table: Table) -> Any:
-    """Return the asset that builds one table, and none that it reads: those are assets of their own."""
+    """Return the asset that builds one table but not its inputs, which are separate assets."""
     arguments = ["build", PIPELINE, "--table", table.name, "--alone", "--json"]
 
     def build(context) -> Iterator[Any]:  # type: ignore[no-untyped-def]
         answer = call(arguments, log=context.log.info)
         report = json.loads(answer.output) if answer.output else {"expectations": [], "build_id": 0}
-        results = [check_result(each, table, report) for each in table.checks]
+        results = [check_result(check, table, report) for check in table.checks]
         if answer.code:
             if report["expectations"]:
                 yield from results
@@ -215,25 +215,25 @@ def asset_of(table: Table) -> Any:
         metadata={"dagster/table_name": table.name},
         check_specs=[
             dg.AssetCheckSpec(
-                each.name,
+                check.name,
                 asset=dg.AssetKey(list(table.key)),
-                description=each.sentence,
-                blocking=each.otherwise == "fail",
-                metadata={"otherwise": each.otherwise},
+                description=check.sentence,
+                blocking=check.otherwise == "fail",
+                metadata={"otherwise": check.otherwise},
             )
-            for each in table.checks
+            for check in table.checks
         ],
         pool=f"headrace_{NAME}",
     )(build)
 
 
 def partitions_asset(table: Table) -> Any:
-    """Return the partitions of a table as an asset that is only looked at: a build decides which of them it changes."""
+    """Return the partitions of a table as an external asset: the table's build decides which of them it changes."""
     return dg.AssetSpec(
         partitions_key(table),
         deps=[dg.AssetKey(list(table.key))],
         group_name=table.layer,
-        description=f"The partitions of {table.name}, by {', '.join(table.partition_by)}; each build says which it changed.",
+        description=f"The partitions of {table.name}, by {', '.join(table.partition_by)}; with the builds that changed them.",
         partitions_def=partitions_of(table),
         kinds={"iceberg"},
     )
@@ -242,18 +242,18 @@ def partitions_asset(table: Table) -> Any:
 def source_specs() -> list[Any]:
     return [
         dg.AssetSpec(
-            list(each.key),
+            list(source.key),
             group_name=LANDED,
-            description=each.about,
+            description=source.about,
             kinds={"iceberg", "kafka"},
-            metadata={"dagster/table_name": each.name},
+            metadata={"dagster/table_name": source.name},
         )
-        for each in SOURCES
+        for source in SOURCES
     ]
 
 
 def landing_asset() -> Any:
-    """Return the asset that lands all there is in every raw table."""
+    """Return the asset that lands all available messages in the raw tables."""
 
     def land(context) -> Iterator[Any]:  # type: ignore[no-untyped-def]
         answer = call(["land", PIPELINE, "--once"], log=context.log.info)
@@ -261,8 +261,8 @@ def landing_asset() -> Any:
             context.log.info(line)
         if answer.code:
             fail(context, answer)
-        for each in SOURCES:
-            yield dg.MaterializeResult(asset_key=list(each.key))
+        for source in SOURCES:
+            yield dg.MaterializeResult(asset_key=list(source.key))
 
     return dg.multi_asset(name="land", specs=source_specs(), pool=f"headrace_{NAME}")(land)
 
@@ -271,25 +271,25 @@ def is_under_way(instance: Any) -> bool:
     return bool(instance.get_runs_count(dg.RunsFilter(tags=TAGS, statuses=UNDER_WAY)))
 
 
-def look(context: Any) -> Any:
-    """Ask for a run when an input has a snapshot that no run was asked for, and a build would find something to do."""
+def check_snapshots(context: Any) -> Any:
+    """Request a run if an input has a new snapshot and the plan has work for a build."""
     if is_under_way(context.instance):
-        return dg.SkipReason("A run is under way; what it does not see is looked at after it.")
+        return dg.SkipReason("A run is in progress. The sensor checks again after it.")
     answer = call(["plan", PIPELINE, "--json"], log=context.log.info)
     if answer.code:
         raise dg.Failure(answer.problem)
     plans = json.loads(answer.output)
-    sources = {each.name for each in SOURCES}
+    sources = {source.name for source in SOURCES}
     now = {name: read["snapshot"] for plan in plans for name, read in plan["reads"].items() if name in sources}
     known = json.loads(context.cursor) if context.cursor else {}
     moved = sorted(name for name, snapshot in now.items() if snapshot is not None and snapshot != known.get(name))
     if not moved:
         return dg.SkipReason("No input has a new snapshot.")
     cursor = json.dumps(now, sort_keys=True)
-    landed = [] if LANDS_FIRST else [landed_event(each, now[each.name]) for each in SOURCES if each.name in moved]
+    landed = [] if LANDS_FIRST else [landed_event(source, now[source.name]) for source in SOURCES if source.name in moved]
     if all(plan["action"] == "nothing" for plan in plans):
-        said = "There are new snapshots, and a build has seen all that is in them."
-        return dg.SensorResult(skip_reason=said, cursor=cursor, asset_events=landed)
+        reason = "The new snapshots contain no changes to build."
+        return dg.SensorResult(skip_reason=reason, cursor=cursor, asset_events=landed)
     step = hashlib.sha256(f"{context.cursor} {cursor}".encode()).hexdigest()
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=step)], cursor=cursor, asset_events=landed)
 
@@ -298,15 +298,15 @@ def landed_event(source: Source, snapshot: int) -> Any:
     return dg.AssetMaterialization(asset_key=list(source.key), metadata={"snapshot": str(snapshot)})
 
 
-tables = [asset_of(each) for each in TABLES]
-partitions = [partitions_asset(each) for each in TABLES if each.partition_by]
+tables = [asset_of(table) for table in TABLES]
+partitions = [partitions_asset(table) for table in TABLES if table.partition_by]
 landing = [landing_asset()] if LANDS_FIRST else source_specs()
 job = dg.define_asset_job(
     NAME,
     selection=dg.AssetSelection.assets(*tables, *(landing if LANDS_FIRST else ())),
     description=ABOUT,
     tags=TAGS,
-    executor_def=dg.in_process_executor,  # one application at a time builds a pipeline, and its Spark uses all cores
+    executor_def=dg.in_process_executor,  # only one application can build a pipeline at a time, and its Spark uses all cores
 )
 defs = dg.Definitions(
     assets=[*landing, *tables, *partitions],
@@ -319,6 +319,8 @@ defs = dg.Definitions(
             should_execute=lambda context: not is_under_way(context.instance),
         )
     ],
-    sensors=[dg.SensorDefinition(name=f"{NAME}_snapshots", job=job, evaluation_fn=look, minimum_interval_seconds=30)],
+    sensors=[
+        dg.SensorDefinition(name=f"{NAME}_snapshots", job=job, evaluation_fn=check_snapshots, minimum_interval_seconds=30)
+    ],
     executor=dg.in_process_executor,
 )

@@ -1,7 +1,7 @@
-"""Every model is tried before it is written: DuckDB binds it to empty tables with the columns that its inputs have.
+"""Check every model before it is written: DuckDB binds it to empty tables with the columns of its inputs.
 
-The types of tables that no SQL makes (those in Python, entities, stage tables) are known when Headrace has built them. Models
-that read them are parsed, and their functions looked up.
+The column types of Python tables, entities and stage tables are unknown until Headrace builds them. Models that read these
+tables are only parsed, and their functions looked up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
 }
-"""Queries are only bound to empty tables, so DuckDB never has to open a file or a connection."""
+"""Queries are bound to empty tables, so DuckDB never needs to open a file or a connection."""
 _ESCAPED = re.compile(r"\{\{ '(\{[{%#])' \}\}")
 _NAMED = re.compile(r"with name \"?(\w+)\"? does not exist|column \"(\w+)\"|name and argument types '(\w+)\(", re.IGNORECASE)
 _SYNTAX = frozenset(
@@ -36,15 +36,15 @@ _SYNTAX = frozenset(
         *("position", "overlay", "trim", "substring", "list", "array", "interval", "date", "struct_pack", "case", "lambda"),
     )
 )
-"""What DuckDB's grammar has, and its list of functions has not."""
+"""Functions in DuckDB's grammar that are missing from its list of functions."""
 
 
 def find_refused(
     pipeline: Pipeline, models: Sequence[LayerTable], columns: Mapping[TableName, Sequence[str] | None]
 ) -> dict[TableName, SpecError]:
-    """Return the tables whose query DuckDB would refuse, with the reason, its file and its line.
+    """Return an error with file and line for each table whose query DuckDB can't run.
 
-    `models` are in the order in which they are built; `columns` are those of each table, as `model_sql` takes them.
+    `models` are in dependency order. `columns` are those of each table, as for `model_sql`.
     """
     refused: dict[TableName, SpecError] = {}
     with duckdb.connect(config=_CLOSED) as connection:
@@ -73,7 +73,7 @@ def _streams(pipeline: Pipeline) -> tuple[TableName, ...]:
 
 
 def _create_streams(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -> set[TableName]:
-    """Create the raw tables whose columns are known before anything has landed, and return their names."""
+    """Create the raw tables whose columns are known without landed data, and return their names."""
     known = [stream for stream in pipeline.streams if stream.format != "debezium"]
     for stream in known:
         connection.register("landed", iceberg_schema(landed_columns(stream)).as_arrow().empty_table())
@@ -83,23 +83,23 @@ def _create_streams(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -
 
 
 def _create(connection: duckdb.DuckDBPyConnection, table: LayerTable, text: str) -> None:
-    """Create the table of a model, and try the conditions that its tests have."""
+    """Create the table of a model, and run the conditions of its tests."""
     try:
         connection.execute(f"CREATE TABLE {_quoted(table.table)} AS {text}")
     except duckdb.Error as error:
         raise _refuse(table, error) from None
-    for each in table.expectations:
-        if each.otherwise in ("drop", "quarantine") or any(name in each.that for name in table.except_columns):
+    for expectation in table.expectations:
+        if expectation.otherwise in ("drop", "quarantine") or any(name in expectation.that for name in table.except_columns):
             continue  # in the model itself, or not tested
-        condition = _ESCAPED.sub(r"\1", condition_sql(table, each.that, line=each.line, dialect="duckdb"))
+        condition = _ESCAPED.sub(r"\1", condition_sql(table, expectation.that, line=expectation.line, dialect="duckdb"))
         try:
             connection.execute(f"SELECT * FROM {_quoted(table.table)} WHERE NOT coalesce({condition}, false)")
         except duckdb.Error as error:
             what = str(error).splitlines()[0]
             raise table.error(
                 f"DuckDB can't run this condition: {what}",
-                at=each.line,
-                fix="Export with --dialect spark, or write it in another way",
+                at=expectation.line,
+                fix="Export with --dialect spark, or rewrite the condition",
             ) from None
 
 
@@ -121,8 +121,8 @@ def _check_functions(table: LayerTable, functions: set[str]) -> None:
 
 
 def _function_name(node: exp.Expr, *, dialect: str = "duckdb") -> str | None:
-    found = re.match(r"([A-Za-z_]\w*)\(", node.sql(dialect=dialect))
-    return found[1].lower() if found else None
+    match = re.match(r"([A-Za-z_]\w*)\(", node.sql(dialect=dialect))
+    return match[1].lower() if match else None
 
 
 def _refuse(table: LayerTable, error: duckdb.Error) -> SpecError:
@@ -132,5 +132,5 @@ def _refuse(table: LayerTable, error: duckdb.Error) -> SpecError:
 
 
 def _quoted(name: TableName) -> str:
-    """Return a table's name as dbt has it: its schema is the namespace in one word."""
+    """Return a table's quoted name in dbt: its schema is the namespace as one identifier."""
     return f'"{name.flat_namespace}"."{name.name}"'

@@ -1,7 +1,8 @@
-"""Written by headrace export dbt: shows dbt-duckdb the tables of the lake as they are now, as views under their own names.
+"""Written by headrace export dbt: creates views in dbt-duckdb on the current snapshots of the lake's tables.
 
-dbt loads this file as a plugin of the profile. It needs nothing of Headrace: the catalog says where each table's metadata is,
-and DuckDB's iceberg extension reads it. `HEADRACE_HOME` and `HEADRACE_CATALOG_URI` mean here what they mean to Headrace.
+dbt loads this file as a plugin of the profile. It does not need Headrace: the catalog has the location of each table's
+metadata, and DuckDB's iceberg extension reads it. `HEADRACE_HOME` and `HEADRACE_CATALOG_URI` have the same meaning as in
+Headrace.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _SQLITE = "sqlite:///"
 
 
 class Plugin(BasePlugin):  # type: ignore[misc]
-    """What dbt-duckdb asks for: `home` is Headrace's state, seen from this file; `tables` are those that the models read.
+    """The plugin of dbt-duckdb. `home` is Headrace's home, relative to this file; `tables` are those that the models read.
 
-    `hidden` are the columns that Headrace added to some of them, which models don't read.
+    `hidden` maps tables to the columns that Headrace added and models don't read.
     """
 
     def initialize(self, plugin_config: dict[str, object]) -> None:
@@ -41,7 +42,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]
             *namespaces, table = name.split(".")
             namespace = "__".join(namespaces)
             columns = [row[0] for row in conn.execute("DESCRIBE SELECT * FROM iceberg_scan(?)", [location]).fetchall()]
-            shown = ", ".join(_quoted(each) for each in columns if each not in self.hidden.get(name, []))
+            shown = ", ".join(_quoted(column) for column in columns if column not in self.hidden.get(name, []))
             path = location.replace("'", "''")
             conn.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(namespace)}")
             conn.execute(
@@ -50,7 +51,7 @@ class Plugin(BasePlugin):  # type: ignore[misc]
 
 
 def _locations(uri: str, tables: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the tables that there are already, each with the file of its newest metadata."""
+    """Yield the existing tables, each with its current metadata file."""
     if not uri.startswith(_SQLITE):
         from pyiceberg.catalog.sql import SqlCatalog
 
@@ -59,17 +60,17 @@ def _locations(uri: str, tables: list[str]) -> Iterator[tuple[str, str]]:
         return
     path = Path(uri[len(_SQLITE) :])
     if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no catalog. Land and build first, or set HEADRACE_HOME.")
+        raise FileNotFoundError(f"Catalog not found: {path}. Land and build first, or set HEADRACE_HOME.")
     select = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=30)) as connection:
         for name in tables:
-            found = connection.execute(select, name.rsplit(".", 1)).fetchone()
-            if found:
-                yield name, found[0]
+            row = connection.execute(select, name.rsplit(".", 1)).fetchone()
+            if row:
+                yield name, row[0]
 
 
 def _load_extensions(conn: DuckDBPyConnection) -> None:
-    """Load the extensions from their Python packages where these are installed; else DuckDB fetches them itself."""
+    """Load the extensions from their Python packages if these are installed. Otherwise DuckDB downloads them."""
     for name in ("avro", "iceberg"):
         try:
             package = importlib.import_module(f"duckdb_extension_{name}")

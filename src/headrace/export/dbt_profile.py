@@ -1,4 +1,4 @@
-"""How dbt reaches the lake, and how people run the project: the profile and the README of a dbt project."""
+"""Generate the profile and the README of a dbt project."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ PACKAGES = {"duckdb": "'dbt-core~=1.11.0' dbt-duckdb", "spark": "'dbt-core~=1.11
 _CATALOG = "spark.sql.catalog.headrace"
 
 _SPARK = """\
-export HEADRACE_WAREHOUSE="$(cd {home} && pwd)/warehouse"     # Spark writes it into the tables, so it can't be relative
-export PYSPARK_SUBMIT_ARGS="--jars ICEBERG_RUNTIME.jar,SQLITE_JDBC.jar pyspark-shell"     # Headrace's cache has both
+export HEADRACE_WAREHOUSE="$(cd {home} && pwd)/warehouse"     # Spark writes the path into the tables, so it can't be relative
+export PYSPARK_SUBMIT_ARGS="--jars ICEBERG_RUNTIME.jar,SQLITE_JDBC.jar pyspark-shell"     # both are in Headrace's cache
 """
 _TRANSLATED = """
-The queries are Spark's, translated by sqlglot. Values are the same, types may differ: a sum of decimals has more digits, an
-average is a double, a timestamp that is cast to a string says its zone.
+sqlglot translates the queries from Spark SQL. Values are the same, but types may differ: a sum of decimals has a higher
+precision, an average is a double, and a timestamp that is cast to a string includes its time zone.
 """
 
 
 def profile_of(dialect: Dialect, *, home: str, tables: Sequence[str], hidden: Mapping[str, Sequence[str]]) -> dict[str, object]:
-    """Return the profile. What differs from place to place comes from the environment; `home` is relative.
+    """Return the profile. Environment variables override what depends on the machine. `home` is a relative path.
 
-    `hidden` are the columns of some tables that models don't read.
+    `hidden` maps tables to the columns that models don't read.
     """
     if dialect == "duckdb":
         lake = {"home": home, "tables": list(tables), "hidden": {name: list(columns) for name, columns in hidden.items()}}
@@ -33,17 +33,17 @@ def profile_of(dialect: Dialect, *, home: str, tables: Sequence[str], hidden: Ma
 
 
 def readme_of(name: str, dialect: Dialect, *, home: str) -> str:
-    where = f"`{DATABASE}`" if dialect == "duckdb" else "schemas that begin with `dbt_`, beside Headrace's own"
+    where = f"`{DATABASE}`" if dialect == "duckdb" else "schemas that start with `dbt_`, next to Headrace's own"
     return (
-        f"# {name}, for dbt\n\nWritten by `headrace export dbt {name}`: export again after a change.\n\n"
+        f"# {name}, for dbt\n\nWritten by `headrace export dbt {name}`: export it again after a change.\n\n"
         f"```bash\npip install {PACKAGES[dialect]}\n{_SPARK.format(home=home) if dialect == 'spark' else ''}"
         "dbt build\n```\n\n"
         + ("A Spark with a Thrift server: `DBT_SPARK_HOST=… dbt build --target thrift`.\n\n" if dialect == "spark" else "")
-        + "The sources are the tables that Headrace lands, and those that it builds in Python, as they are when dbt starts.\n"
-        f"The models are its SQL tables, built anew from all rows into {where}: dbt does not\n"
-        "know what changed since it last looked, and a condition on a column would lose late rows.\n\n"
-        "Rows that fail `drop` and `quarantine` expectations are left out, as in Headrace; `count` expectations are tests\n"
-        "that warn, `fail` expectations tests that fail. Both look at the rows that the table has in the end.\n"
+        + "The sources are the tables that Headrace lands or builds in Python, at their snapshots when dbt starts.\n"
+        f"The models are the pipeline's SQL tables, rebuilt from all rows into {where}: dbt can't read\n"
+        "the rows that changed since its last run, and an incremental filter on a column would miss late rows.\n\n"
+        "Rows that fail `drop` and `quarantine` expectations are left out, as in Headrace. `count` expectations are tests\n"
+        "with severity `warn`, and `fail` expectations tests with severity `error`. Both test the rows of the finished table.\n"
         + (_TRANSLATED if dialect == "duckdb" else "")
     )
 

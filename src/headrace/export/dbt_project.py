@@ -1,4 +1,4 @@
-"""A dbt project of a pipeline: SQL tables are models, what dbt can't make is a source, keys and expectations are tests."""
+"""Export a pipeline as a dbt project: SQL tables become models, other tables sources, keys and expectations tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.spec.model.layers import HISTORY_COLUMNS, LayerTable, Query
 from headrace.spec.model.pipeline import Pipeline, TableName
 from headrace.spec.sql.lineage import Lineage, trace_lineage
 
-_PLUGIN_FILE = Path(__file__).with_name("dbt_plugin.py")  # copied, not imported: only dbt has what it needs
+_PLUGIN_FILE = Path(__file__).with_name("dbt_plugin.py")  # copied, not imported: it needs dbt
 _WRITTEN = "Written by headrace export dbt"
 _SEVERITY = {"count": "warn", "fail": "error"}
 
@@ -44,25 +44,25 @@ WHERE NOT coalesce({{ condition }}, false)
 """,
 }
 _SCHEMA_MACRO = """\
-{# Models have the namespaces of Headrace's tables; they are in a database of their own. #}
+{# Models use the namespaces of Headrace's tables as schemas, in a separate database. #}
 {% macro generate_schema_name(custom_schema_name, node) %}{{ custom_schema_name or target.schema }}{% endmacro %}
 """
 
 
 @dataclass(frozen=True)
 class DbtProject:
-    """The files of a project, by their paths in it, and what could not be said in dbt."""
+    """The files of a project by path, and notes about what dbt can't represent."""
 
     files: Mapping[str, str]
     notes: tuple[str, ...]
 
 
 def export_project(settings: Settings, pipeline: Pipeline, *, folder: Path, dialect: str) -> tuple[str, ...]:
-    """Write the project of a pipeline, and return what there is to say about it."""
+    """Write the dbt project of a pipeline, and return the messages to print."""
     known: tuple[Dialect, ...] = get_args(Dialect)
-    chosen = next((each for each in known if each == dialect), None)
+    chosen = next((option for option in known if option == dialect), None)
     if chosen is None:
-        raise SettingsError(f'"{dialect}" is no dialect', where="--dialect", next_step=f"Dialects are: {', '.join(known)}.")
+        raise SettingsError(f'unknown dialect "{dialect}"', where="--dialect", next_step=f"Dialects are: {', '.join(known)}.")
     home = Path(os.path.relpath(settings.home, folder.resolve())).as_posix()
     project = dbt_project(pipeline, dialect=chosen, home=home)
     write_project(project, folder)
@@ -74,24 +74,24 @@ def export_project(settings: Settings, pipeline: Pipeline, *, folder: Path, dial
 
 
 def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProject:
-    """Return the project of a pipeline. `home` is where Headrace keeps its state, seen from the project's folder.
+    """Return the dbt project of a pipeline. `home` is Headrace's home, relative to the project's folder.
 
-    A table whose query DuckDB can't run is a source, which Headrace builds, and a note names its file and line. A pipeline
-    without any SQL table that can be a model is a SpecError.
+    A table whose query DuckDB can't run becomes a source, which Headrace builds, with a note about its file and line. A
+    pipeline without any table that can be a model raises a SpecError.
     """
     lineage = trace_lineage(pipeline)
-    candidates = [each for each in pipeline.tables if _is_model(each)]
+    candidates = [table for table in pipeline.tables if _is_model(table)]
     refused: Mapping[TableName, SpecError] = {}
     if dialect == "duckdb":
-        refused = find_refused(pipeline, candidates, {each.table: _columns(lineage, each) for each in candidates})
-    models = [each for each in candidates if each.table not in refused]
+        refused = find_refused(pipeline, candidates, {table.table: _columns(lineage, table) for table in candidates})
+    models = [table for table in candidates if table.table not in refused]
     if candidates and not models:
         raise next(iter(refused.values()))
     if not models:
         raise SpecError(
-            "there are no tables in SQL, so there would be no models",
+            "the pipeline has no SQL tables to export as models",
             where=f"pipeline {pipeline.name}",
-            next_step="Add one, such as staging/orders.sql, and export again.",
+            next_step="Add a table, such as staging/orders.sql, and export again.",
         )
     project = _Project(pipeline, models, lineage, dialect)
     profile = profile_of(dialect, home=home, tables=project.source_names, hidden=project.hidden_columns)
@@ -107,9 +107,9 @@ def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProjec
         files[f"{PLUGIN}.py"] = _PLUGIN_FILE.read_text(encoding="utf-8")
         files["macros/generate_schema_name.sql"] = _SCHEMA_MACRO
     notes = [
-        f"{each.table}: SQL can't tell {beyond}; it is a source, which Headrace builds"
-        for each in pipeline.tables
-        if (beyond := _beyond_sql(each))
+        f"{table.table}: a model can't represent {beyond}; it is a source, which Headrace builds"
+        for table in pipeline.tables
+        if (beyond := _beyond_sql(table))
     ]
     notes += [f"{error.where}: {error.what}; {table} is a source, which Headrace builds" for table, error in refused.items()]
     for table in models:
@@ -117,29 +117,29 @@ def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProjec
         different = differences(table) if dialect == "duckdb" else ()
         if different:
             notes.append(
-                f"{table.table}: DuckDB has no {', '.join(different)} as Spark has; look at the model before you use it"
+                f"{table.table}: DuckDB differs from Spark in {', '.join(different)}; check the model before you use it"
             )
-    for layer in dict.fromkeys(each.layer for each in models):
-        described = [project.described(each, notes) for each in models if each.layer == layer]
+    for layer in dict.fromkeys(table.layer for table in models):
+        described = [project.described(table, notes) for table in models if table.layer == layer]
         files[f"models/{layer}/{layer}.yml"] = _yaml({"version": 2, "models": described})
     return DbtProject(files, tuple(notes))
 
 
 def write_project(project: DbtProject, folder: Path) -> None:
-    """Write the files; those of an earlier export that are no longer part of it are removed.
+    """Write the files, and remove files of an earlier export that are no longer part of the project.
 
-    Idempotent. A folder that holds anything else than an exported project is a SpecError, and stays as it is.
+    Idempotent. A non-empty folder without an exported project raises a SpecError and is not changed.
     """
     check_folder(folder)
     marker = folder / "dbt_project.yml"
-    if folder.exists() and any(folder.iterdir()) and not _is_ours(marker):
+    if folder.exists() and any(folder.iterdir()) and not _is_exported(marker):
         raise SpecError(
             "the folder is not empty and was not written by headrace export dbt",
             where=str(folder),
-            next_step="Name another folder: --into FOLDER",
+            next_step="Choose another folder: --into FOLDER",
         )
     for path in folder.glob("models/**/*"):
-        if path.suffix in (".sql", ".yml") and path.relative_to(folder).as_posix() not in project.files and _is_ours(path):
+        if path.suffix in (".sql", ".yml") and path.relative_to(folder).as_posix() not in project.files and _is_exported(path):
             path.unlink()
     for name, text in project.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -151,11 +151,11 @@ def _is_model(table: LayerTable) -> bool:
 
 
 def _beyond_sql(table: LayerTable) -> str | None:
-    """Return what a build of the table does that a model doesn't."""
+    """Return what a build of the table does that a model can't, or None."""
     if table.kind == "entities":
         return "entities"
     if table.staged:
-        return "columns that come while it runs"
+        return "columns that are added later"
     return "truncates and unchanged values" if table.apply_as_truncates or table.unchanged else None
 
 
@@ -173,9 +173,9 @@ class _Project:
         self._lineage = lineage
         self._dialect: Dialect = dialect
         self.names = _model_names(models)
-        self._made = made = {each.table for each in models}
-        # raw tables, and those that no model makes
-        self._sources = dict.fromkeys(read for each in models for read in each.inputs if read not in made)
+        self._made = modelled = {model.table for model in models}
+        # raw tables, and tables that are not models
+        self._sources = dict.fromkeys(read for model in models for read in model.inputs if read not in modelled)
 
     def settings(self) -> dict[str, object]:
         name = self._pipeline.name
@@ -194,27 +194,27 @@ class _Project:
 
     @property
     def source_names(self) -> list[str]:
-        return [str(each) for each in self._sources]
+        return [str(name) for name in self._sources]
 
     @property
     def hidden_columns(self) -> dict[str, tuple[str, ...]]:
-        """The columns that Headrace adds to those sources that it builds."""
-        return {str(each.table): each.added_columns for each in self._pipeline.tables if each.table in self._sources}
+        """The columns that Headrace adds to the sources that it builds."""
+        return {str(table.table): table.added_columns for table in self._pipeline.tables if table.table in self._sources}
 
     def sources(self) -> list[dict[str, object]]:
-        built = {each.table: each for each in self._pipeline.tables if each.table not in self._made}
-        streams = {each.table: each for each in self._pipeline.streams}
-        found: dict[str, list[dict[str, object]]] = {}
+        built = {table.table: table for table in self._pipeline.tables if table.table not in self._made}
+        streams = {stream.table: stream for stream in self._pipeline.streams}
+        tables_by_namespace: dict[str, list[dict[str, object]]] = {}
         for name in self._sources:
             if name in built:
                 about = built[name].about or _default_about(built[name])
                 text = f"{about} Built by Headrace: headrace build {self._pipeline.name}"
             else:
                 text = f"Topic {streams[name].topic}, landed by Headrace: headrace land {self._pipeline.name}"
-            found.setdefault(name.namespace, []).append({"name": name.name, "description": escape_jinja(text)})
+            tables_by_namespace.setdefault(name.namespace, []).append({"name": name.name, "description": escape_jinja(text)})
         return [
-            {"name": _flat(each), "schema": each if self._dialect == "spark" else _flat(each), "tables": tables}
-            for each, tables in found.items()
+            {"name": _flat(namespace), "schema": namespace if self._dialect == "spark" else _flat(namespace), "tables": tables}
+            for namespace, tables in tables_by_namespace.items()
         ]
 
     def model(self, table: LayerTable) -> str:
@@ -224,7 +224,7 @@ class _Project:
         return f"{{# {_WRITTEN} from {table.layer}/{table.path.name}: {table.kind}. #}}\n{config}\n{query}\n"
 
     def described(self, table: LayerTable, notes: list[str]) -> dict[str, object]:
-        """Return what the project says of a model: its tests are its keys, and what it expects without filtering."""
+        """Return a model's properties: its description, and tests for its keys and its non-filtering expectations."""
         name = self.names[table.table]
         shown: dict[str, object] = {"name": name}
         if table.about:
@@ -243,26 +243,26 @@ class _Project:
     def _key_tests(self, table: LayerTable, name: str) -> Iterator[dict[str, object]]:
         if table.keys:
             keys = [*table.keys, *((HISTORY_COLUMNS[0],) if table.kind == "history" else ())]
-            arguments = {"columns": [quote(each, self._dialect) for each in keys]}
+            arguments = {"columns": [quote(key, self._dialect) for key in keys]}
             yield {"unique_together": {"name": _slug(name, "has one row of each key"), "arguments": arguments}}
 
     def _expectation_tests(self, table: LayerTable, name: str, notes: list[str]) -> Iterator[dict[str, object]]:
-        for number, each in enumerate(table.expectations, start=1):
-            if each.otherwise not in _SEVERITY:
+        for number, expectation in enumerate(table.expectations, start=1):
+            if expectation.otherwise not in _SEVERITY:
                 continue
-            left_out = [column for column in table.except_columns if re.search(rf"\b{re.escape(column)}\b", each.that)]
+            left_out = [column for column in table.except_columns if re.search(rf"\b{re.escape(column)}\b", expectation.that)]
             if left_out:
                 notes.append(
-                    f'{table.table}: "{each.sentence}" is not tested, because {", ".join(left_out)} is left out of the table'
+                    f'{table.table}: "{expectation.sentence}" is not tested: the table does not have {", ".join(left_out)}'
                 )
                 continue
-            condition = condition_sql(table, each.that, line=each.line, dialect=self._dialect)
+            condition = condition_sql(table, expectation.that, line=expectation.line, dialect=self._dialect)
             yield {
                 "holds": {
-                    "name": _slug(name, str(number), each.sentence),
-                    "description": escape_jinja(each.sentence),
+                    "name": _slug(name, str(number), expectation.sentence),
+                    "description": escape_jinja(expectation.sentence),
                     "arguments": {"condition": condition},
-                    "config": {"severity": _SEVERITY[each.otherwise]},
+                    "config": {"severity": _SEVERITY[expectation.otherwise]},
                 }
             }
 
@@ -273,31 +273,31 @@ class _Project:
 
 
 def _columns(lineage: Lineage, table: LayerTable) -> tuple[str, ...] | None:
-    """Return the table's own columns, None where only an engine can tell."""
-    found = lineage.table(table.table)
-    if not found or not found.whole:
+    """Return the table's own columns, or None if only an engine can resolve them."""
+    table_lineage = lineage.table(table.table)
+    if not table_lineage or not table_lineage.whole:
         return None
-    return tuple(each.name for each in found.columns if each.name not in table.added_columns)
+    return tuple(column.name for column in table_lineage.columns if column.name not in table.added_columns)
 
 
 def _model_names(models: Sequence[LayerTable]) -> dict[TableName, str]:
-    """Return a name for each model: the table's, with its namespace where another table has it too."""
-    short = [each.table.name for each in models]
-    return {each.table: each.table.name if short.count(each.table.name) == 1 else each.table.flat for each in models}
+    """Return the name of each model: the table's name, with its namespace if it is not unique."""
+    short = [model.table.name for model in models]
+    return {model.table: model.table.name if short.count(model.table.name) == 1 else model.table.flat for model in models}
 
 
 def _flat(namespace: str) -> str:
-    """Return a namespace as one word, which dbt wants in names."""
+    """Return a namespace as one identifier, as dbt requires."""
     return TableName(namespace, "").flat_namespace
 
 
 def _slug(*parts: str) -> str:
-    return "_".join(re.sub(r"\W+", "_", each).strip("_") for each in parts)
+    return "_".join(re.sub(r"\W+", "_", part).strip("_") for part in parts)
 
 
 def _yaml(value: object) -> str:
     return f"# {_WRITTEN}\n" + yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _is_ours(path: Path) -> bool:
+def _is_exported(path: Path) -> bool:
     return path.is_file() and _WRITTEN in path.read_text(encoding="utf-8").split("\n", 1)[0]

@@ -1,4 +1,4 @@
-"""Spark SQL for DuckDB: what sqlglot translates wrongly or not at all is rewritten first, and what can't be said is refused."""
+"""Rewrite Spark SQL that sqlglot does not translate correctly to DuckDB, and reject what DuckDB does not support."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _GET_ARGUMENTS = 2
-_FIX = "Export with --dialect spark, or write it in another way"
+_FIX = "Export with --dialect spark, or rewrite the query"
 
 
 def rewrite_for_duckdb(tree: exp.Expr, table: LayerTable) -> exp.Expr:
-    """Return the query with each LATERAL VIEW as a lateral join, with DuckDB's `get`, and without hints, which change no rows.
+    """Return the query with LATERAL VIEW rewritten as lateral joins, with DuckDB's `list_extract` for `get`, and without hints.
 
-    sqlglot's own translation of LATERAL VIEW drops OUTER, and with it rows. A generator that DuckDB has no equivalent of is a
+    sqlglot's translation of LATERAL VIEW loses OUTER, and rows with it. A generator without an equivalent in DuckDB raises a
     SpecError.
     """
     from sqlglot import exp
@@ -30,7 +30,7 @@ def rewrite_for_duckdb(tree: exp.Expr, table: LayerTable) -> exp.Expr:
     for column in tree.find_all(exp.Column):
         namespace = ".".join(part for part in (column.text("catalog"), column.text("db")) if part)
         if namespace and TableName(namespace, column.text("table")) in table.inputs:
-            column.set("db", None)  # a model's schema has another name, and its table the same
+            column.set("db", None)  # a model's schema has another name, its table has the same
             column.set("catalog", None)
     for call in reversed(list(tree.find_all(exp.Anonymous))):  # inner ones first
         if call.name.lower() == "get" and len(call.expressions) == _GET_ARGUMENTS:
@@ -38,13 +38,13 @@ def rewrite_for_duckdb(tree: exp.Expr, table: LayerTable) -> exp.Expr:
     for select in tree.find_all(exp.Select):
         views = [view for view in select.args.get("laterals") or () if view.args.get("view")]
         if views:
-            select.set("laterals", [each for each in select.args["laterals"] if each not in views] or None)
+            select.set("laterals", [lateral for lateral in select.args["laterals"] if lateral not in views] or None)
             select.set("joins", [*(select.args.get("joins") or ()), *(_join(view, table) for view in views)])
     return tree
 
 
 def _get(array: exp.Expr, index: exp.Expr) -> exp.Expr:
-    """Return the element at an index from 0, null outside the array; DuckDB counts from 1, and back from the end below 0."""
+    """Return SQL for the element at a 0-based index, null outside the array. DuckDB's indexes are 1-based or negative."""
     from sqlglot import exp
 
     position = exp.Add(this=exp.paren(index.copy()), expression=exp.Literal.number(1))
@@ -53,21 +53,21 @@ def _get(array: exp.Expr, index: exp.Expr) -> exp.Expr:
 
 
 def line_of(table: LayerTable, word: str) -> int:
-    """Return the line of a table's file where its query first has a word, or where the query begins."""
+    """Return the line in a table's file where its query first contains a word, else where the query starts."""
     text = table.source.text if isinstance(table.source, Query) else ""
     header = re.match(r"\s*/\*.*?\*/\s*", text, re.DOTALL)
     start = header.end() if header else 0
-    found = re.compile(rf"\b{re.escape(word)}\b", re.IGNORECASE).search(text, start) if word else None
-    return text.count("\n", 0, found.start() if found else start) + 1
+    match = re.compile(rf"\b{re.escape(word)}\b", re.IGNORECASE).search(text, start) if word else None
+    return text.count("\n", 0, match.start() if match else start) + 1
 
 
 def refuse(table: LayerTable, what: str, *, word: str = "") -> SpecError:
-    """Return the error for a query that DuckDB can't run, at the line that has `word`."""
+    """Return a SpecError for a query that DuckDB can't run, at the line that contains `word`."""
     return table.error(f"DuckDB can't run this query: {what}", at=line_of(table, word), fix=_FIX)
 
 
 def _join(view: exp.Expr, table: LayerTable) -> exp.Join:
-    """Return a lateral join with the rows of a LATERAL VIEW, in the same columns."""
+    """Return a lateral join with the rows and columns of a LATERAL VIEW."""
     from sqlglot import exp
 
     generator, alias = view.this, view.args["alias"]
@@ -81,7 +81,7 @@ def _join(view: exp.Expr, table: LayerTable) -> exp.Join:
         raise refuse(table, f"LATERAL VIEW {word} has no equivalent", word=word)
     values, names = build(argument, written)
     if written and names and len(written) != len(names):
-        raise refuse(table, f"LATERAL VIEW {word} has {len(names)} columns, and {len(written)} are named", word=word)
+        raise refuse(table, f"LATERAL VIEW {word} has {len(names)} columns, not {len(written)}", word=word)
     columns = [exp.to_identifier(column) for column in written or names]
     rows = exp.Lateral(
         this=exp.Subquery(this=exp.Select(expressions=values)),
@@ -91,11 +91,11 @@ def _join(view: exp.Expr, table: LayerTable) -> exp.Join:
 
 
 _Values = tuple[list["exp.Expr"], Sequence[str]]
-"""The columns of a generator's rows, and what Spark calls them; no names where they are those of a struct's fields."""
+"""The columns of a generator and their names in Spark. No names means the names of a struct's fields."""
 
 
 def _explode(value: exp.Expr, written: Sequence[str]) -> _Values:
-    if len(written) > 1:  # only a map has two columns
+    if len(written) > 1:  # only a map has a key and a value
         return [_unnest(_call("map_keys", value)), _unnest(_call("map_values", value))], ("key", "value")
     return [_unnest(value)], ("col",)
 
@@ -114,7 +114,7 @@ def _inline(value: exp.Expr, written: Sequence[str]) -> _Values:
 
 
 def _position(value: exp.Expr) -> exp.Expr:
-    """Return the position of each element: Spark counts from 0, as an INT."""
+    """Return SQL for the 0-based position of each element as an INT, as in Spark."""
     from sqlglot import exp
 
     subscripts = exp.Anonymous(this="generate_subscripts", expressions=[value, exp.Literal.number(1)])
