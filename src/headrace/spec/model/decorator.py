@@ -40,9 +40,9 @@ def table(
 
 
 def table(function: F | None = None, **settings: object) -> F | Callable[[F], F]:
-    """Mark a function as a table of its pipeline; its parameters are its inputs, the first of which drives.
+    """Mark a function as a table of its pipeline. Its parameters are its inputs, and the first one is the driver.
 
-    The function stays as it is, so that it can be called on any DataFrames. The settings are read from the file itself, so
-    that `headrace check` need not run it.
+    The function is returned unchanged, so that tests can call it on any DataFrames. Headrace parses the settings from the
+    file, so `headrace check` does not run it.
     """
-    return function if function is not None else lambda each: each
+    return function if function is not None else lambda decorated: decorated

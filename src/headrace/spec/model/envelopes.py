@@ -1,4 +1,4 @@
-"""The envelope that Debezium puts around a change: the row before and after it, and where it comes from."""
+"""Debezium's change envelope: the row before and after a change, and its source."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from headrace.spec.model.types import Array, Column, ColumnType, Map, Struct
 
 ROWS = ("before", "after")
 PARTS = (*ROWS, "op", "source")
-"""What every envelope has; `ts_ms`, `transaction` and others depend on the connector and its settings."""
+"""The fields of every envelope. `ts_ms`, `transaction` and others depend on the connector and its settings."""
 
 
 def envelope_problem(columns: tuple[Column, ...]) -> str | None:
-    """Return why these are not the columns of an envelope, or None where they are."""
+    """Return why these are not the columns of an envelope, or None if they are."""
     types = {column.name: column.type for column in columns}
     missing = [name for name in PARTS if name not in types]
     if missing:
@@ -22,7 +22,7 @@ def envelope_problem(columns: tuple[Column, ...]) -> str | None:
 
 
 def all_optional(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns, optional at every depth: a tombstone has none, and what is dropped is missing later."""
+    """Return the columns, nullable at every depth: a tombstone has no values, and a dropped column is missing later."""
     return tuple(replace(column, type=_optional(column.type), required=False) for column in columns)
 
 

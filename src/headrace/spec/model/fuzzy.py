@@ -1,4 +1,4 @@
-"""How a table of kind entities tells that two records are alike: what is compared, which pairs, and how sure is sure enough."""
+"""Fuzzy matching in a table of kind entities: the compared columns, the blocks of candidate pairs, and the threshold."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ How = Literal["exact", "name", "email", "phone", "date"]
 HOW: tuple[How, ...] = get_args(How)
 
 AT_LEAST, AT_LEAST_TRAINED = 10.0, 6.0
-"""The thresholds of a table that sets none, with fixed and with trained weights.
+"""The default thresholds with fixed and with trained weights.
 
-On 50,000 labelled records these are where long chains of strangers have gone: docs/reference/tables.md has the figures.
+On 50,000 labelled records, long chains of unrelated records disappear at these values: see docs/reference/tables.md.
 """
 
 _KEYS = ("compare", "block_on", "at_least", "train")
@@ -26,7 +26,7 @@ _MOST_SEED = 2**31 - 1
 
 @dataclass(frozen=True)
 class Comparison:
-    """A column, and how its values are compared."""
+    """A column and the method that compares its values."""
 
     column: str
     how: How
@@ -35,7 +35,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Block:
-    """Columns in all of which two records must be equal to be compared."""
+    """A blocking rule: two records are compared only if they are equal in all of these columns."""
 
     columns: tuple[str, ...]
     line: int = field(default=0, compare=False, repr=False)
@@ -43,10 +43,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Fuzzy:
-    """Records that share a block are compared; a match weight of `at_least` or more makes them one entity.
+    """Records in the same block are compared. A match weight of `at_least` or more makes them one entity.
 
-    With `train`, a full refresh estimates the weights from the records, sampled by `seed`. Neither is part of the
-    representation, which is part of a table's definition: tables without `train` keep theirs.
+    With `train`, a full refresh estimates the weights from a sample of the records drawn with `seed`. Both are left out of the
+    repr, which is part of a table's definition, so that the definitions of tables without `train` do not change.
     """
 
     compare: tuple[Comparison, ...]
@@ -57,17 +57,17 @@ class Fuzzy:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are compared or that make blocks, each once."""
+        """The columns that are compared or used in blocks, without duplicates."""
         blocks = (name for block in self.block_on for name in block.columns)
-        return tuple(dict.fromkeys((*(each.column for each in self.compare), *blocks)))
+        return tuple(dict.fromkeys((*(comparison.column for comparison in self.compare), *blocks)))
 
     def how(self, column: str) -> How:
-        """Return how a column is compared; one that only makes blocks is taken as it is."""
-        return next((each.how for each in self.compare if each.column == column), "exact")
+        """Return how a column is compared: exactly if it is only used in blocks."""
+        return next((comparison.how for comparison in self.compare if comparison.column == column), "exact")
 
 
 def read_fuzzy(value: Value, *, problems: Problems) -> Fuzzy:
-    """Return the setting; mistakes in its keys are kept as problems."""
+    """Return the setting. Errors in its keys are collected in `problems`."""
     section, attempt = value.section(_KEYS, problems=problems), problems.attempt
     compare = attempt(_read_compare, section, problems=problems)
     block_on = attempt(_read_blocks, section, problems=problems)
@@ -81,22 +81,22 @@ def _read_compare(section: Section, *, problems: Problems) -> tuple[Comparison, 
     value = section.need("compare", example="{last_name: name, email: email}")
     columns = value.section(None, problems=problems).values
     if not columns:
-        raise value.key_error("nothing is compared", fix="Name a column, such as compare: {last_name: name}")
-    found = {name: problems.attempt(each.choice, HOW) for name, each in columns.items()}
-    return tuple(Comparison(name, how, columns[name].key_line) for name, how in found.items() if how is not None)
+        raise value.key_error("compare has no columns", fix="Add a column, such as compare: {last_name: name}")
+    methods = {name: problems.attempt(value.choice, HOW) for name, value in columns.items()}
+    return tuple(Comparison(name, how, columns[name].key_line) for name, how in methods.items() if how is not None)
 
 
 def _read_blocks(section: Section, *, problems: Problems) -> tuple[Block, ...]:
     value = section.need("block_on", example="[[last_name, postcode], [email]]")
     blocks = value.items()
     if not blocks:
-        raise value.key_error("without blocks no two records are compared", fix="Name columns: block_on: [[last_name]]")
-    found = [problems.attempt(_read_block, each) for each in blocks]
-    return tuple(block for block in found if block is not None)
+        raise value.key_error("block_on has no blocks", fix="Add a block, such as block_on: [[last_name]]")
+    read_blocks = [problems.attempt(_read_block, block) for block in blocks]
+    return tuple(block for block in read_blocks if block is not None)
 
 
 def _read_training(section: Section, *, problems: Problems) -> tuple[bool, int]:
-    """Return whether weights are trained, and the seed: `train: true`, or `train: {seed: 7}`."""
+    """Return whether weights are trained, and the seed. Written as `train: true` or `train: {seed: 7}`."""
     value = section.find("train")
     if value is None:
         return False, _SEED
@@ -107,13 +107,13 @@ def _read_training(section: Section, *, problems: Problems) -> tuple[bool, int]:
 
 
 def _read_block(value: Value) -> Block:
-    """Return a block: `[last_name, postcode]`, or `email` for one column."""
-    columns = (value.text(),) if value.is_text() else tuple(each.text() for each in value.items())
+    """Return a block, written as `[last_name, postcode]`, or as `email` for one column."""
+    columns = (value.text(),) if value.is_text() else tuple(item.text() for item in value.items())
     if not columns:
-        raise value.error("a block has no columns", fix="Name at least one column, or leave the block out")
+        raise value.error("the block has no columns", fix="Name at least one column, or remove the block")
     return Block(columns, value.key_line)
 
 
 def has_splink() -> bool:
-    """Return whether the package that compares records is installed."""
+    """Return whether Splink, which compares records, is installed."""
     return find_spec("splink") is not None

@@ -1,4 +1,4 @@
-"""The kinds of tables, and what can be said of each without an engine."""
+"""The kinds of tables and their traits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Kind = Literal["append", "upsert", "history", "aggregate", "features", "entities
 
 @dataclass(frozen=True)
 class KindTraits:
-    """What all tables of a kind have in common.
+    """The traits of all tables of a kind.
 
-    With `rewrites_all`, every build writes all rows again. With `keeps_versions`, a key has a row for each of its versions.
-    With `adds_states`, partial states may be stored beside the rows. With `reads_new_rows`, new rows of a driver are all that a
-    build reads of it. Without `scans_own_rows`, Spark never scans the table's own rows for a build. With `has_events`, the
-    query gives events of keys, of which the newest or all versions are kept.
+    With `rewrites_all`, every build rewrites all rows. With `keeps_versions`, a key has a row per version. With `adds_states`,
+    partial aggregation states may be stored with the rows. With `reads_new_rows`, a build reads only the new rows of a driver.
+    Without `scans_own_rows`, a build never scans the table's own rows with Spark. With `has_events`, the query returns events
+    by key, and the table keeps the newest one or all versions.
     """
 
     rewrites_all: bool = False

@@ -1,4 +1,4 @@
-"""What a layer table is: the frozen value that a SQL or Python file of a pipeline becomes."""
+"""Layer tables: the frozen values that the SQL and Python files of a pipeline are read as."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from headrace.spec.sql.source_map import Location, SourceMap, locate
 Otherwise = Literal["count", "drop", "quarantine", "fail"]
 
 BUILD_ID = "_build_id"
-"""The column of every layer table that says which build wrote a row. Unchanged rows keep theirs when files are rewritten."""
+"""The column of every layer table with the build that wrote a row. Rewriting files keeps the values of unchanged rows."""
 
 HISTORY_COLUMNS = ("valid_from", "valid_to", "is_current")
 
 CARRIED = "_carried"
-"""The column of a table with `unchanged` that says, for values which the row's own event did not tell, which event did."""
+"""The column of a table with `unchanged` that records which event each carried-over value comes from."""
 
 STATE = "_state"
-"""The column of an aggregate that has the partial states of each row, as JSON, so that changed rows can be added to them."""
+"""The column of an aggregate with each row's partial states as JSON, so that a build can add changed rows to them."""
 
 HIDDEN = (BUILD_ID, CARRIED, STATE)
-"""The names of all columns that Headrace adds to tables. A query of a table that lacks one may give a column of its name."""
+"""The names of all columns that Headrace adds to tables. A query may use the name of a column that its table does not get."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """A sentence and the condition that makes it true of a row; what is not true of a row, `otherwise` says what happens."""
+    """A sentence about rows and its condition. `otherwise` says what happens to rows that fail it."""
 
     sentence: str
     that: str
@@ -48,7 +48,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Window:
-    """The rows that a features table looks at: those of the same `partition_by` up to `seconds` before a row."""
+    """The window of a features table: the rows with the same `partition_by`, up to `seconds` before a row."""
 
     partition_by: tuple[str, ...]
     order_by: str
@@ -57,7 +57,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Watermark:
-    """How late rows may be: the driver's column that says when something happened, and by how much it may lie behind."""
+    """The allowed lateness of rows: the driver's event-time column and the delay after which a row counts as late."""
 
     column: str
     seconds: float
@@ -65,7 +65,7 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Reference:
-    """A place in a query's text where a table is named: characters `start` up to, not including, `end`."""
+    """A reference to a table in a query's text: characters `start` up to, not including, `end`."""
 
     table: TableName
     start: int
@@ -75,10 +75,9 @@ class Reference:
 
 @dataclass(frozen=True)
 class Query:
-    """A file of SQL, its settings' comment included, with its macros expanded.
+    """The text of a SQL file, including the comment with its settings, with macros expanded.
 
-    Every line of `text` is the line of the file. Columns are those of the file too unless `origin` is there, which says
-    where an expanded text comes from.
+    Line numbers are those of the file. Column numbers are, too, unless `origin` maps the expanded text back to the file.
     """
 
     text: str
@@ -86,13 +85,13 @@ class Query:
     origin: SourceMap | None = None
 
     def locate(self, offset: int) -> Location:
-        """Return the place in the file that a character of the text comes from."""
+        """Return the location in the file of a character of the text."""
         return self.origin.locate(offset) if self.origin else locate(self.text, offset)
 
 
 @dataclass(frozen=True)
 class Function:
-    """A Python function, and the table that each of its parameters stands for; None stands for the Spark session."""
+    """A Python function and the table of each parameter, None for the Spark session."""
 
     name: str
     parameters: tuple[tuple[str, TableName | None], ...]
@@ -100,7 +99,7 @@ class Function:
 
 @dataclass(frozen=True)
 class StagedColumn:
-    """A column of a captured table that stage_tables.yaml names: the type that it is cast to, and what its numbers count."""
+    """A column of a captured table in stage_tables.yaml: the type that it is cast to, and the unit of its epoch numbers."""
 
     name: str
     line: int
@@ -110,9 +109,9 @@ class StagedColumn:
 
 @dataclass(frozen=True)
 class Staged:
-    """What stage_tables.yaml says of a table: the raw table, its columns, whether all others come too, and its date.
+    """An entry of stage_tables.yaml: the raw table, its columns, whether all others are included, and its date.
 
-    `event_date` is the column that says when it happened; without one it is the event's own time.
+    `event_date` is the column with the date of the event. Without one, the date is that of the change itself.
     """
 
     source: TableName
@@ -123,30 +122,28 @@ class Staged:
 
     @property
     def definition(self) -> str:
-        """What decides the table's rows, wherever it stands in its file."""
-        columns = sorted((each.name, str(each.cast), str(each.unit)) for each in self.columns)
+        """What decides the table's rows, independent of its position in the file."""
+        columns = sorted((column.name, str(column.cast), str(column.unit)) for column in self.columns)
         return repr((str(self.source), columns, self.others, self.event_date))
 
     def find(self, name: str) -> StagedColumn | None:
-        return next((each for each in self.columns if each.name == name), None)
+        return next((column for column in self.columns if column.name == name), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableSettings:
-    """What the top of a table's file says.
+    """The settings of a table.
 
-    `rebuild_on` says for a lookup which of its columns are which columns of the driver, where the SQL does not: when its rows
-    change, the driver's rows with the same values are built again, and without columns all of them. Changes of `frozen`
-    lookups are not followed: they are joined as they are when a row is built. `constant` columns never change for a key.
-    `untracked` columns make no new version in a history, whose versions begin at `valid_from`. A row for which
-    `apply_as_truncates` holds says that all rows before it are gone. `unchanged` is the column that names those whose value an
-    event could not tell. `watermark` says from when on a row counts as late: late rows are counted, and change what they must.
-    `target_lag` is how many seconds a live run may leave a change unseen, so that more of them share a build; without one it
-    builds as soon as it can.
-    `matches` are the values by which records are of one entity, `oldest_by` says which of its records is the oldest,
-    `fuzzy` when records that only look alike are of one, too. A build warns of an entity with more than
-    `largest_entity` records.
-    `lines` are the lines of the settings.
+    `rebuild_on` maps columns of a lookup to columns of the driver if the SQL does not show the join: when rows of the lookup
+    change, the driver's rows with the same values are rebuilt, and all rows if it names no columns. Changes of `frozen` lookups
+    are not followed: a row joins the lookup as of its build. `constant` columns never change for a key. A change of `untracked`
+    columns alone starts no new version in a history, whose versions start at `valid_from`. A row that meets
+    `apply_as_truncates` deletes all rows before it. `unchanged` is the column that lists the columns whose value an event did
+    not contain. Rows later than `watermark` are counted as late, and still applied. `target_lag` is how many seconds a live run
+    may wait before it builds a change, so that more changes share a build; without one, it builds as soon as possible.
+    `matches` are the values that records of one entity share, `oldest_by` orders the records of an entity, and `fuzzy` also
+    joins similar records. A build warns about an entity with more than `largest_entity` records. `lines` are the line numbers
+    of the settings.
     """
 
     kind: Kind = "append"
@@ -176,12 +173,11 @@ class TableSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerTable(TableSettings):
-    """One table that a pipeline builds: `drivers` are the inputs whose rows become its rows, `lookups` are joined to them.
+    """A table that a pipeline builds. The rows of `drivers` become its rows, and `lookups` are joined to them.
 
-    `reread` are the drivers that its query also reads in another place than after FROM, as in a join of a table to itself. With
-    `mixes_rows`, its query makes rows of several rows of a driver. In both cases a build computes whole keys.
-    `staged` is what its query is made from where it is one of stage_tables.yaml. `follows` are the lookups whose changes it
-    follows, read from its SQL and its settings.
+    `reread` are the drivers that its query reads outside FROM as well, as in a self-join. With `mixes_rows`, its query
+    computes a row from several rows of a driver. In both cases a build computes whole keys. `staged` is its entry in
+    stage_tables.yaml, if it has one. `follows` are the lookups whose changes it follows, derived from its SQL and settings.
     """
 
     table: TableName
@@ -202,22 +198,22 @@ class LayerTable(TableSettings):
 
     @property
     def row_key(self) -> tuple[str, ...]:
-        """The columns that tell rows of the table apart: a history has several for each key."""
+        """The columns that identify a row. A history has several rows per key, so `sequence_by` is part of it."""
         return (*self.keys, *self.sequence_by) if self.traits.keeps_versions else self.keys
 
     @property
     def versioned_by(self) -> str:
-        """The column that `valid_from` of a history is taken from."""
+        """The column that a history takes `valid_from` from."""
         return self.valid_from or self.sequence_by[0]
 
     @property
     def computes_whole_keys(self) -> bool:
-        """Whether a row is computed from all rows of the drivers that have its key, not from one of them alone."""
+        """Whether a row is computed from all driver rows with its key rather than from one of them."""
         return self.mixes_rows or bool(self.reread)
 
     @property
     def added_columns(self) -> tuple[str, ...]:
-        """The columns that Headrace adds to those of the query, and that only builds read."""
+        """The columns that Headrace adds to those of the query for its builds."""
         carried = (CARRIED,) if self.unchanged else ()
         return (BUILD_ID, *carried, *((STATE,) if self.traits.adds_states else ()))
 
@@ -227,20 +223,22 @@ class LayerTable(TableSettings):
 
     @property
     def followed(self) -> tuple[TableName, ...]:
-        """The inputs whose changes make a build."""
+        """The inputs whose changes trigger a build."""
         return self.inputs if self.traits.rewrites_all else tuple(dict.fromkeys((*self.drivers, *self.follows)))
 
     @property
     def change_sources(self) -> tuple[TableName, ...]:
-        """The inputs of which a build reads the rows that came and went, rather than all rows."""
+        """The inputs whose change set a build reads, rather than all rows."""
         return (*self.drivers, *(name for name, routes in self.follows.items() if routes))
 
     def error(self, what: str, *, at: str | int, fix: str, column: int | None = None) -> SpecError:
-        """Return the error for a line, or for the line of the setting that `at` names."""
+        """Return a SpecError for a line, or for the line of the setting that `at` names."""
         line = at if isinstance(at, int) else self.lines.get(at, self.lines.get("", 1))
         return self.place.error(what, line=line, column=column, fix=fix)
 
     def check_extras(self) -> None:
-        """Raise a SpecError where a setting needs a package that is not installed."""
+        """Raise a SpecError if a setting needs a package that is not installed."""
         if self.fuzzy and not has_splink():
-            raise self.error("fuzzy needs Splink, which is not installed", at="fuzzy", fix="Run: pip install 'headrace[fuzzy]'")
+            raise self.error(
+                "fuzzy requires Splink, which is not installed", at="fuzzy", fix="Run: pip install 'headrace[fuzzy]'"
+            )

@@ -1,4 +1,4 @@
-"""How a table of kind entities tells that two records are of one entity: the values that they must share."""
+"""Exact matching in a table of kind entities: records that share a normalised value belong to one entity."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ CONFIDENCE = "match_confidence"
 PREVIOUS = "previous_entity_ids"
 UNUSED = "unused_matches"
 ENTITY_COLUMNS = (ENTITY_ID, CONFIDENCE, PREVIOUS, UNUSED)
-"""What a build adds to the records, besides the normalised columns."""
+"""The columns that a build adds to the records, besides the normalised columns."""
 
 _REGION = re.compile(r"[A-Z]{2}")
 _MAX_RECORDS = 50
 LARGEST_ENTITY = 100
-"""From how many records on an entity looks like strangers that were chained; a build then warns, and changes nothing."""
+"""The default number of records above which a build warns that an entity may chain unrelated records."""
 _RULES = {"email": ("case", "plus_tags", "dots"), "phone": ("region",), "exact": ()}
 
 
 @dataclass(frozen=True)
 class EmailRules:
-    """What makes two spellings one address: `case`, `+tags`, and the `dots` of providers that ignore them."""
+    """The differences between two email addresses that matching ignores: `case`, `+tags`, and `dots` for some providers."""
 
     case: bool = True
     plus_tags: bool = True
@@ -39,9 +39,9 @@ class EmailRules:
 
 @dataclass(frozen=True)
 class Match:
-    """A column of normalised values: records that share one are of one entity, unless more than `max_records` do.
+    """A column of normalised values. Records that share a value belong to one entity, unless more than `max_records` do.
 
-    `region` is the country whose numbers are written without its code, `region_column` a column that names it.
+    `region` is the default country of phone numbers without a country code, `region_column` a column that holds it.
     """
 
     column: str
@@ -55,32 +55,32 @@ class Match:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns of the query that the values are made of."""
+        """The columns of the query that the values are computed from."""
         return (self.source, *((self.region_column,) if self.region_column else ()))
 
 
 def entity_columns(matches: Sequence[Match], columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of a table whose records have these: each match column stands after the one that it is made of."""
-    found = [ENTITY_ID]
+    """Return the columns of an entities table over these columns. Each match column follows its source column."""
+    names = [ENTITY_ID]
     for name in columns:
-        found += [name, *(each.column for each in matches if each.source == name)]
-    rest = [each.column for each in matches if each.column not in found]
-    return (*found, *rest, CONFIDENCE, PREVIOUS, UNUSED)
+        names += [name, *(match.column for match in matches if match.source == name)]
+    rest = [match.column for match in matches if match.column not in names]
+    return (*names, *rest, CONFIDENCE, PREVIOUS, UNUSED)
 
 
 def read_matches(value: Value, *, problems: Problems) -> tuple[Match, ...]:
-    """Return the match columns; what is wrong with one is kept as a problem."""
-    found = []
-    for name, each in value.section(None, problems=problems).values.items():
-        match = problems.attempt(_read_match, name, each, problems=problems)
+    """Return the match columns. Errors are collected in `problems`."""
+    matches = []
+    for name, entry in value.section(None, problems=problems).values.items():
+        match = problems.attempt(_read_match, name, entry, problems=problems)
         if match is not None:
-            found.append(match)
-    return tuple(found)
+            matches.append(match)
+    return tuple(matches)
 
 
 def _read_match(name: str, value: Value, *, problems: Problems) -> Match:
     if not is_identifier(name) or name in ENTITY_COLUMNS:
-        raise value.key_error(f'"{name}" can\'t be the name of a match column', fix=f"Use another name: {IDENTIFIER_RULE}")
+        raise value.key_error(f'"{name}" is not a valid name of a match column', fix=f"Use another name: {IDENTIFIER_RULE}")
     known = ("from", "as", "max_records", *(rule for rules in _RULES.values() for rule in rules))
     section = value.section(known, problems=problems)
     how = section.need("as", example="email").choice(AS)
@@ -88,7 +88,7 @@ def _read_match(name: str, value: Value, *, problems: Problems) -> Match:
         for rule in rules:
             written = section.find(rule)
             if others != how and written is not None:
-                raise written.key_error(f"{rule} does nothing in a match as {how}", fix=f"Leave out {rule}")
+                raise written.key_error(f"{rule} has no effect in a match as {how}", fix=f"Remove {rule}")
     limit = section.find("max_records")
     region, region_column = _read_region(section)
     return Match(
@@ -109,7 +109,7 @@ def _is_on(section: Section, key: str) -> bool:
 
 
 def _read_region(section: Section) -> tuple[str | None, str | None]:
-    """Return a country's code, or the column that has one."""
+    """Return a country code, or the column that holds it."""
     value = section.find("region")
     if value is None:
         return None, None
@@ -120,5 +120,5 @@ def _read_region(section: Section) -> tuple[str | None, str | None]:
 
     if written not in SUPPORTED_REGIONS:
         hint = suggest(written, sorted(SUPPORTED_REGIONS), plural="Codes")
-        raise value.error(f'no country has the code "{written}"', fix=f"{hint} Fix the code, or name a column")
+        raise value.error(f'unknown country code "{written}"', fix=f"{hint} Fix the code, or name a column")
     return written, None

@@ -1,7 +1,7 @@
-"""What Debezium's values mean, as SQL: a long that is a moment, an int that is a day, a number of any size.
+"""Convert Debezium's values in SQL: a long to a timestamp, an int to a date, a variable-scale number to a decimal.
 
-A column's `doc` says what its values mean by the name that Kafka Connect has for it, such as `io.debezium.time.MicroTimestamp`;
-that of an array says it of its elements: `array<io.debezium.time.Date>`.
+A column's `doc` is the Kafka Connect name that gives the meaning of its values, such as `io.debezium.time.MicroTimestamp`. For
+an array, it names that of the elements: `array<io.debezium.time.Date>`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from headrace.spec.model.types import Array, Column, ColumnType, Decimal, Map, P
 
 Unit = Literal["d", "s", "ms", "us", "ns"]
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What stands for a large value that an update left as it was, and that Postgres therefore did not send."""
+"""Debezium's placeholder for a large value that an update did not change, and that Postgres therefore did not send."""
 
 ANY_DECIMAL = Decimal(38, 18)
-"""What a numeric without precision and scale becomes, unless the file says otherwise."""
+"""The type of a numeric without precision and scale, unless the file sets another one."""
 
 _SQL_TYPES = {"long": "BIGINT"}
 _UNITS: dict[str, Unit] = {
@@ -37,7 +37,7 @@ _TEXT, _BYTES, _MOMENT, _DAY = (Primitive("string"), Primitive("binary"), Primit
 
 @dataclass(frozen=True)
 class Converted:
-    """SQL for a value, its type, and whether a value can be there of which it makes null."""
+    """SQL for a converted value, its type, and whether it can be null for a value that is not null."""
 
     sql: str
     type: ColumnType
@@ -45,9 +45,9 @@ class Converted:
 
 
 def sql_type(column_type: ColumnType) -> str:
-    """Return a type as Spark SQL has it."""
+    """Return a type in Spark SQL."""
     if isinstance(column_type, Struct):
-        return f"STRUCT<{', '.join(f'`{each.name}`: {sql_type(each.type)}' for each in column_type.columns)}>"
+        return f"STRUCT<{', '.join(f'`{field.name}`: {sql_type(field.type)}' for field in column_type.columns)}>"
     if isinstance(column_type, Array):
         return f"ARRAY<{sql_type(column_type.element)}>"
     if isinstance(column_type, Map):
@@ -56,9 +56,9 @@ def sql_type(column_type: ColumnType) -> str:
 
 
 def convert(value: str, column: Column, *, cast: ColumnType | None = None, unit: Unit | None = None) -> Converted:
-    """Return what a column's value means: by its `unit`, else by the column's `doc`, and then cast to a type.
+    """Return SQL that converts a column's value by its `unit`, else by the column's `doc`, and then casts it.
 
-    A decimal is never rounded: digits that it has no place for make it fail.
+    A decimal is never rounded: a value with more decimal places than the type has becomes null.
     """
     if _is_any_decimal(column.type):
         return _cast(Converted(_any_decimal_text(value), _TEXT, may_fail=True), cast or ANY_DECIMAL)
@@ -68,18 +68,18 @@ def convert(value: str, column: Column, *, cast: ColumnType | None = None, unit:
         if inner.sql != "_each":
             return _cast(Converted(f"transform({value}, _each -> {inner.sql})", Array(inner.type), inner.may_fail), cast)
     chosen = unit or (_UNITS.get(meaning) if column.type in _NUMBERS else None)
-    found = Converted(value, column.type)
+    converted = Converted(value, column.type)
     if chosen:
-        found = Converted(_moment(value, chosen), _DAY if chosen == "d" else _MOMENT)
+        converted = Converted(_moment(value, chosen), _DAY if chosen == "d" else _MOMENT)
     elif meaning in _TIMES and column.type in _NUMBERS:
-        found = Converted(f"date_format({_TIMES[meaning].format(value)}, 'HH:mm:ss.SSSSSS')", _TEXT)
+        converted = Converted(f"date_format({_TIMES[meaning].format(value)}, 'HH:mm:ss.SSSSSS')", _TEXT)
     elif meaning == _ZONED and column.type == _TEXT:
-        found = _cast(found, _MOMENT)
-    return _cast(found, cast)
+        converted = _cast(converted, _MOMENT)
+    return _cast(converted, cast)
 
 
 def is_unavailable(value: str, column_type: ColumnType) -> str | None:
-    """Return the condition that Debezium could not tell a value; None for types of which it always can."""
+    """Return the condition that a value is Debezium's placeholder, or None for types that it always sends."""
     if column_type == _TEXT:
         return f"{value} = '{UNAVAILABLE}'"
     if column_type == _BYTES:
@@ -95,49 +95,49 @@ def is_unavailable(value: str, column_type: ColumnType) -> str | None:
     return f"(size({value}) = 1 AND {inner})" if inner else None
 
 
-def _cast(found: Converted, wanted: ColumnType | None) -> Converted:
-    if wanted is None or wanted == found.type:
-        return found
+def _cast(converted: Converted, wanted: ColumnType | None) -> Converted:
+    if wanted is None or wanted == converted.type:
+        return converted
     if wanted == _TEXT:
-        return Converted(f"CAST({found.sql} AS STRING)", _TEXT, found.may_fail)
+        return Converted(f"CAST({converted.sql} AS STRING)", _TEXT, converted.may_fail)
     if isinstance(wanted, Decimal):
-        text = found.sql if found.type == _TEXT else f"CAST({found.sql} AS STRING)"
+        text = converted.sql if converted.type == _TEXT else f"CAST({converted.sql} AS STRING)"
         digits = "regexp_replace(regexp_extract(_text, '[.]([0-9]*)$', 1), '0+$', '')"
         exact = f"IF(length({digits}) > {wanted.scale}, NULL, try_cast(_text AS {sql_type(wanted)}))"
         sql = _bind("_text", text, exact)
     else:
-        sql = f"try_cast({found.sql} AS {sql_type(wanted)})"
+        sql = f"try_cast({converted.sql} AS {sql_type(wanted)})"
     return Converted(sql, wanted, may_fail=True)
 
 
 def _moment(value: str, unit: Unit) -> str:
     if unit == "d":
         return f"date_add(DATE'1970-01-01', CAST({value} AS INT))"
-    made = {"s": "timestamp_seconds({})", "ms": "timestamp_millis({})", "us": "timestamp_micros({})"}
-    return made.get(unit, "timestamp_micros(({0} - pmod({0}, 1000)) div 1000)").format(value)
+    functions = {"s": "timestamp_seconds({})", "ms": "timestamp_millis({})", "us": "timestamp_micros({})"}
+    return functions.get(unit, "timestamp_micros(({0} - pmod({0}, 1000)) div 1000)").format(value)
 
 
-def lost(value: str, made: str, made_type: ColumnType) -> str:
-    """Return the condition that a value is there, and what was made of it is not; of an array, any of its elements."""
-    gone = f"({value} IS NOT NULL AND {made} IS NULL)"
+def lost(value: str, converted: str, made_type: ColumnType) -> str:
+    """Return the condition that a value is not null and its conversion is. For an array, that holds for any element."""
+    gone = f"({value} IS NOT NULL AND {converted} IS NULL)"
     if not isinstance(made_type, Array):
         return gone
-    counts = [f"size(filter({each}, _each -> _each IS NOT NULL))" for each in (made, value)]
+    counts = [f"size(filter({array}, _each -> _each IS NOT NULL))" for array in (converted, value)]
     return f"({gone} OR {counts[0]} < {counts[1]})"
 
 
 def _is_any_decimal(column_type: ColumnType) -> bool:
     """Return whether values are Debezium's VariableScaleDecimal: a scale, and the bytes of the unscaled value."""
-    return isinstance(column_type, Struct) and {each.name: each.type for each in column_type.columns} == {
+    return isinstance(column_type, Struct) and {field.name: field.type for field in column_type.columns} == {
         "scale": Primitive("int"),
         "value": _BYTES,
     }
 
 
 def _any_decimal_text(value: str) -> str:
-    """Return SQL for the digits of a number of any scale, null where it has more than 38 of them.
+    """Return SQL for the digits of a variable-scale number, null for more than 38 digits.
 
-    The bytes are the whole number in two's complement: 16 of them are read as a high and a low half.
+    The bytes are the unscaled value in two's complement, read as a high and a low half of 8 bytes.
     """
     digits = f"hex({value}.value)"
     padded = f"lpad({digits}, 32, IF(substr({digits}, 1, 1) >= '8', 'F', '0'))"
@@ -158,5 +158,5 @@ def _any_decimal_text(value: str) -> str:
 
 
 def _bind(name: str, value: str, expression: str) -> str:
-    """Return SQL in which a name stands for a value: SQL has no other way to write it once and use it often."""
+    """Return SQL that binds a value to a name, so that an expression can use it repeatedly."""
     return f"transform(array({value}), {name} -> {expression})[0]"

@@ -1,4 +1,4 @@
-"""What a pipeline is: the frozen values that `load_pipeline` returns and every stage works from."""
+"""Pipelines: the frozen values that `load_pipeline` returns and every stage reads."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ TransformName = Literal["identity", "years", "months", "days", "hours", "bucket"
 
 @dataclass(frozen=True)
 class TableName:
-    """A table and its namespace, which is one word, or two where one namespace is in another: `raw`, `stage.storefront`."""
+    """A table and its namespace, which has one or two parts: `raw`, `stage.storefront`."""
 
     namespace: str
     name: str
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The words of the name, each of which is an identifier of its own in SQL."""
+        """The parts of the name, each an identifier in SQL."""
         return (*self.namespace.split("."), self.name)
 
     @property
     def flat_namespace(self) -> str:
-        """The namespace where one word is needed: `stage__storefront`."""
+        """The namespace as one identifier: `stage__storefront`."""
         return self.namespace.replace(".", "__")
 
     @property
     def flat(self) -> str:
-        """The name where one word is needed: `stage__storefront__orders`."""
+        """The name as one identifier: `stage__storefront__orders`."""
         return "__".join(self.parts)
 
     def __str__(self) -> str:
@@ -49,14 +49,14 @@ class TableName:
 
     @classmethod
     def parse(cls, written: str) -> TableName:
-        """Return the table of a name that was checked before, such as one that the catalog has."""
+        """Return the table of a valid name, such as one from the catalog."""
         namespace, _, name = written.rpartition(".")
         return cls(namespace, name)
 
 
 @dataclass(frozen=True)
 class Transform:
-    """One part of a table's partitioning, such as `hours(event_time)` or `bucket(16, customer_id)`."""
+    """A partition transform, such as `hours(event_time)` or `bucket(16, customer_id)`."""
 
     name: TransformName
     column: str
@@ -64,7 +64,7 @@ class Transform:
 
     @property
     def field_name(self) -> str:
-        """What Iceberg's Java library calls the partition field: `event_time_hour`, `customer_id_bucket`."""
+        """The name that Iceberg's Java library gives the partition field: `event_time_hour`, `customer_id_bucket`."""
         endings = {"identity": "", "bucket": "_bucket", "truncate": "_trunc"}
         return self.column + endings.get(self.name, f"_{self.name[:-1]}")
 
@@ -76,7 +76,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class EventTime:
-    """A timestamp column made from an epoch number in another column."""
+    """A timestamp column computed from an epoch number in another column."""
 
     column: str
     source: str
@@ -85,14 +85,13 @@ class EventTime:
 
 @dataclass(frozen=True)
 class Stream:
-    """One topic and the raw table that it lands in.
+    """A topic and the raw table that it lands in.
 
-    `output` and `commit_log` are where data files and the write-ahead commit log go; None means the place that Headrace
-    chooses in the warehouse. `avro_schema` is the text of the .avsc where the format is Avro or Debezium; Debezium's messages
-    have schemas of their own, and `columns` are what the table has at least. `framing` says whether Avro messages start with
-    the id of their schema in a registry. `every_seconds` is how often its generator sends an
-    event, unless a command says otherwise; `through` is the path of the receiver that it sends them to, and None means that
-    it sends them to the topic itself.
+    `output` and `commit_log` are the locations of data files and of the write-ahead commit log; None means a default location
+    in the warehouse. `avro_schema` is the text of the .avsc if the format is Avro or Debezium. Debezium's messages bring their
+    own schemas, so `columns` are the minimum that the table has. `framing` says whether Avro messages start with the id of
+    their schema in a registry. `every_seconds` is the interval of its generator, unless a command overrides it. `through` is
+    the path of the receiver that the generator sends events to; None means the topic itself.
     """
 
     name: str
@@ -115,13 +114,13 @@ class Stream:
 
     @property
     def may_need_registry(self) -> bool:
-        """Whether messages may name a schema of the registry."""
+        """Whether messages may refer to a schema in the registry."""
         return self.format == "debezium" or (self.format == "avro" and self.framing != "none")
 
 
 @dataclass(frozen=True)
 class OwnQuery:
-    """A question to the pipeline's tables and the SQL that answers it, as DuckDB has it."""
+    """A question about the pipeline's tables and the DuckDB SQL that answers it."""
 
     about: str
     sql: str
@@ -139,10 +138,10 @@ class Receiver:
 
 @dataclass(frozen=True)
 class Webhook:
-    """A function of a pipeline's HTTP source that takes signed webhooks: each becomes events of `streams`, or of `other`.
+    """A function of a pipeline's HTTP source that receives signed webhooks as events of `streams` or `other`.
 
-    `secret` is the name of the environment variable that has the secret. Of `signatures` the first holds, and the others only
-    where the environment names them. `batches` says whether a body may be a list of payloads.
+    `secret` is the name of the environment variable that holds the secret. The first of `signatures` is accepted, and the
+    others only if the environment enables them. `batches` says whether a body may be a list of payloads.
     """
 
     function: str
@@ -160,7 +159,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class HttpSource:
-    """A server that takes events over HTTP: the Python file with its functions, and the port that it prefers."""
+    """A server that receives events over HTTP: the Python file with its functions, and its preferred port."""
 
     file: Path
     port: int
@@ -169,12 +168,12 @@ class HttpSource:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        return (*(each.function for each in self.receivers), *(each.function for each in self.webhooks))
+        return (*(receiver.function for receiver in self.receivers), *(webhook.function for webhook in self.webhooks))
 
 
 @dataclass(frozen=True)
 class Seeder:
-    """A program of a pipeline that fills its source database: its Python file, and the port that it prefers."""
+    """A program that fills the pipeline's source database: its Python file and its preferred port."""
 
     file: Path
     port: int
@@ -182,7 +181,7 @@ class Seeder:
 
 @dataclass(frozen=True)
 class ByHand:
-    """A statement to type into psql, and the query of the lake, in DuckDB's SQL, whose answer it changes."""
+    """A manual change for the demo: a statement for psql, and a DuckDB query on the lake whose result it changes."""
 
     change: str
     see: str
@@ -190,11 +189,11 @@ class ByHand:
 
 @dataclass(frozen=True)
 class Capture:
-    """A Postgres whose changes Debezium brings to Kafka.
+    """A Postgres database whose changes Debezium writes to Kafka.
 
-    `database` is one of Headrace's Postgres, and `url` another server's, which is used instead. `migrations` is a folder of SQL
-    files that make its tables, `connectors` one of templates of connectors. With `format` avro the messages' schemas are in a
-    registry. `stage` is the file that stage tables are made from. `by_hand` is what a demo changes.
+    `database` is a database in the embedded Postgres; `url` replaces it by one on another server. `migrations` is a folder of
+    SQL files that create its tables, `connectors` a folder of connector templates. With `format` avro the messages' schemas are
+    in a registry. `stage` is the file that defines the stage tables. `by_hand` is the manual change of the demo.
     """
 
     database: str
@@ -209,9 +208,9 @@ class Capture:
 
 @dataclass(frozen=True)
 class PostgresTable:
-    """A layer table as it is published to Postgres.
+    """A layer table that is published to Postgres.
 
-    `ddl` is the text that makes the table called `name` and what belongs to it; its `primary_key` has the keys of `source`.
+    `ddl` creates the table `name` and its indexes. Its `primary_key` has the keys of `source`.
     """
 
     name: str
@@ -223,7 +222,7 @@ class PostgresTable:
 
 @dataclass(frozen=True)
 class Serving:
-    """What people and programs get to see: tables in Postgres, and a Python file with pages of the pipeline's own."""
+    """What a pipeline serves: tables in Postgres, and a Python file with its own pages."""
 
     postgres: tuple[PostgresTable, ...] = ()
     pages: Path | None = None
@@ -231,10 +230,10 @@ class Serving:
 
 @dataclass(frozen=True)
 class PersonColumns:
-    """Expressions of Spark SQL over a raw table's columns that tell whose a row is.
+    """Spark SQL expressions over a raw table's columns that identify the person of a row.
 
-    `ids` are by what gave them, such as `shopify`; an expression may give several in an array. Of columns in `text` every value
-    that names a person makes the row theirs.
+    `ids` are grouped by their system, such as `shopify`; an expression may return several in an array. A row also belongs to a
+    person whose identifiers occur in a column of `text`.
     """
 
     emails: tuple[str, ...] = ()
@@ -245,7 +244,7 @@ class PersonColumns:
 
 @dataclass(frozen=True)
 class ErasureRequests:
-    """Rows of a stream that ask for a person to be erased, those for which `where` holds; `id` tells one from another."""
+    """The rows of a stream that request a person's erasure: those that meet `where`. `id` identifies a request."""
 
     stream: str
     where: str
@@ -255,7 +254,7 @@ class ErasureRequests:
 
 @dataclass(frozen=True)
 class People:
-    """Whose the rows of a pipeline are, by stream; and the table that says which records are one person's, if there is one."""
+    """The person columns of a pipeline by stream, and the table of entities that groups records by person, if any."""
 
     streams: Mapping[str, PersonColumns]
     entities: TableName | None = None
@@ -264,7 +263,7 @@ class People:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline's streams, the tables that it builds from them, each after those that it reads, and what to ask of them."""
+    """A pipeline: its streams, the tables that it builds from them in dependency order, and its settings."""
 
     name: str
     about: str
@@ -279,5 +278,5 @@ class Pipeline:
     capture: Capture | None = None
 
     def stream(self, name: str) -> Stream:
-        """Return the stream of a name that the pipeline's own files say."""
-        return next(each for each in self.streams if each.name == name)
+        """Return the stream of this name, which must exist."""
+        return next(stream for stream in self.streams if stream.name == name)

@@ -1,4 +1,4 @@
-"""The decorators of functions that take events over HTTP, and what those are given and return."""
+"""The decorators of functions that receive events over HTTP, with their arguments and results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 @dataclass(frozen=True)
 class Received:
-    """What became of a request: the event for the topic, and the answer that is given once Kafka has acknowledged it."""
+    """The result of a receiver: the event for the topic, and the response to send after Kafka acknowledges the event."""
 
     event: Mapping[str, object]
     answer: Mapping[str, object]
@@ -29,50 +29,50 @@ class Received:
 def receive(path: str, stream: str, *, method: Method = "GET") -> Callable[[F], F]:
     """Mark a function as a receiver of a pipeline's HTTP source.
 
-    Its parameters are those of a FastAPI handler; `now` is given the moment of the request. It returns a `Received`. The
-    function stays as it is, so that it can be called in a test. The arguments are read from the file itself, so that
-    `headrace check` need not run it.
+    Its parameters are those of a FastAPI handler; `now` is the time of the request. It returns a `Received`. The function is
+    returned unchanged, so that tests can call it. Headrace parses the arguments from the file, so `headrace check` does not
+    run it.
     """
     return lambda function: function
 
 
 class PayloadError(ValueError):
-    """A payload that a webhook can't take: one sentence for its sender, who hears it with a 400."""
+    """An invalid webhook payload. The message is one sentence, which the sender receives with status 400."""
 
 
 @dataclass(frozen=True)
 class Payload:
-    """A JSON object, as it was written and by its fields, whose values too are as they were written: no digit is lost."""
+    """A JSON object: its bytes, and its fields with values as raw JSON, so that numbers lose no digits."""
 
     written: bytes
     fields: Mapping[str, msgspec.Raw]
 
     def text(self, name: str) -> str | None:
-        """Return a value as text: a string's own, and of anything else its JSON; None where it is null or missing."""
+        """Return a string's text, any other value's JSON, and None for a null or missing field."""
         raw = bytes(self.fields.get(name, _NULL))
         if raw == _NULL:
             return None
         return _TEXT.decode(raw) if raw.startswith(b'"') else raw.decode("utf-8")
 
     def inner(self, name: str) -> Payload:
-        """Return the object under a name, or an empty one where there is none."""
+        """Return the object in a field, or an empty one if the field is missing or not an object."""
         raw = bytes(self.fields.get(name, _NULL))
         return read_payload(raw if raw.startswith(b"{") else b"{}")
 
     @property
     def digest(self) -> str:
-        """An id for a payload that has none: what is sent again has the same."""
+        """An id for a payload without one. A payload that is sent again has the same id."""
         return f"sha256:{hashlib.sha256(self.written).hexdigest()}"
 
 
 def read_payload(written: bytes) -> Payload:
-    """Return the payload; what is no JSON object is msgspec's DecodeError."""
+    """Return the payload. Anything but a JSON object raises msgspec's DecodeError."""
     return Payload(written, _OBJECT.decode(written))
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A webhook as it was sent, by one who knows the secret. Names of `headers` are in lower case."""
+    """A webhook request with a verified signature. Names of `headers` are in lower case."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -83,8 +83,9 @@ class Delivery:
 class Message:
     """One event of a webhook.
 
-    `type` is what its sender calls it, and `id` the sender's id for it: the same when it is sent again. It goes to `stream`
-    with its `fields`, or all of it to the stream for the rest where `stream` is None. Messages of one `key` stay in order.
+    `type` is the sender's name for its type, and `id` the sender's id, which a redelivery repeats. The message goes to `stream`
+    with its `fields`, or with its whole payload to the stream `other` if `stream` is None. Messages with the same `key` stay in
+    order.
     """
 
     type: str
@@ -99,8 +100,8 @@ def webhook(
 ) -> Callable[[F], F]:
     """Mark a function as the webhook of a pipeline's HTTP source.
 
-    It is given a `Payload` and the `Delivery` that brought it, once for each payload where `batches` may come, and returns
-    a `Message`. `secret` is the name of an environment variable. The arguments are read from the file itself, so that
-    `headrace check` need not run it.
+    The function takes a `Payload` and its `Delivery`, and returns a `Message`. With `batches`, a body may be a list, and the
+    function is called for each payload. `secret` is the name of an environment variable. Headrace parses the arguments from
+    the file, so `headrace check` does not run it.
     """
     return lambda function: function

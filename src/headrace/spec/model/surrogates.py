@@ -1,4 +1,4 @@
-"""Unpaired surrogates in JSON: the grammar allows `"\\ud800"`, and no text in UTF-8 can hold it."""
+"""Unpaired surrogates in JSON: the grammar allows `"\\ud800"`, and UTF-8 can't encode it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _ESCAPES = re.compile(
 
 
 def keep_lone_surrogates(written: bytes) -> bytes:
-    """Return JSON in which an unpaired surrogate is the text of its escape: six characters, a backslash first.
+    """Return JSON with each unpaired surrogate replaced by the text of its escape: a backslash and five characters.
 
-    Everything else stays as it is, byte for byte.
+    All other bytes are unchanged.
     """
     if b"\\ud" not in written and b"\\uD" not in written:
         return written

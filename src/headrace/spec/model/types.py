@@ -1,4 +1,4 @@
-"""The column types that a schema can name, and nothing about how any engine stores them."""
+"""The column types of schemas, independent of any engine."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ PrimitiveName = Literal["boolean", "int", "long", "float", "double", "date", "ti
 
 
 MAX_PRECISION = 38
-"""The digits that a decimal can have, here and in every engine that reads the tables."""
+"""The maximum precision of a decimal, here and in every engine that reads the tables."""
 
 
 @dataclass(frozen=True)
 class Primitive:
-    """A type without parameters. `timestamp` is a moment (UTC, microseconds); `timestamp_ntz` a wall-clock reading."""
+    """A type without parameters. `timestamp` is a point in time (UTC, microseconds), `timestamp_ntz` a wall-clock time."""
 
     name: PrimitiveName
 
@@ -49,7 +49,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Map:
-    """A map whose keys are strings, as JSON's and Avro's are."""
+    """A map with string keys, as in JSON and Avro."""
 
     value: ColumnType
 
@@ -62,7 +62,7 @@ ColumnType = Primitive | Decimal | Struct | Array | Map
 
 @dataclass(frozen=True)
 class Column:
-    """A column, or a field of a struct. `doc` says what its values mean where the type does not, by Kafka Connect's name."""
+    """A column, or a field of a struct. `doc` is the Kafka Connect name that gives the meaning of its values, if any."""
 
     name: str
     type: ColumnType

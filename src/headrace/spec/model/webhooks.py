@@ -1,4 +1,4 @@
-"""The decorator of functions that take signed webhooks, as a pipeline's file has it."""
+"""Read the decorator of functions that receive signed webhooks from a pipeline's file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headrace.spec.problems import Place, Problems, suggest
 
 SCHEMES: tuple[SignatureScheme, ...] = get_args(SignatureScheme)
 TYPE, EVENT_ID, LOADED_AT = "_webhook_topic", "_event_id", "_loaded_at"
-"""Columns that each webhook's event is given: what its sender calls it, its sender's id for it, and when it was taken."""
+"""The columns of a webhook's event: the sender's name for its type, the sender's id for it, and when it was received."""
 PAYLOAD = "payload"
-"""The column that has all of a webhook of a type that nobody knows, as JSON."""
+"""The column that holds the whole webhook as JSON if its type is unknown."""
 EXAMPLE = '@webhook("/webhooks/shop", signatures=["stripe"], secret="SHOP_SECRET", streams=["orders"], other="others")'
-NEEDS = "webhook needs a path, signatures, a secret, streams and another stream for the rest"
+NEEDS = "webhook needs path, signatures, secret, streams and other"
 ARGUMENTS = ("path", "signatures", "secret", "streams", "other", "batches")
 VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
@@ -24,27 +24,27 @@ VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 def read_webhook(
     function: str, given: Mapping[str, object], line: int, *, place: Place, streams: Sequence[Stream], problems: Problems
 ) -> Webhook:
-    """Return the webhook that the decorator's arguments describe. Names that don't exist are kept as problems."""
+    """Return the webhook that the decorator's arguments describe. Unknown names are collected in `problems`."""
 
     def error(what: str, fix: str) -> SpecError:
         return place.error(what, line=line, fix=fix)
 
     for name in given:
         if name not in ARGUMENTS:
-            raise error(f'webhook has no argument "{name}"', f"{suggest(name, ARGUMENTS, plural='Arguments')} Fix the name")
+            raise error(f'unknown argument "{name}" of webhook', f"{suggest(name, ARGUMENTS, plural='Arguments')} Fix the name")
     path, secret, other, batches = given.get("path"), given.get("secret"), given.get("other"), given.get("batches", False)
     signatures, names = given.get("signatures"), given.get("streams")
     if not (isinstance(path, str) and isinstance(secret, str) and isinstance(other, str) and isinstance(batches, bool)):
         raise error(NEEDS, f"Write {EXAMPLE}")
     if not _are_texts(signatures) or not _are_texts(names):
-        raise error("webhook needs lists of signatures and of streams", f"Write {EXAMPLE}")
+        raise error("signatures and streams of webhook must be lists", f"Write {EXAMPLE}")
     keep = problems.errors.append
     if not VARIABLE.fullmatch(secret):
-        keep(error("secret names the environment variable that has it", 'Write its name, such as secret="SHOP_SECRET"'))
+        keep(error("secret must be the name of an environment variable", 'Write a name such as secret="SHOP_SECRET"'))
     for signature in signatures:
         if signature not in SCHEMES:
             hint = suggest(signature, SCHEMES, plural="Signatures")
-            keep(error(f'there is no signature "{signature}"', f"{hint} Fix the name"))
+            keep(error(f'unknown signature "{signature}"', f"{hint} Fix the name"))
     for name in (*names, other):
         problems.attempt(_check_stream, name, streams, rest=name == other, error=error)
     chosen = tuple(scheme for signature in signatures for scheme in SCHEMES if scheme == signature)
@@ -52,17 +52,17 @@ def read_webhook(
 
 
 def _are_texts(value: object) -> TypeGuard[Sequence[str]]:
-    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(each, str) for each in value)
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(text, str) for text in value)
 
 
 def _check_stream(name: str, streams: Sequence[Stream], *, rest: bool, error: Callable[[str, str], SpecError]) -> None:
-    found = {each.name: each for each in streams}.get(name)
-    if found is None:
-        hint = suggest(name, [each.name for each in streams], plural="Streams")
-        raise error(f'there is no stream "{name}"', f"{hint} Fix the name")
-    if found.format != "json":
-        raise error(f'webhooks are JSON, and stream "{name}" is {found.format}', "Write format: json")
-    types = {column.name: str(column.type) for column in found.columns}
+    stream = {known_stream.name: known_stream for known_stream in streams}.get(name)
+    if stream is None:
+        hint = suggest(name, [known_stream.name for known_stream in streams], plural="Streams")
+        raise error(f'not found: stream "{name}"', f"{hint} Fix the name")
+    if stream.format != "json":
+        raise error(f'webhooks require format: json, and stream "{name}" has format: {stream.format}', "Write format: json")
+    types = {column.name: str(column.type) for column in stream.columns}
     needed = {TYPE: "string", EVENT_ID: "string", LOADED_AT: "timestamp"} | ({PAYLOAD: "string"} if rest else {})
     for column, wanted in needed.items():
         if types.get(column) != wanted:
