@@ -1,1 +1,1 @@
-"""What the SQL of a pipeline says, without an engine."""
+"""Analyse the SQL of a pipeline without an engine."""

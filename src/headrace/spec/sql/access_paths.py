@@ -1,4 +1,4 @@
-"""By which columns a table's query looks up its inputs, read from its SQL."""
+"""Derive from a query's SQL the columns by which it looks up its inputs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AccessPaths:
-    """How a query's lookups are reached from the rows of its drivers.
+    """The join paths from a query's drivers to its lookups.
 
-    Rows of a lookup that match none of its paths may be left out: the result stays the same. None stands for a lookup that is
-    needed whole, and `reasons` says why. `order` has all lookups, the sources of a lookup's paths before it.
+    Rows of a lookup that match none of its paths don't affect the result. None means that all rows of a lookup are needed, and
+    `reasons` says why. `order` contains all lookups, each after the sources of its paths.
     """
 
     lookups: Mapping[TableName, tuple[JoinPath, ...] | None]
@@ -32,10 +32,10 @@ class AccessPaths:
 
 
 def access_paths(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], casts: bool = False) -> AccessPaths:
-    """Return by which columns the lookups of a query are joined.
+    """Return the columns by which the lookups of a query are joined.
 
-    `known` are the columns of its inputs; where one is missing, unqualified columns and stars are not followed. With `casts`,
-    a column cast to STRING counts as a column too, whose name ends with `TEXT`.
+    `known` are the columns of its inputs. If an input is missing, unqualified columns and stars are not followed. With `casts`,
+    a column cast to STRING counts as a column with the suffix `TEXT`.
     """
     reader = _Reader.of(parsed, known=known, keys=(), casts=casts)
     if reader is None:
@@ -49,11 +49,11 @@ def access_paths(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]
 def key_paths(
     parsed: ParsedQuery, keys: Sequence[str], *, known: Mapping[TableName, Sequence[str]]
 ) -> Mapping[TableName, tuple[tuple[str, str], ...]] | None:
-    """Return for every driver which of its columns are which keys of the result, as (column, key).
+    """Return the columns of every driver that are keys of the result, as (column, key).
 
-    Rows of certain keys are computed from the driver rows whose columns have the values of these keys, null being a value. A
-    key that is not the same plain column wherever the driver is read is left out; a driver without any is needed whole.
-    None says that the query mixes rows of different keys, as LIMIT does, or a window over all rows.
+    The rows of a key are computed from the driver rows whose columns have the key's values, including nulls. A key that is not
+    the same plain column wherever the driver is read is left out. All rows of a driver without keys are needed. The result is
+    None if the query mixes rows of different keys, as LIMIT or a window over all rows do.
     """
     reader = _Reader.of(parsed, known=known, keys=keys)
     if reader is None or any(scan.is_mixed for table in parsed.drivers for scan in reader.scans[table]):
@@ -63,7 +63,7 @@ def key_paths(
 
 @dataclass(frozen=True)
 class _Reader:
-    """The places where a query reads its tables, and the spelling of their names."""
+    """The scans of a query's tables, and the spelling of their names."""
 
     scans: Mapping[TableName, Sequence[Scan]]
     unread: frozenset[TableName]
@@ -109,7 +109,7 @@ class _Reader:
         return cls(scans, left_out, blocks, OriginFinder(blocks), spelled, tables)
 
     def ways(self, scan: Scan) -> list[tuple[JoinPath, ...]]:
-        """Return the ways to look up what a scan needs, each of which suffices."""
+        """Return the ways to look up the rows of a scan, each of which suffices."""
         ways: dict[tuple[JoinPath, ...], None] = {}
         for restriction in scan.restrictions:
             if restriction.values is None:
@@ -121,9 +121,9 @@ class _Reader:
         return list(ways)
 
     def why_whole(self, table: TableName) -> str | None:
-        """Return why all rows of a lookup are needed, or None."""
+        """Return why all rows of a lookup are needed, or None if they are not."""
         if table in self.unread:
-            return "it is read in a part of the query that can't be followed"
+            return "it is read in a part of the query that can't be analysed"
         for scan in self.scans[table]:
             if not scan.restrictions:
                 return scan.reason
@@ -160,7 +160,7 @@ class _Reader:
 
 
 def _name_casts(tree: exp.Query) -> None:
-    """Replace CAST(column AS STRING) in a qualified query by a column of its own."""
+    """Replace CAST(column AS STRING) in a qualified query by a column with the suffix `TEXT`."""
     from sqlglot import exp
 
     for cast in list(tree.find_all(exp.Cast)):
@@ -184,7 +184,7 @@ def _has_unclear_columns(tree: exp.Query) -> bool:
 def _choose(
     parsed: ParsedQuery, ways: Mapping[TableName, Sequence[Sequence[tuple[JoinPath, ...]]]], reasons: dict[TableName, str]
 ) -> AccessPaths:
-    """Choose the paths of every lookup such that their sources come first: the drivers, then lookups that are reached."""
+    """Choose the paths of every lookup so that their sources come first: drivers, then lookups that are already reached."""
     chosen: dict[TableName, tuple[JoinPath, ...] | None] = {}
     while len(chosen) < len(parsed.lookups):
         waiting = [table for table in parsed.lookups if table not in chosen]
@@ -198,11 +198,11 @@ def _choose(
         else:
             whole = next((table for table in waiting if table in reasons), waiting[0])
             sources = sorted({str(path.source) for scan in ways[whole] for way in scan for path in way})
-            reasons.setdefault(whole, f"it is reached only from {', '.join(sources)}, which is reached from it in turn")
+            reasons.setdefault(whole, f"it is only reachable from {', '.join(sources)}, which is only reachable from it")
             chosen[whole] = None
     return AccessPaths(chosen, reasons, tuple(chosen))
 
 
 def _cost(way: tuple[JoinPath, ...], parsed: ParsedQuery) -> tuple[int, int]:
-    """Return what to minimize: how many sources are lookups, then how few columns are compared."""
+    """Return the cost to minimize: the number of sources that are lookups, then the negative number of compared columns."""
     return sum(path.source not in parsed.drivers for path in way), -min((len(path.columns) for path in way), default=99)

@@ -1,4 +1,4 @@
-"""Which lookups a table follows: by which columns a change of a lookup is traced to the rows of the drivers."""
+"""Determine the lookups that a table follows: the columns that map a lookup's changed rows to rows of the drivers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.errors import SpecError
 
 _ROW_BY_ROW = ("upsert", "history", "aggregate", "entities")
-"""The kinds whose single rows can be built again."""
+"""The kinds that can rebuild individual rows."""
 
 
 def follow_lookups(
@@ -29,9 +29,9 @@ def follow_lookups(
     by_name: Mapping[TableName, LayerTable],
     problems: Problems,
 ) -> Follows:
-    """Return the lookups whose changes a table follows, and how. A lookup that can't be followed is kept as a problem.
+    """Return the lookups whose changes a table follows, with routes. A lookup that can't be followed is an error in `problems`.
 
-    `known` are the columns of inputs as far as they can be told without an engine, `by_name` the tables of the pipeline.
+    `known` are the columns of inputs, as far as they are known without an engine, `by_name` the tables of the pipeline.
     """
     joined = (*table.lookups, *table.reread)
     if table.traits.rewrites_all or not joined:
@@ -45,7 +45,7 @@ def follow_lookups(
         problems.errors += [_reread_error(table, name) for name in unsafe]
     by_columns = [lookup for lookup in wanted if lookup not in (*follows, *table.reread)]
     if table.kind not in _ROW_BY_ROW:
-        why = f"a table of kind {table.kind} can't rebuild single rows"
+        why = f"a table of kind {table.kind} can't rebuild individual rows"
         problems.errors += [_error(table, lookup, why) for lookup in by_columns]
     elif by_columns:
         finder = _RouteFinder.of(table, known=known)
@@ -61,13 +61,13 @@ def follow_lookups(
 
 
 def _rebuilds_all(table: LayerTable, lookup: TableName, by_name: Mapping[TableName, LayerTable]) -> bool:
-    """Return whether any change of a lookup rebuilds all rows: it is declared so, or is itself written anew with any change."""
+    """Return whether any change of a lookup rebuilds all rows: it is declared, or the lookup itself rewrites all rows."""
     return table.rebuild_on.get(lookup) == {} or (lookup in by_name and by_name[lookup].traits.rewrites_all)
 
 
 @dataclass(frozen=True)
 class _RouteFinder:
-    """The paths from each lookup that the query reveals, None where it doesn't for a reason, and those that are declared."""
+    """The join paths of each lookup: derived from the query, or None with a reason, and declared in `rebuild_on`."""
 
     table: LayerTable
     paths: Mapping[TableName, tuple[JoinPath, ...] | None]
@@ -77,7 +77,7 @@ class _RouteFinder:
     @classmethod
     def of(cls, table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> _RouteFinder:
         paths: Mapping[TableName, tuple[JoinPath, ...] | None] = dict.fromkeys(table.lookups)
-        reasons = dict.fromkeys(table.lookups, "a Python function may join it in any way")
+        reasons = dict.fromkeys(table.lookups, "the joins of a Python function can't be analysed")
         if isinstance(table.source, Query):
             parsed = parse_query(table.source.text, place=table.place)
             inputs = {name: known[name] for name in table.inputs if name in known}
@@ -87,13 +87,13 @@ class _RouteFinder:
         return cls(table, paths, reasons, declared)
 
     def routes(self, lookup: TableName) -> tuple[Route, ...] | None:
-        """Return the routes from a lookup to the drivers, or None where its rows are not tied to theirs by columns."""
-        routes = self._revealed(lookup)
+        """Return the routes from a lookup to the drivers, or None if no columns map its rows to theirs."""
+        routes = self._derived(lookup)
         if routes is None and self.declared.get(lookup):
             return tuple((path,) for path in self.declared[lookup])
         return routes
 
-    def _revealed(self, lookup: TableName) -> tuple[Route, ...] | None:
+    def _derived(self, lookup: TableName) -> tuple[Route, ...] | None:
         paths = self.paths[lookup]
         if paths is None:
             return None
@@ -116,7 +116,7 @@ class _RouteFinder:
 def _declared(
     table: LayerTable, lookup: TableName, pairs: Mapping[str, str], known: Mapping[TableName, Sequence[str]]
 ) -> Iterator[JoinPath]:
-    """Return the path to each driver that has the declared columns, as far as its columns are known."""
+    """Yield the path to each driver that has the declared columns, as far as its columns are known."""
     if not pairs or not {*pairs} <= {*known.get(lookup, pairs)}:
         return
     for driver in table.drivers:
@@ -137,23 +137,29 @@ def _wrong_columns(table: LayerTable, lookup: TableName, known: Mapping[TableNam
     names = ", ".join(f'"{column}"' for column in pairs.values())
     columns = dict.fromkeys(column for driver in table.drivers for column in known[driver])
     hint = suggest(next(iter(pairs.values())), list(columns), plural="Columns")
-    yield table.error(f"rebuild_on: no columns of {drivers} are {names}", at="rebuild_on", fix=f"{hint} Fix the name")
+    yield table.error(f"rebuild_on: {drivers} has no columns {names}", at="rebuild_on", fix=f"{hint} Fix the name")
 
 
 def _error(table: LayerTable, lookup: TableName, why: str) -> SpecError:
-    lines = {each.table: each.line for each in table.source.references} if isinstance(table.source, Query) else {}
-    declare = f"rebuild_on: {{{lookup}: {{its_column: driver_column}}}}, or with `all` in place of the columns"
+    lines = (
+        {reference.table: reference.line for reference in table.source.references} if isinstance(table.source, Query) else {}
+    )
+    declare = f"rebuild_on: {{{lookup}: {{its_column: driver_column}}}}, or with `all` instead of the columns"
     if table.kind not in _ROW_BY_ROW:
         declare = f"rebuild_on: {{{lookup}: all}}"
     return table.error(
         f"changes of {lookup} can't be followed: {why}",
         at=lines.get(lookup, ""),
-        fix=f"Declare what a change rebuilds ({declare}), or join it as of the build, on purpose (frozen: [{lookup}])",
+        fix=f"Declare what a change rebuilds ({declare}), or join the lookup as of each build (frozen: [{lookup}])",
     )
 
 
 def _reread_error(table: LayerTable, driver: TableName) -> SpecError:
-    lines = [each.line for each in table.source.references if each.table == driver] if isinstance(table.source, Query) else []
+    lines = (
+        [reference.line for reference in table.source.references if reference.table == driver]
+        if isinstance(table.source, Query)
+        else []
+    )
     if table.kind in BY_KEY:
         why = "the query reads it twice, and its rows are not joined by the table's keys alone"
     else:
@@ -161,12 +167,12 @@ def _reread_error(table: LayerTable, driver: TableName) -> SpecError:
     return table.error(
         f"changes of {driver} can't be followed: {why}",
         at=lines[-1] if lines else "",
-        fix=f"Read it in one place from a table of its own, rebuild all rows with each change (rebuild_on: {{{driver}: all}}), "
-        f"or join it as of the build, on purpose (frozen: [{driver}])",
+        fix=f"Move one of the reads to a separate table, rebuild all rows with each change (rebuild_on: {{{driver}: all}}), "
+        f"or join it as of each build (frozen: [{driver}])",
     )
 
 
 def route_columns(follows: Follows, lookup: TableName) -> tuple[str, ...]:
-    """Return the columns of a lookup by which any route begins or goes on."""
+    """Return the columns of a lookup that any route uses."""
     paths = (path for routes in follows.values() for route in routes or () for path in route if path.table == lookup)
     return tuple(dict.fromkeys(plain_column(column) for path in paths for column in path.columns))

@@ -1,4 +1,4 @@
-"""How the tables of a pipeline hang together: who reads whom, in which order, and what can't be."""
+"""The dependency graph of a pipeline's tables: build order and checks across tables."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 def order_tables(
     tables: Sequence[LayerTable], *, streams: Sequence[Stream], problems: Problems, broken: Collection[TableName] = ()
 ) -> tuple[LayerTable, ...]:
-    """Return the tables, each after those that it reads; unknown inputs, cycles and wrong columns are kept as problems.
+    """Return the tables in dependency order. Unknown inputs, cycles and wrong columns are collected in `problems`.
 
-    `broken` are tables that could not be read: nothing is said of whoever reads them.
+    `broken` are tables that could not be read. Reading them is not an error.
     """
     raw = {stream.table: stream for stream in streams}
-    by_name = {each.table: each for each in tables}
+    by_name = {table.table: table for table in tables}
     for table in tables:
         problems.attempt(_check_owner, table, raw=raw, tables=tables)
         problems.errors += _unknown_inputs(table, known=[*raw, *by_name, *broken])
     ordered = _sort(by_name, problems=problems)
     columns: dict[TableName, tuple[str, ...]] = {
-        each: tuple(column.name for column in landed_columns(stream)) for each, stream in raw.items()
+        name: tuple(column.name for column in landed_columns(stream)) for name, stream in raw.items()
     }
     followed: list[LayerTable] = []
     clear = set(raw)
@@ -42,7 +42,7 @@ def order_tables(
         problems.errors += _check_reading(table, by_name=by_name)
         problems.attempt(_check_watermark, table, known=columns)
         before = len(problems.errors)
-        found = problems.attempt(_columns, table, known=columns, problems=problems)
+        query_columns = problems.attempt(_columns, table, known=columns, problems=problems)
         if len(problems.errors) == before and clear.issuperset(table.inputs):
             clear.add(table.table)
             follows = follow_lookups(table, known=columns, by_name=by_name, problems=problems)
@@ -50,10 +50,10 @@ def order_tables(
             mixed = check_mixed_rows(table, known=columns)
             problems.errors += [mixed] if mixed else []
         else:
-            followed.append(table)  # how it joins can't be told before its mistakes are fixed
-        if found is not None:
-            problems.errors += _check_settings(table, found)
-            columns[table.table] = readable_columns(table, found)
+            followed.append(table)  # joins can't be analysed before the errors are fixed
+        if query_columns is not None:
+            problems.errors += _check_settings(table, query_columns)
+            columns[table.table] = readable_columns(table, query_columns)
         for expectation in table.expectations:
             problems.attempt(_check_condition, table, f"expect: {expectation.sentence}", expectation.that, expectation.line)
         for key, condition in event_conditions(table).items():
@@ -62,17 +62,17 @@ def order_tables(
 
 
 def readable_columns(table: LayerTable, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that readers of a table see when its query and return these."""
-    kept = tuple(name for name in columns if name not in table.except_columns)
+    """Return the columns that readers of a table see, given the columns of its query."""
+    visible = tuple(name for name in columns if name not in table.except_columns)
     if table.kind == "entities":
-        return entity_columns(table.matches, kept)
-    return (*kept, *HISTORY_COLUMNS) if table.kind == "history" else kept
+        return entity_columns(table.matches, visible)
+    return (*visible, *HISTORY_COLUMNS) if table.kind == "history" else visible
 
 
 def event_conditions(table: LayerTable) -> dict[str, str]:
-    """Return the conditions that say what a row does to others, by their setting."""
-    found = {"apply_as_deletes": table.apply_as_deletes, "apply_as_truncates": table.apply_as_truncates}
-    return {key: condition for key, condition in found.items() if condition}
+    """Return the conditions for deletes and truncates, by their setting."""
+    conditions = {"apply_as_deletes": table.apply_as_deletes, "apply_as_truncates": table.apply_as_truncates}
+    return {key: condition for key, condition in conditions.items() if condition}
 
 
 def _check_owner(table: LayerTable, *, raw: Mapping[TableName, Stream], tables: Sequence[LayerTable]) -> None:
@@ -82,32 +82,32 @@ def _check_owner(table: LayerTable, *, raw: Mapping[TableName, Stream], tables: 
             at="",
             fix="Rename the file, or the stream's table",
         )
-    names = [*raw, *(each.table for each in tables)]
-    inside = next((each for each in names if each.namespace == str(table.table)), None)
-    around = next((each for each in names if str(each) == table.table.namespace), None)
+    names = [*raw, *(other.table for other in tables)]
+    inside = next((name for name in names if name.namespace == str(table.table)), None)
+    around = next((name for name in names if str(name) == table.table.namespace), None)
     if inside or around:
         what = f"{table.table} is also the namespace of {inside}" if inside else f"its namespace {around} is also a table"
-        raise table.error(what, at="", fix="Give one of them another name")
-    others = [each for each in tables if each.table == table.table and each.path != table.path]
+        raise table.error(what, at="", fix="Rename one of them")
+    others = [other for other in tables if other.table == table.table and other.path != table.path]
     if others:
-        raise table.error(
-            f"{others[0].place.label} makes {table.table} as well", at="", fix="Give each table a file of its own name"
-        )
+        raise table.error(f"{others[0].place.label} also defines {table.table}", at="", fix="Define each table in one file")
 
 
 def _unknown_inputs(table: LayerTable, *, known: Sequence[TableName]) -> list[SpecError]:
     errors = []
-    lines = {each.table: each.line for each in table.source.references} if isinstance(table.source, Query) else {}
+    lines = (
+        {reference.table: reference.line for reference in table.source.references} if isinstance(table.source, Query) else {}
+    )
     names = {str(name): name for name in known}
     for name in dict.fromkeys((*table.inputs, *table.rebuild_on, *table.frozen)):
         if name not in known:
             hint = suggest(str(name), names, plural="Tables")
             setting = "rebuild_on" if name in table.rebuild_on else "frozen"
             line = lines.get(name, table.lines.get(setting, table.lines.get("", 1)))
-            errors.append(table.error(f"{name} is no table of this pipeline", at=line, fix=f"{hint} Fix the name"))
+            errors.append(table.error(f"{name} is not a table of this pipeline", at=line, fix=f"{hint} Fix the name"))
     if not table.drivers and table.kind != "full":
         errors.append(
-            table.error("the table reads nothing", at="", fix="Name a table after FROM, or write kind: full for fixed rows")
+            table.error("the table has no inputs", at="", fix="Add a table in FROM, or write kind: full for constant rows")
         )
     return errors
 
@@ -121,10 +121,10 @@ def _sort(tables: Mapping[TableName, LayerTable], *, problems: Problems) -> tupl
             return
         if table.table in path:
             around = path[path.index(table.table) :]
-            circle = " → ".join(str(each) for each in (*around, table.table))
+            circle = " → ".join(str(name) for name in (*around, table.table))
             if not in_circles.intersection(around):
-                what = f"the tables read one another in a circle: {circle}"
-                problems.errors.append(table.error(what, at="", fix="Take one of the inputs out"))
+                what = f"circular dependency: {circle}"
+                problems.errors.append(table.error(what, at="", fix="Remove one of the inputs"))
             in_circles.update(around)
             return
         for name in table.inputs:
@@ -138,26 +138,26 @@ def _sort(tables: Mapping[TableName, LayerTable], *, problems: Problems) -> tupl
 
 
 def _check_reading(table: LayerTable, *, by_name: Mapping[TableName, LayerTable]) -> Iterator[SpecError]:
-    """Check that the table's kind can follow what its inputs do, and return what is wrong."""
+    """Yield an error for each input and setting that the table's kind can't follow."""
     for name in table.drivers:
         driver = by_name.get(name)
         if table.kind == "append" and driver is not None and driver.kind != "append":
             yield table.error(
-                f"{name} is of kind {driver.kind}: its rows change, and appended rows can't follow",
+                f"a table of kind append can't read {name}, which is of kind {driver.kind} and changes rows",
                 at="",
                 fix="Add keys, or write kind: full",
             )
     for setting, names in (("rebuild_on", table.rebuild_on), ("frozen", table.frozen)):
         for name in names:
             if name not in (*table.lookups, *table.reread):
-                yield table.error(f"{setting} names {name}, which is not joined here", at=setting, fix="Take it out")
+                yield table.error(f"{setting} names {name}, which the query does not join", at=setting, fix="Remove it")
     for name in table.rebuild_on:
         if name in table.frozen:
-            yield table.error(f"{name} is in rebuild_on and in frozen", at="frozen", fix="Take it out of one of them")
+            yield table.error(f"{name} is in both rebuild_on and frozen", at="frozen", fix="Remove it from one of them")
 
 
 def _check_watermark(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> None:
-    """Check that the watermark's column is one of the first driver, where its columns are known without an engine."""
+    """Raise a SpecError if the first driver, as far as its columns are known, lacks the watermark's column."""
     if table.watermark is None or not table.drivers or table.drivers[0] not in known:
         return
     columns = known[table.drivers[0]]
@@ -175,9 +175,9 @@ def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]], pro
     hidden = decompose(table) if table.kind == "aggregate" and having is not None else None
     if isinstance(hidden, Recomputed):
         error = table.error(
-            f"HAVING hides keys from a build that recomputes them, and they can't be added up: {hidden.reason}",
+            f"HAVING requires an aggregate that can be maintained incrementally: {hidden.reason}",
             at="keys",
-            fix="Filter in the table that reads this one, or write kind: full",
+            fix="Filter in a table that reads this one, or write kind: full",
         )
         problems.errors.append(error)
     inputs = {name: columns for name, columns in known.items() if name in table.inputs}
@@ -185,7 +185,7 @@ def _columns(table: LayerTable, *, known: Mapping[TableName, Sequence[str]], pro
 
 
 def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> Iterator[SpecError]:
-    """Check that the settings name columns that the query and return, and return what is wrong."""
+    """Yield an error for each setting that names an unknown column, and for each reserved column name."""
     yield from find_wrong_names(table, columns)
     for expectation in table.expectations:
         yield from _check_condition_names(
@@ -197,31 +197,33 @@ def _check_settings(table: LayerTable, columns: tuple[str, ...]) -> Iterator[Spe
 
 
 def _find_reserved_names(table: LayerTable, columns: Sequence[str]) -> Iterator[SpecError]:
-    """Return an error for each column of the query that has the name of one which Headrace adds."""
+    """Yield an error for each column of the query with the name of a column that Headrace adds."""
     own = table.added_columns
     if table.kind == "history":
         own += HISTORY_COLUMNS
     if table.kind == "entities":
-        own += (*ENTITY_COLUMNS, *(each.column for each in table.matches))
+        own += (*ENTITY_COLUMNS, *(match.column for match in table.matches))
     for name in columns:
         if name.lower() in own:
-            yield table.error(f'the query names a column "{name}", which Headrace adds itself', at="", fix="Leave it out")
+            yield table.error(
+                f'column name "{name}" is reserved: Headrace adds this column', at="", fix="Rename or remove the column"
+            )
 
 
 def check_names(table: LayerTable, columns: Sequence[str]) -> None:
-    """Raise a SpecError where a setting names what is no column of the query, or the query a column that Headrace adds."""
+    """Raise a SpecError if a setting names an unknown column, or the query returns a reserved column name."""
     for error in (*find_wrong_names(table, columns), *_find_reserved_names(table, columns)):
         raise error
 
 
 def find_wrong_names(table: LayerTable, columns: Sequence[str]) -> Iterator[SpecError]:
-    """Return an error for each column that a setting names and the query lacks."""
+    """Yield an error for each column that a setting names and the query lacks."""
     for match in table.matches:
         for name in match.reads:
             if name not in columns:
                 yield _missing_column(table, f"match {match.column}", name, columns, line=match.line)
     if table.fuzzy:
-        known = (*columns, *(each.column for each in table.matches))
+        known = (*columns, *(match.column for match in table.matches))
         for comparison in table.fuzzy.compare:
             if comparison.column not in known:
                 yield _missing_column(table, "fuzzy compare", comparison.column, known, line=comparison.line)
@@ -236,7 +238,7 @@ def find_wrong_names(table: LayerTable, columns: Sequence[str]) -> Iterator[Spec
 
 
 def _named_columns(table: LayerTable) -> dict[str, tuple[str, ...]]:
-    """Return the columns that settings name, by the setting."""
+    """Return the columns that settings name, by setting."""
     return {
         "keys": table.keys,
         "sequence_by": table.sequence_by,
@@ -245,7 +247,7 @@ def _named_columns(table: LayerTable) -> dict[str, tuple[str, ...]]:
         "constant": table.constant,
         "except_column_list": table.except_columns,
         "track_history_except_column_list": table.untracked,
-        "partition_by": tuple(each.column for each in table.partition_by if each.column not in HISTORY_COLUMNS),
+        "partition_by": tuple(transform.column for transform in table.partition_by if transform.column not in HISTORY_COLUMNS),
         "oldest_by": (table.oldest_by,) if table.oldest_by else (),
         "window": (*table.window.partition_by, table.window.order_by) if table.window else (),
     }
@@ -259,7 +261,7 @@ def _missing_column(table: LayerTable, key: str, name: str, columns: Sequence[st
 def _check_condition_names(
     table: LayerTable, what: str, condition: str, columns: Sequence[str], *, line: str | int
 ) -> Iterator[SpecError]:
-    """Check that a condition names columns of the query; whether it is SQL at all is told elsewhere."""
+    """Yield an error for each unknown column in a condition. `_check_condition` reports invalid SQL."""
     from headrace.errors import SpecError
 
     try:
@@ -273,7 +275,7 @@ def _check_condition_names(
 
 
 def _check_condition(table: LayerTable, what: str, condition: str, line: int) -> None:
-    """Check that a condition is SQL; its columns are checked where their types are known."""
+    """Raise a SpecError if a condition is not valid SQL."""
     from headrace.errors import SpecError
 
     try:

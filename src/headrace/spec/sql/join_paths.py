@@ -1,4 +1,4 @@
-"""How rows of a lookup are tied to rows of the tables that it is joined to."""
+"""Join paths: the columns by which a lookup is joined to other tables."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from headrace.spec.model.pipeline import TableName
 
 TEXT = "::string"
-"""At the end of a column's name: the column cast to STRING, which joins compare where keys have different types."""
+"""The suffix of a column that is cast to STRING, for joins of keys with different types."""
 
 
 @dataclass(frozen=True)
 class JoinPath:
-    """Rows of `table` matter only where `columns` equal `source_columns` of some row of `source`.
+    """Rows of `table` are only needed if their `columns` equal the `source_columns` of a row of `source`.
 
-    Nulls never match unless `nulls_match`. A column that ends with `TEXT` is compared as text.
+    Nulls match only with `nulls_match`. A column with the suffix `TEXT` is compared as text.
     """
 
     table: TableName
@@ -26,12 +26,12 @@ class JoinPath:
 
 
 Route = tuple[JoinPath, ...]
-"""The paths from a lookup to a driver, through other lookups where it is joined to one of them."""
+"""The paths from a lookup to a driver, possibly through other lookups."""
 
 Follows = Mapping[TableName, tuple[Route, ...] | None]
-"""The lookups whose changes a table follows, by the routes to its drivers; None: any change rebuilds all rows."""
+"""The lookups whose changes a table follows, with their routes to its drivers. None means that a change rebuilds all rows."""
 
 
 def plain_column(column: str) -> str:
-    """Return the column that a path's column is, or is cast from."""
+    """Return a path's column without the suffix `TEXT`."""
     return column.removesuffix(TEXT)

@@ -1,4 +1,4 @@
-"""Where a pipeline's tables and columns come from and what depends on them, from topic to mart and back."""
+"""Lineage of a pipeline's tables and columns, upstream and downstream, from topics to marts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Role = Literal["drives", "joined"]
 
 @dataclass(frozen=True)
 class Topic:
-    """A Kafka topic, where lineage begins."""
+    """A Kafka topic, the start of lineage."""
 
     name: str
 
@@ -48,9 +48,9 @@ class Field:
 
 @dataclass(frozen=True)
 class ColumnLineage:
-    """A column and the fields that its values are made of.
+    """A column and the fields that its values are derived from.
 
-    `expressions` are the SQL that makes it, empty for a copy; `note` says what makes a column that no query makes.
+    `expressions` are the SQL that computes it, empty for a copied column. `note` explains a column that no query computes.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ColumnLineage:
 
 @dataclass(frozen=True)
 class Input:
-    """What a table reads. The rows of what `drives` become its rows; what is `joined` is looked up for them."""
+    """An input of a table. The rows of an input that `drives` become its rows; an input that is `joined` is a lookup."""
 
     node: Node
     role: Role
@@ -69,9 +69,9 @@ class Input:
 
 @dataclass(frozen=True)
 class TableLineage:
-    """A table, what it reads, and its columns as far as they can be told without running anything.
+    """A table, its inputs, and its columns as far as they are known without running anything.
 
-    `whole` says whether `columns` are all of them: a Python table has only those that its settings and its readers name.
+    `whole` says whether `columns` is complete: for a Python table, it has only columns that its readers name.
     """
 
     table: TableName
@@ -83,83 +83,87 @@ class TableLineage:
     whole: bool = True
 
     def column(self, name: str) -> ColumnLineage | None:
-        return next((each for each in self.columns if each.name.lower() == name.lower()), None)
+        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """The lineage of a pipeline: its tables, each after those that it reads."""
+    """The lineage of a pipeline: its tables in dependency order."""
 
     pipeline: str
     tables: tuple[TableLineage, ...]
 
     @cached_property
     def _by_name(self) -> dict[Node, TableLineage]:
-        return {each.table: each for each in self.tables}
+        return {table.table: table for table in self.tables}
 
     def table(self, node: Node) -> TableLineage | None:
-        """Return the table of that name; a topic is none."""
+        """Return the table, or None for a topic or an unknown name."""
         return self._by_name.get(node)
 
     def inputs(self, node: Node) -> tuple[Input, ...]:
-        found = self.table(node)
-        return found.inputs if found else ()
+        table = self.table(node)
+        return table.inputs if table else ()
 
     def readers(self, node: Node) -> tuple[Input, ...]:
-        """Return the tables that read one directly, and in which role they do."""
-        return tuple(Input(each.table, read.role) for each in self.tables for read in each.inputs if read.node == node)
+        """Return the direct readers of a table or topic, with the role of each read."""
+        return tuple(Input(table.table, read.role) for table in self.tables for read in table.inputs if read.node == node)
 
     def column(self, field: Field) -> ColumnLineage | None:
-        found = self.table(field.of)
-        return found.column(field.name) if found else None
+        table = self.table(field.of)
+        return table.column(field.name) if table else None
 
     def sources(self, field: Field) -> tuple[Field, ...]:
-        found = self.column(field)
-        return found.sources if found else ()
+        column = self.column(field)
+        return column.sources if column else ()
 
     @cached_property
     def _dependents(self) -> dict[Field, tuple[Field, ...]]:
-        found: dict[Field, tuple[Field, ...]] = {}
+        dependents: dict[Field, tuple[Field, ...]] = {}
         for table in self.tables:
             for column in table.columns:
                 for source in column.sources:
-                    found[source] = (*found.get(source, ()), Field(table.table, column.name))
-        return found
+                    dependents[source] = (*dependents.get(source, ()), Field(table.table, column.name))
+        return dependents
 
     def dependents(self, field: Field) -> tuple[Field, ...]:
-        """Return the columns that are made of one directly."""
+        """Return the columns that are directly derived from a field."""
         return self._dependents.get(field, ())
 
     def find(self, name: str) -> TableName | Field:
-        """Return the table, or the column of a table, that a name such as `marts.daily.total` means.
+        """Return the table or the column of a table that a name such as `marts.daily.total` refers to.
 
-        The namespace may be left out where one table has the name. What there is not, is a SpecError that says what there is.
+        The namespace is optional if the table's name is unique. An unknown or ambiguous name raises a SpecError.
         """
         parts = name.split(".")
         for length in (len(parts), len(parts) - 1):
             start = ".".join(parts[:length])
-            tables = [each for each in self.tables if start and f".{each.table}".endswith(f".{start}")]
-            tables = [each for each in tables if str(each.table) == start] or tables
+            tables = [table for table in self.tables if start and f".{table.table}".endswith(f".{start}")]
+            tables = [table for table in tables if str(table.table) == start] or tables
             if len(tables) > 1:
                 raise self._error(
-                    f'several tables are called "{start}": {_listed(each.table for each in tables)}',
-                    f"Write the namespace too: headrace lineage {self.pipeline} {tables[0].table}",
+                    f'table name "{start}" is ambiguous: {_listed(table.table for table in tables)}',
+                    f"Add the namespace: headrace lineage {self.pipeline} {tables[0].table}",
                 )
             if tables:
                 return tables[0].table if length == len(parts) else self._find_column(tables[0], parts[-1])
-        known = [str(each.table) for each in self.tables]
+        known = [str(table.table) for table in self.tables]
         hint = suggest(".".join(parts[: max(2, len(parts) - 1)]), known, plural="Tables")
         everything = "" if hint.startswith("Tables") else f" Tables are: {_listed(known)}."
-        raise self._error(f'there is no table "{name}"', f"{hint}{everything}")
+        raise self._error(f'not found: table "{name}"', f"{hint}{everything}")
 
     def _find_column(self, table: TableLineage, name: str) -> Field:
         column = table.column(name)
         if column is not None:
             return Field(table.table, column.name)
         if not table.whole:
-            return Field(table.table, name)  # it may be there: only running the table would tell
-        hint = suggest(name, [each.name for each in table.columns], plural="Columns")
-        everything = "" if hint.startswith("Columns") else f" Columns are: {_listed(each.name for each in table.columns)}."
+            return Field(table.table, name)  # it may exist: only running the table would show
+        hint = suggest(name, [known_column.name for known_column in table.columns], plural="Columns")
+        everything = (
+            ""
+            if hint.startswith("Columns")
+            else f" Columns are: {_listed(known_column.name for known_column in table.columns)}."
+        )
         raise self._error(f'{table.table} has no column "{name}"', f"{hint}{everything}")
 
     def _error(self, what: str, next_step: str) -> SpecError:
@@ -167,98 +171,98 @@ class Lineage:
 
 
 def trace_lineage(pipeline: Pipeline) -> Lineage:
-    """Return the lineage of every table and column of a pipeline; nothing is run and nothing is read but its files."""
-    tables = [_trace_stream(each) for each in pipeline.streams]
-    columns: dict[TableName, Sequence[str]] = {each.table: tuple(column.name for column in each.columns) for each in tables}
+    """Return the lineage of every table and column of a pipeline, without running anything."""
+    tables = [_trace_stream(stream) for stream in pipeline.streams]
+    columns: dict[TableName, Sequence[str]] = {table.table: tuple(column.name for column in table.columns) for table in tables}
     for table in pipeline.tables:
         traced = _trace_table(table, known=columns)
         if traced.whole:
-            columns[table.table] = tuple(each.name for each in traced.columns if each.name not in table.added_columns)
+            columns[table.table] = tuple(column.name for column in traced.columns if column.name not in table.added_columns)
         tables.append(traced)
-    return Lineage(pipeline.name, tuple(_with_named(each, tables) for each in tables))
+    return Lineage(pipeline.name, tuple(_with_named(table, tables) for table in tables))
 
 
 def walk(start: Node | Field, step: Callable[..., Iterable[Node | Field | Input]]) -> tuple[Node | Field, ...]:
-    """Return all that a step leads to, again and again, each once, nearest first."""
-    found: dict[Node | Field, None] = {}
+    """Return everything that is reachable by repeated steps, without duplicates, nearest first."""
+    nodes: dict[Node | Field, None] = {}
     waiting = [start]
     while waiting:
-        for each in step(waiting.pop(0)):
-            node = each.node if isinstance(each, Input) else each
-            if node not in found:
-                found[node] = None
+        for step_result in step(waiting.pop(0)):
+            node = step_result.node if isinstance(step_result, Input) else step_result
+            if node not in nodes:
+                nodes[node] = None
                 waiting.append(node)
-    return tuple(found)
+    return tuple(nodes)
 
 
 def _trace_stream(stream: Stream) -> TableLineage:
     topic = Topic(stream.topic)
-    columns = [ColumnLineage(each.name, (Field(topic, each.name),)) for each in stream.columns]
+    columns = [ColumnLineage(column.name, (Field(topic, column.name),)) for column in stream.columns]
     if stream.event_time:
-        note = f"the moment that {stream.event_time.source} counts, in {stream.event_time.unit}"
+        note = f"the timestamp of {stream.event_time.source}, an epoch number in {stream.event_time.unit}"
         columns.append(ColumnLineage(stream.event_time.column, (Field(topic, stream.event_time.source),), note=note))
     if stream.format == "json":
         columns.append(ColumnLineage(EXTRA.name, note=f"the fields of {topic} that the schema does not name"))
-    for each in COORDINATES:
-        what = each.name.removeprefix("kafka_")
-        note = f"Kafka: the message's {what}" if what != each.name else "Headrace: the batch that landed the row"
-        columns.append(ColumnLineage(each.name, note=note))
+    for coordinate in COORDINATES:
+        what = coordinate.name.removeprefix("kafka_")
+        note = f"Kafka: the message's {what}" if what != coordinate.name else "Headrace: the batch that landed the row"
+        columns.append(ColumnLineage(coordinate.name, note=note))
     return TableLineage(stream.table, "stream", None, "pipeline.yml", (Input(topic, "drives"),), tuple(columns))
 
 
 def _trace_table(table: LayerTable, *, known: dict[TableName, Sequence[str]]) -> TableLineage:
-    inputs = (*(Input(each, "drives") for each in table.drivers), *(Input(each, "joined") for each in table.lookups))
+    inputs = (*(Input(driver, "drives") for driver in table.drivers), *(Input(lookup, "joined") for lookup in table.lookups))
     file = f"{table.layer}/{table.path.name}"
     own: tuple[ColumnLineage, ...] = (ColumnLineage(BUILD_ID, note="Headrace: the build that wrote the row"),)
     if table.unchanged:
-        own = (ColumnLineage(CARRIED, note="Headrace: which event told each value that the row's own did not"), *own)
+        own = (ColumnLineage(CARRIED, note="Headrace: the event of each value that the row's own event did not contain"), *own)
     if not isinstance(table.source, Query):
         return TableLineage(table.table, "python", table.kind, file, inputs, own, whole=False)
-    read = {each: names for each, names in known.items() if each in table.inputs}
-    found = find_sources(parse_query(table.source.text, place=table.place), known=read)
-    if found is None:
+    read = {name: names for name, names in known.items() if name in table.inputs}
+    sources = find_sources(parse_query(table.source.text, place=table.place), known=read)
+    if sources is None:
         return TableLineage(table.table, "sql", table.kind, file, inputs, own, whole=False)
-    made = {
-        each.name: ColumnLineage(each.name, tuple(Field(of, name) for of, name in each.sources), each.expressions)
-        for each in found
+    by_name = {
+        column.name: ColumnLineage(column.name, tuple(Field(of, name) for of, name in column.sources), column.expressions)
+        for column in sources
     }
-    if table.kind == "history" and table.versioned_by in made:
-        sequence = made[table.versioned_by].sources
+    if table.kind == "history" and table.versioned_by in by_name:
+        sequence = by_name[table.versioned_by].sources
         for name, note in zip(HISTORY_COLUMNS, ("begins", "ends; null while it is current", "is current"), strict=True):
             when = (
                 f"whether the version {note}" if name == "is_current" else f"when the version {note}, by {table.versioned_by}"
             )
-            made[name] = ColumnLineage(name, sequence, note=f"Headrace: {when}")
+            by_name[name] = ColumnLineage(name, sequence, note=f"Headrace: {when}")
     if table.kind == "entities":
-        made |= _entity_lineage(table, made)
-    kept = tuple(made[name] for name in readable_columns(table, [each.name for each in found]) if name in made)
-    return TableLineage(table.table, "sql", table.kind, file, inputs, (*kept, *own))
+        by_name |= _entity_lineage(table, by_name)
+    columns = tuple(by_name[name] for name in readable_columns(table, [column.name for column in sources]) if name in by_name)
+    return TableLineage(table.table, "sql", table.kind, file, inputs, (*columns, *own))
 
 
-def _entity_lineage(table: LayerTable, made: Mapping[str, ColumnLineage]) -> dict[str, ColumnLineage]:
-    """Return the columns that a build adds to records.
+def _entity_lineage(table: LayerTable, by_name: Mapping[str, ColumnLineage]) -> dict[str, ColumnLineage]:
+    """Return the columns that a build adds to records of entities.
 
-    All but the normalised values follow from all values that are matched or compared.
+    All of them except the normalised values depend on all values that are matched or compared.
     """
-    found = {}
+    normalised = {}
     for match in table.matches:
-        sources = [source for name in match.reads if name in made for source in made[name].sources]
-        found[match.column] = ColumnLineage(
+        sources = [source for name in match.reads if name in by_name for source in by_name[name].sources]
+        normalised[match.column] = ColumnLineage(
             match.column, tuple(dict.fromkeys(sources)), note=f"Headrace: {match.source} as {match.how}, normalised"
         )
-    compared = [made[name] for name in (table.fuzzy.columns if table.fuzzy else ()) if name in made]
-    every = tuple(dict.fromkeys(source for each in (*found.values(), *compared) for source in each.sources))
+    compared = [by_name[name] for name in (table.fuzzy.columns if table.fuzzy else ()) if name in by_name]
+    every = tuple(dict.fromkeys(source for column in (*normalised.values(), *compared) for source in column.sources))
     notes = {
-        ENTITY_ID: "the entity that the record is of",
-        CONFIDENCE: "how sure that is: 100 for equal values, else the match weight",
+        ENTITY_ID: "the entity of the record",
+        CONFIDENCE: "the confidence of the match: 100 for equal values, else the match weight",
         PREVIOUS: "ids of the entity before it was merged into an older one",
         UNUSED: "match columns whose value too many records share",
     }
-    return {**found, **{name: ColumnLineage(name, every, note=f"Headrace: {note}") for name, note in notes.items()}}
+    return {**normalised, **{name: ColumnLineage(name, every, note=f"Headrace: {note}") for name, note in notes.items()}}
 
 
 def _with_named(table: TableLineage, tables: Sequence[TableLineage]) -> TableLineage:
-    """Return a table whose columns can't be told with those that its readers name."""
+    """Return a table whose columns are unknown with the columns that its readers name."""
     if table.whole:
         return table
     named = (
@@ -269,11 +273,13 @@ def _with_named(table: TableLineage, tables: Sequence[TableLineage]) -> TableLin
         if source.of == table.table and table.column(source.name) is None
     )
     what = "Python" if table.made_by == "python" else "a query that only Spark can resolve"
-    columns = tuple(ColumnLineage(name, note=f"made by {what}, whose columns are not traced") for name in dict.fromkeys(named))
+    columns = tuple(
+        ColumnLineage(name, note=f"computed by {what}, whose columns are not traced") for name in dict.fromkeys(named)
+    )
     return TableLineage(
         table.table, table.made_by, table.kind, table.file, table.inputs, (*columns, *table.columns), whole=False
     )
 
 
 def _listed(names: Iterable[object]) -> str:
-    return ", ".join(str(each) for each in names)
+    return ", ".join(str(name) for name in names)

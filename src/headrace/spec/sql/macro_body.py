@@ -1,4 +1,4 @@
-"""The body of a macro: one expression that reads nothing but the macro's parameters."""
+"""Parse the body of a macro: one expression over the macro's parameters."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SELECT = "SELECT "
 
 
 def read_body(macro: Macro, pieces: Sequence[Piece], *, text: str, place: Place, problems: Problems) -> Macro | None:
-    """Return the macro with this body, where no macro is called any more; what a body can't be is kept as problems.
+    """Return the macro with this body, which contains no macro calls. Errors are collected in `problems`.
 
-    `pieces` are those of the body, and `text` is the file that they come from.
+    `pieces` are the pieces of the body, and `text` is the text of their file.
     """
     body = "".join(piece.text for piece in pieces)
     origin = SourceMap(text, (Piece(_SELECT, pieces[0].start, macro.origin), *pieces))
@@ -46,26 +46,26 @@ class _BodyReader:
         self._tokens: list[Token] = tokenize_sql(body) or []
 
     def parse(self) -> exp.Expr:
-        """Return the expression that the body is."""
+        """Return the body as an expression."""
         from sqlglot import exp
 
         if any("\n" in self._body[token.start : token.end + 1] for token in self._tokens):
-            raise self._error("a text in a macro can't have several lines", 0, fix="Write the line break as \\n")
+            raise self._error("a macro can't contain a multi-line string", 0, fix="Write the line break as \\n")
         if kind(self._tokens[0]) == "TABLE":
             raise self._no_expression("it returns a table")
         tree = parse_sql(_SELECT + self._body, place=self._place, origin=self._origin, fix="Fix the macro")
         parts = {name for name, value in tree.args.items() if value} - {"expressions", "kind"}
         if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or parts:
-            raise self._no_expression("it is no single value")
+            raise self._no_expression("it is not a single value")
         value: exp.Expr = tree.expressions[0]
         if value.find(exp.Query):
-            raise self._no_expression("it has a query")
+            raise self._no_expression("it contains a query")
         if isinstance(value, exp.Alias | exp.Star | exp.Lambda) or any(kind(token) == "ARROW" for token in self._tokens[:2]):
             raise self._no_expression("it is an alias, a star or a lambda")
         return value
 
     def find_mistakes(self, value: exp.Expr) -> Iterator[SpecError]:
-        """Yield an error for each name that is no parameter, and for parameters that can't be told apart from other words."""
+        """Yield an error for each name that is not a parameter, and for each ambiguous parameter."""
         from sqlglot import exp
 
         names = [*self._macro.parameters, *self._variables(value)]
@@ -78,7 +78,7 @@ class _BodyReader:
             root = column.parts[0]
             if root.name.lower() not in names and not isinstance(root, exp.Star):
                 hint = suggest(root.name, self._macro.parameters, plural="Parameters")
-                what = f'"{root.name}" is no parameter of macro "{self._macro.name}"'
+                what = f'"{root.name}" is not a parameter of macro "{self._macro.name}"'
                 yield self._error(
                     what, root.meta.get("start", len(_SELECT)) - len(_SELECT), fix=f"{hint} Pass it as an argument"
                 )
@@ -86,11 +86,11 @@ class _BodyReader:
         for parameter in self._macro.parameters:
             for start, _ in self._places(parameter):
                 if start not in columns and parameter not in self._variables(value):
-                    what = f'"{parameter}" is a keyword here, and a parameter of macro "{self._macro.name}"'
+                    what = f'parameter "{parameter}" of macro "{self._macro.name}" is a keyword here'
                     yield self._error(what, start, fix="Rename the parameter")
 
     def read(self, value: exp.Expr) -> Macro:
-        """Return the macro with the places of its parameters and lambda variables."""
+        """Return the macro with the positions of its parameters and lambda variables."""
         body = flatten(self._body, self._tokens)
         around = {int(token.start): index for index, token in enumerate(self._tokens)}
         uses = []
@@ -106,7 +106,7 @@ class _BodyReader:
         return replace(self._macro, body=body, uses=tuple(uses), variables=variables)
 
     def _places(self, name: str) -> Iterator[tuple[int, int]]:
-        """Yield where a name stands alone or first in a path: not a field, an alias, a type or a function."""
+        """Yield the spans where a name is a column or the root of a path, not a field, an alias, a type or a function."""
         for index, token in enumerate(self._tokens):
             before = kind(self._tokens[index - 1]) if index else ""
             after = kind(self._tokens[index + 1]) if index + 1 < len(self._tokens) else ""

@@ -1,4 +1,4 @@
-"""Macro calls, replaced by the bodies of their macros with the arguments in the place of the parameters."""
+"""Expand macro calls: replace each call by the macro's body, and the parameters by the arguments."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
 LARGEST, LARGEST_BODY = 500_000, 20_000
-"""How many characters an expanded query and an expanded macro may have: arguments that repeat grow with every level."""
+"""The maximum length of an expanded query and of an expanded macro body. Repeated arguments grow with every level."""
 _NO_EXPRESSION = {"ARROW": "a lambda", "FARROW": "a named argument", "ALIAS": "an alias"}
 _NO_START = {"SELECT": "a query without brackets", "WITH": "a query without brackets", "DISTINCT": "DISTINCT", "ALL": "ALL"}
 Refuse = Callable[[str, int, str], SpecError]
-"""Makes the error for a text: what is wrong, at which offset, and what to do."""
+"""A function that returns a SpecError for a text: what is wrong, the offset, and what to do."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """A place in a macro's body where a parameter stands: characters `start` up to, not including, `end`."""
+    """A use of a parameter in a macro's body: characters `start` up to, not including, `end`."""
 
     parameter: str
     start: int
@@ -45,7 +45,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Macro:
-    """A macro whose body calls no other macro any more. `variables` are those of the body's lambdas, with their places."""
+    """A macro with other macros expanded in its body. `variables` are the body's lambda variables with their positions."""
 
     name: str
     parameters: tuple[str, ...]
@@ -60,13 +60,13 @@ class Macro:
 
     @property
     def origin(self) -> str:
-        """How errors name the macro and its place."""
+        """The macro's name and location in errors."""
         return f'macro "{self.name}", {self.where}'
 
     def apply(self, arguments: Mapping[str, Sequence[Piece]], *, words: Collection[str], start: int, bare: bool) -> list[Piece]:
-        """Return the body with the arguments in it. `words` are the names in the arguments: lambda variables avoid them.
+        """Return the body with the arguments filled in. Lambda variables in `words`, the arguments' names, are renamed.
 
-        `bare` says that the call needs no brackets where it stands.
+        With `bare`, the call needs no brackets in its context.
         """
         edits: list[tuple[int, int, list[Piece]]] = []
         for use in self.uses:
@@ -88,7 +88,7 @@ class Macro:
 
 @dataclass(frozen=True)
 class Expanded:
-    """SQL without macro calls, and the map to the text that it was written as; no map where there was no call."""
+    """SQL with macros expanded, and the map to its original text, None if there was no call."""
 
     text: str
     origin: SourceMap | None = None
@@ -96,9 +96,9 @@ class Expanded:
 
 @dataclass(frozen=True)
 class Macros:
-    """The macros of a pipeline by name. `broken` ones have mistakes of their own, so nothing is said of their calls.
+    """The macros of a pipeline by name. Calls of `broken` macros, which have errors of their own, are not errors.
 
-    `registered` are names that Python files of the pipeline have as texts: functions that they may register with Spark.
+    `registered` are the names in string literals of the pipeline's Python files, which may register them as functions.
     """
 
     by_name: Mapping[str, Macro] = field(default_factory=dict)
@@ -107,13 +107,13 @@ class Macros:
     registered: frozenset[str] = frozenset()
 
     def expand(self, text: str, *, refuse: Refuse, errors: list[SpecError]) -> Expanded | None:
-        """Return the text with every macro call replaced; None where one can't be, with its mistakes among `errors`.
+        """Return the text with every macro call expanded, or None if a call has an error, which is added to `errors`.
 
-        Lines stay where they are: an expansion ends with as many line breaks as the call had.
+        Line numbers are preserved: an expansion ends with as many line breaks as the call has.
         """
         tokens = tokenize_sql(text)
         if not tokens:
-            return Expanded(text)  # what can't be read is told by the parser
+            return Expanded(text)  # the parser reports invalid SQL
         expansion = _Expansion(text, self, refuse, errors)
         before = len(errors)
         errors += expansion.unknown(tokens)
@@ -126,7 +126,7 @@ class Macros:
     def expand_tokens(
         self, text: str, tokens: Sequence[Token], *, refuse: Refuse, errors: list[SpecError]
     ) -> list[Piece] | None:
-        """Return the expression that these tokens of a text are, on one line, with every macro call replaced."""
+        """Return the expression in these tokens, on one line and with every macro call expanded."""
         expansion = _Expansion(text, self, refuse, errors, LARGEST_BODY)
         errors += expansion.unknown(tokens)
         return expansion.expand(tokens, int(tokens[0].start), int(tokens[-1].end) + 1, keep_lines=False)
@@ -141,7 +141,7 @@ class _Expansion:
     largest: int = LARGEST
 
     def expand(self, tokens: Sequence[Token], start: int, end: int, *, keep_lines: bool) -> list[Piece] | None:
-        """Return the pieces of the text from `start` to `end`, which has these tokens; None where a call can't be replaced."""
+        """Return the pieces of the text from `start` to `end`, which has these tokens, or None if a call has an error."""
         pieces: list[Piece] = []
         flat = "" if keep_lines or not tokens else flatten(self.text, tokens)
         is_right, at = True, start
@@ -162,15 +162,15 @@ class _Expansion:
         pieces = [piece for piece in pieces if piece.text]
         if is_right and sum(len(piece.text) for piece in pieces) > self.largest:
             self._keep(
-                f"macros make this longer than {self.largest:,} characters", start, "Let macros repeat their arguments less"
+                f"macros expand this to more than {self.largest:,} characters", start, "Repeat arguments less often in macros"
             )
             return None
         return pieces if is_right else None
 
     def unknown(self, tokens: Sequence[Token]) -> Iterator[SpecError]:
-        """Yield an error for each call of what is no function of Spark, no macro, and not registered by a Python file.
+        """Yield an error for each call of an unknown function: not in Spark, not a macro, and not registered by a Python file.
 
-        Functions of a catalog have dots in their names, and are left to Spark as are names in quotes.
+        Functions of a catalog, whose names contain dots, and quoted names are left to Spark.
         """
         macros = [*self.macros.by_name, *self.macros.broken]
         known = {*macros, *self.macros.registered, *spark_words()}
@@ -182,13 +182,13 @@ class _Expansion:
                 continue
             close = difflib.get_close_matches(name, macros, n=1) or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
             hint = f'Did you mean "{close[0]}"? Fix the name' if close else "Fix the name, or define a macro in macros.sql"
-            yield self.refuse(f'there is no function or macro "{call.name.text}"', call.start, hint)
+            yield self.refuse(f'unknown function or macro "{call.name.text}"', call.start, hint)
 
     def _replace(self, call: Call) -> list[Piece] | None:
         macro = self.macros.by_name.get(call.name.text.lower())
         before = len(self.errors)
         if call.end is None:
-            self._keep(f'the call of "{call.name.text}" has no closing bracket', call.start, "Close it")
+            self._keep(f'the call of "{call.name.text}" has no closing bracket', call.start, "Add the closing bracket")
             return None
         arguments = [self._argument(call, tokens) for tokens in call.arguments]
         if macro is None:
@@ -206,9 +206,9 @@ class _Expansion:
         size = sum(len(piece.text) for use in macro.uses for piece in values[use.parameter])
         if size > self.largest:
             self._keep(
-                f"macros make this longer than {self.largest:,} characters",
+                f"macros expand this to more than {self.largest:,} characters",
                 call.start,
-                "Let macros repeat their arguments less",
+                "Repeat arguments less often in macros",
             )
             return None
         words = {token.text.lower() for tokens in call.arguments for token in tokens}
@@ -218,13 +218,13 @@ class _Expansion:
         return macro.apply(values, words=words, start=call.start, bare=fills_its_place(call.before, call.after))
 
     def _argument(self, call: Call, tokens: Sequence[Token]) -> list[Piece] | None:
-        """Return the pieces of an argument; what is no expression is refused."""
+        """Return the pieces of an argument, or None with an error if it is not an expression."""
         if not tokens:
             self._keep(f'an argument of "{call.name.text}" is empty', call.start, "Write an expression, or NULL")
             return None
         wrong = _find_no_expression(tokens)
         if any("\n" in self.text[token.start : token.end + 1] for token in tokens):
-            wrong = "a text of several lines"
+            wrong = "a multi-line string"
         if wrong:
             what = f'an argument of macro "{call.name.text.lower()}" can\'t be {wrong}'
             self._keep(what, int(tokens[0].start), "Write an expression of columns, literals and functions")
@@ -240,15 +240,15 @@ def _is_operand(pieces: Sequence[Piece]) -> bool:
 
 
 def _find_no_expression(tokens: Sequence[Token]) -> str | None:
-    """Return what in these tokens no expression can have, None where there is nothing."""
+    """Return what these tokens contain that an expression can't contain, or None."""
     if kind(tokens[0]) in _NO_START or kind(tokens[-1]) == "STAR":
         return _NO_START.get(kind(tokens[0]), "*")
     kinds = (kind(token) for token, depth in with_depth(tokens) if depth == 0)
-    return next((_NO_EXPRESSION[each] for each in kinds if each in _NO_EXPRESSION), None)
+    return next((_NO_EXPRESSION[name] for name in kinds if name in _NO_EXPRESSION), None)
 
 
 def _rename(variables: Collection[str], words: Collection[str]) -> dict[str, str]:
-    """Return new names for the lambda variables whose names are also in the arguments, so that they don't capture those."""
+    """Return new names for lambda variables that would capture names in the arguments."""
     taken = {*words, *variables}
     renamed: dict[str, str] = {}
     for name in variables:

@@ -1,4 +1,4 @@
-"""Macro calls in the tokens of SQL, and where an expression needs brackets once it stands in another one."""
+"""Find macro calls in SQL tokens, and decide where an expanded expression needs brackets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 DIALECT = "spark"
 _OPEN, _CLOSE = frozenset(("L_PAREN", "L_BRACKET", "L_BRACE")), frozenset(("R_PAREN", "R_BRACKET", "R_BRACE"))
 _ENDS_OPERAND = frozenset(("DOT", "ALIAS", "R_PAREN", "R_BRACKET", "IDENTIFIER", "VAR"))
-"""What stands before a name that is no function: `a.name (`, `AS name (`, `VALUES (1) name (`."""
+"""Tokens before a name that is not a function: `a.name (`, `AS name (`, `VALUES (1) name (`."""
 _BEFORE_OPERAND = frozenset(("BOTH", "LEADING", "TRAILING", "ZONE"))
 """Words before an expression that sqlglot reads as names."""
 _STARTS_QUERY = frozenset(("SELECT", "WITH", "L_PAREN", "FROM", "VALUES", "TABLE"))
@@ -30,12 +30,12 @@ _AFTER_WHOLE = frozenset(
 )
 _PREFIXES = frozenset(("NOT", "DISTINCT", "INTERVAL", "CASE", "DASH", "PLUS", "TILDE"))
 _WINDOW_WORDS = frozenset(("OVER", "FILTER", "WITHIN", "IGNORE", "RESPECT"))
-"""What follows a call of an aggregate or window function and belongs to it."""
+"""Keywords that follow an aggregate or window function call and belong to it."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function call: the tokens before and after it, and its arguments. `end` is None where no bracket closes it."""
+    """A function call: the tokens before and after it, and its arguments. `end` is None without a closing bracket."""
 
     name: Token
     before: Token | None
@@ -53,7 +53,7 @@ class Call:
 
 
 def tokenize_sql(text: str) -> list[Token] | None:
-    """Return the tokens of SQL, or None where it has none that can be told, such as a string without an end."""
+    """Return the tokens of SQL, or None if it can't be tokenized, for example because of an unterminated string."""
     import sqlglot
 
     try:
@@ -63,7 +63,7 @@ def tokenize_sql(text: str) -> list[Token] | None:
 
 
 def find_calls(tokens: Sequence[Token], names: Collection[str] | None = None) -> Iterator[Call]:
-    """Yield the calls of these functions in order, without those in arguments of one another; without `names`, all calls."""
+    """Yield the outermost calls of these functions in order. Without `names`, yield all calls, including nested ones."""
     index = 0
     while index < len(tokens):
         call, after = _call_at(tokens, index, names)
@@ -83,7 +83,7 @@ def _call_at(tokens: Sequence[Token], index: int, names: Collection[str] | None)
     close = _matching(tokens, index + 1)
     if close is None:
         return Call(token, before, None, None), len(tokens)
-    following = [kind(each) for each in tokens[close + 1 : close + 4]]
+    following = [kind(following_token) for following_token in tokens[close + 1 : close + 4]]
     if following[:2] == ["ALIAS", "L_PAREN"] and following[2:] and following[2] in _STARTS_QUERY:
         return None, index  # the columns of a CTE
     after = tokens[close + 1] if close + 1 < len(tokens) else None
@@ -93,7 +93,7 @@ def _call_at(tokens: Sequence[Token], index: int, names: Collection[str] | None)
 
 
 def split(tokens: Sequence[Token]) -> Iterator[tuple[Token, ...]]:
-    """Yield the tokens between commas that are in no brackets."""
+    """Yield the groups of tokens between top-level commas."""
     part: list[Token] = []
     for token, depth in with_depth(tokens):
         if depth == 0 and kind(token) == "COMMA":
@@ -105,7 +105,7 @@ def split(tokens: Sequence[Token]) -> Iterator[tuple[Token, ...]]:
 
 
 def with_depth(tokens: Sequence[Token]) -> Iterator[tuple[Token, int]]:
-    """Yield each token and how many brackets are open around it; a bracket is outside of itself."""
+    """Yield each token with its bracket depth. A bracket has the depth of its surroundings."""
     depth = 0
     for token in tokens:
         depth -= kind(token) in _CLOSE
@@ -114,7 +114,7 @@ def with_depth(tokens: Sequence[Token]) -> Iterator[tuple[Token, int]]:
 
 
 def flatten(text: str, tokens: Sequence[Token]) -> str:
-    """Return the text of tokens, as long as it is in the file, with blanks in the place of comments and line breaks."""
+    """Return the text of tokens at its original length, with blanks instead of comments and line breaks."""
     parts, at = [], int(tokens[0].start)
     for token in tokens:
         parts += [" " * (int(token.start) - at), text[token.start : token.end + 1]]
@@ -123,7 +123,7 @@ def flatten(text: str, tokens: Sequence[Token]) -> str:
 
 
 def is_operand(tokens: Sequence[Token]) -> bool:
-    """Return whether an expression is one operand wherever it stands: a name, a literal, a call, or something in brackets."""
+    """Return whether an expression is a single operand in any context: a name, a literal, a call, or in brackets."""
     if kind(tokens[0]) in _PREFIXES or len(tokens) == 1:
         return len(tokens) == 1
     if all(kind(token) == "DOT" for token in tokens[1::2]):
@@ -133,7 +133,7 @@ def is_operand(tokens: Sequence[Token]) -> bool:
 
 
 def fills_its_place(before: Token | None, after: Token | None) -> bool:
-    """Return whether what stands between two tokens is a whole argument, column or condition, and so needs no brackets."""
+    """Return whether an expression between two tokens is a whole argument, column or condition, so it needs no brackets."""
     return (before is None or kind(before) in _BEFORE_WHOLE) and (after is None or kind(after) in _AFTER_WHOLE)
 
 

@@ -1,7 +1,7 @@
-"""Queries that make a row from several rows of a driver, and whether a table of a kind can be kept up to date with one.
+"""Check queries that compute a row from several rows of a driver: can a table of its kind be maintained incrementally?
 
-A build computes new rows of a driver alone, or all rows of the keys that a change touches. A query that mixes rows in any other
-way would give other rows in increments than in a full refresh, so `check` reports it.
+A build processes either the new rows of a driver, or all rows of the keys that a change touches. A query that mixes rows in any
+other way would return different rows in increments than in a full refresh, so `check` reports it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.errors import SpecError
 
 BY_KEY = ("upsert", "history", "aggregate")
-"""The kinds that can compute all rows of a key again from all rows of their drivers that have it."""
+"""The kinds that can recompute a key from all driver rows with this key."""
 
 _MIXES = {
     "distinct": "DISTINCT",
@@ -34,10 +34,10 @@ _MIXES = {
     "offset": "OFFSET",
     "pivots": "PIVOT",
 }
-"""The clauses that make a row of several rows, or that keep a row because of others."""
+"""The clauses that compute a row from several rows, or that keep a row depending on other rows."""
 
 _ONE_OF_REPEATED = ("upsert", "history", "entities")
-"""The kinds whose rows are events: one that comes twice counts once, so DISTINCT and UNION change nothing."""
+"""The kinds whose rows are events: duplicates count once, so DISTINCT and UNION have no effect."""
 
 _RANKS = ("RowNumber", "Rank", "DenseRank")
 
@@ -50,9 +50,9 @@ def mixes_rows(tree: exp.Query, kind: Kind) -> bool:
 
 
 def has_plain_keys(table: LayerTable, known: Mapping[TableName, Sequence[str]]) -> bool:
-    """Return whether each key of a table is a column of every driver, wherever that is read, and no rows of two keys are mixed.
+    """Return whether each key is a plain column of every driver wherever it is read, and rows of different keys don't mix.
 
-    A row of a driver matters to its own key alone then.
+    A row of a driver then affects only its own key.
     """
     if not isinstance(table.source, Query):
         return False
@@ -63,9 +63,9 @@ def has_plain_keys(table: LayerTable, known: Mapping[TableName, Sequence[str]]) 
 
 
 def check_mixed_rows(table: LayerTable, *, known: Mapping[TableName, Sequence[str]]) -> SpecError | None:
-    """Return the error for a query that mixes rows in a way that the table's kind can't follow.
+    """Return an error if the query mixes rows in a way that the table's kind can't follow, else None.
 
-    `known` are the columns of inputs as far as they can be told without an engine.
+    `known` are the columns of inputs, as far as they are known without an engine.
     """
     if not isinstance(table.source, Query) or table.kind in ("full", "features"):
         return None
@@ -74,21 +74,21 @@ def check_mixed_rows(table: LayerTable, *, known: Mapping[TableName, Sequence[st
     if mixture is None:
         return None
     if table.kind not in BY_KEY:
-        what = f"{mixture} makes rows of several rows, and a table of kind {table.kind} computes each new row alone"
-        return table.error(what, at="", fix="Declare the keys that rows are grouped by, or write kind: full")
+        what = f"{mixture} combines several rows, but a table of kind {table.kind} processes each new row separately"
+        return table.error(what, at="", fix="Set keys to the columns that rows are grouped by, or write kind: full")
     if has_plain_keys(table, known):
         return None
     if table.kind != "aggregate":
-        what = f"{mixture} makes rows of several rows, and not all keys are plain columns of the table's drivers"
-        fix = "Select the keys as they stand, group in a table of its own without sequence_by, or write kind: full"
+        what = f"{mixture} combines several rows, but not all keys are plain columns of the table's drivers"
+        fix = "Select the keys as plain columns, group in a separate table without sequence_by, or write kind: full"
         return table.error(what, at="keys", fix=fix)
     why = _why_keys_hide(table, parsed)
-    fix = "Compute it in a table of its own that this one reads, or write kind: full"
-    return table.error(f"changes can't be followed to the keys: {why}", at="keys", fix=fix) if why else None
+    fix = "Compute it in a separate table that this one reads, or write kind: full"
+    return table.error(f"can't map changed rows to keys: {why}", at="keys", fix=fix) if why else None
 
 
 def _mixtures(query: exp.Expr, kind: Kind) -> Iterator[str]:
-    """Yield what mixes rows of drivers, from the outermost query to the tables after FROM."""
+    """Yield each construct that mixes rows of drivers, from the outermost query to the tables in FROM."""
     from sqlglot import exp
 
     ignored = {"distinct"} if kind in _ONE_OF_REPEATED else set()
@@ -110,7 +110,7 @@ def _mixtures(query: exp.Expr, kind: Kind) -> Iterator[str]:
 
 
 def _driving(query: exp.Expr, visible: Queries) -> Iterator[tuple[exp.Query, Queries]]:
-    """Yield the queries that a result's rows come through, and a set operation that mixes them, each with the CTEs it sees."""
+    """Yield the queries that the result's rows pass through, and set operations that mix rows, each with its visible CTEs."""
     from sqlglot import exp
 
     names = named_queries(query, visible)
@@ -133,7 +133,7 @@ def _cuts(query: exp.SetOperation) -> bool:
 
 
 def _source(select: exp.Select, names: Queries) -> tuple[exp.Query, Queries] | None:
-    """Return the query after FROM with the CTEs it sees, or None where that is a table."""
+    """Return the query in FROM with its visible CTEs, or None if FROM reads a table."""
     from sqlglot import exp
 
     from_ = select.args.get("from_")
@@ -144,10 +144,10 @@ def _source(select: exp.Select, names: Queries) -> tuple[exp.Query, Queries] | N
 
 
 def _why_keys_hide(table: LayerTable, parsed: ParsedQuery) -> str | None:
-    """Return why the keys that changed rows make alone may not be all keys that they touch.
+    """Return why running the query on the changed rows may miss keys that they touch, or None.
 
-    Keys that are expressions are found by running the query on the changed rows. That misses a key which is computed from
-    several rows, and one that is shown only because of other rows.
+    Keys that are expressions are found by running the query on the changed rows. That misses keys that are computed from
+    several rows, and keys that are only returned because of other rows.
     """
     from sqlglot import exp
 
@@ -155,12 +155,12 @@ def _why_keys_hide(table: LayerTable, parsed: ParsedQuery) -> str | None:
         if not isinstance(select, exp.Select):
             continue
         if select.args.get("limit") or select.args.get("offset"):
-            return f"{where_found(select)}LIMIT keeps a row because of others"
+            return f"{where_found(select)}LIMIT keeps rows depending on other rows"
         for name in ("where", "qualify"):
             clause = select.args.get(name)
             for condition in clause.this.flatten() if clause and isinstance(clause.this, exp.And) else [clause and clause.this]:
                 if condition is not None and _of_many(condition, select, names) and not _is_first(condition, select, names):
-                    return f"{where_found(condition)}a filter by a value that is computed from several rows hides keys"
+                    return f"{where_found(condition)}a filter on a value computed from several rows hides keys"
         for window in (node for node in own_nodes(select) if isinstance(node, exp.Window)):
             if not _partitions_by_keys(window, select, table.keys):
                 return f"{where_found(window)}a window function mixes rows of different keys"
@@ -173,7 +173,7 @@ def _why_keys_hide(table: LayerTable, parsed: ParsedQuery) -> str | None:
 
 
 def _outermost(query: exp.Expr, visible: Queries) -> Iterator[tuple[exp.Select, Queries]]:
-    """Yield the SELECTs whose outputs are the result's columns."""
+    """Yield the SELECTs that return the result's columns."""
     from sqlglot import exp
 
     names = named_queries(query, visible)
@@ -187,16 +187,16 @@ def _outermost(query: exp.Expr, visible: Queries) -> Iterator[tuple[exp.Select, 
 
 
 def _output(select: exp.Select, name: str) -> exp.Expr | None:
-    return next((each.unalias() for each in select.selects if each.alias_or_name.lower() == name.lower()), None)
+    return next((output.unalias() for output in select.selects if output.alias_or_name.lower() == name.lower()), None)
 
 
 def _of_many(expression: exp.Expr, select: exp.Select, names: Queries) -> bool:
-    """Return whether an expression of a SELECT is computed from several rows, there or in the query after FROM."""
+    """Return whether an expression of a SELECT is computed from several rows, in the SELECT itself or in its FROM."""
     return next(_many(expression, select, names), None) is not None
 
 
 def _many(expression: exp.Expr, select: exp.Select, names: Queries) -> Iterator[exp.Expr]:
-    """Yield the aggregates and window functions that an expression is computed from."""
+    """Yield the aggregates and window functions that an expression depends on."""
     from sqlglot import exp
 
     for node in (expression, *own_nodes(expression)):
@@ -211,15 +211,15 @@ def _many_below(column: exp.Column, select: exp.Select, names: Queries) -> Itera
     if below is None or column.table not in ("", select.args["from_"].this.alias_or_name):
         return
     for inner, inner_names in _outermost(*below):
-        found = _output(inner, column.name)
-        if found is not None:
-            yield from _many(found, inner, inner_names)
-        elif any(each.is_star for each in inner.selects):
+        output = _output(inner, column.name)
+        if output is not None:
+            yield from _many(output, inner, inner_names)
+        elif any(column.is_star for column in inner.selects):
             yield from _many_below(column, inner, inner_names)
 
 
 def _is_first(condition: exp.Expr, select: exp.Select, names: Queries) -> bool:
-    """Return whether a condition keeps the first rows of each group, as `row_number() OVER (…) = 1` does."""
+    """Return whether a condition keeps the first rows of each group, such as `row_number() OVER (…) = 1`."""
     from sqlglot import exp
 
     is_one = isinstance(condition, exp.EQ) and condition.expression.sql() == "1"
@@ -231,7 +231,7 @@ def _is_first(condition: exp.Expr, select: exp.Select, names: Queries) -> bool:
 
 
 def _inside(node: exp.Expr) -> bool:
-    """Return whether an aggregate stands in a window function."""
+    """Return whether an aggregate is inside a window function."""
     from sqlglot import exp
 
     return not isinstance(node, exp.Window) and node.find_ancestor(exp.Window) is not None

@@ -1,4 +1,4 @@
-"""Which columns a SELECT carries such that it never mixes rows of different values of them."""
+"""Determine the columns of a SELECT for which it never mixes rows with different values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROW_BY_ROW = frozenset(
     ("with_", "expressions", "hint", "distinct", "from_", "laterals", "joins", "where", "group", "having", "qualify", "windows")
     + ("distribute", "sort", "cluster", "order")
 )
-"""The clauses of a SELECT that are understood here. Any other, such as LIMIT, may mix rows in any way."""
+"""The supported clauses of a SELECT. Any other clause, such as LIMIT, may mix rows in any way."""
 _CUTS = ("limit", "offset", "sample", "pivots", "joins", "laterals", "where", "group")
 _DEPENDS_ON_PLACE = frozenset(
     (
@@ -28,12 +28,12 @@ _DEPENDS_ON_PLACE = frozenset(
         "input_file_block_length",
     )
 )
-"""Functions whose value depends on where a row happens to lie, besides those that are random."""
+"""Functions whose value depends on the physical location of a row. Random functions are checked separately."""
 
 
 @dataclass(frozen=True)
 class Carried:
-    """The columns of a block's sources that may be restricted below it, None for all. `reason` says why there are none."""
+    """The columns of a block's sources by which restrictions can be pushed down, None for all. `reason` says why none can."""
 
     columns: frozenset[BlockColumn] | None
     reason: str = ""
@@ -43,26 +43,26 @@ class Carried:
         return self.columns is None or column in self.columns
 
     def why_not(self, block: Block, names: Sequence[str]) -> str:
-        """Return why none of these outputs is carried."""
+        """Return why restrictions by these outputs can't be pushed down."""
         for name in names:
             expression = block.outputs.get(name)
             if expression is not None and not block.plain(expression):
-                return f'{where_found(expression)}"{name}" is an expression, no plain column'
-        return self.narrowed_by or f"{where_found(block.select)}its columns can't be told"
+                return f'{where_found(expression)}"{name}" is an expression, not a plain column'
+        return self.narrowed_by or f"{where_found(block.select)}its columns are unknown"
 
 
 def carried_columns(block: Block) -> Carried:
-    """Return the columns by which a block treats its rows apart from one another."""
+    """Return the columns of a block for which it never mixes rows with different values."""
     from sqlglot import exp
 
     select, where = block.select, where_found(block.select)
     others = [name for name, value in select.args.items() if value and name not in _ROW_BY_ROW]
     if others or cuts_rows(block.scope):
         named = others[0].strip("_").upper() if others else "LIMIT"
-        return Carried(frozenset(), f"{where}{named} chooses among rows of all values")
+        return Carried(frozenset(), f"{where}{named} selects among rows of all values")
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on"):
-        return Carried(frozenset(), f"{where}DISTINCT ON chooses among rows of all values")
+        return Carried(frozenset(), f"{where}DISTINCT ON selects among rows of all values")
     if any(_depends_on_place(function) for function in block.scope.find_all(exp.Func)):
         return Carried(frozenset(), f"{where}a function's value depends on more than its row")
     columns, narrowed_by = None, ""
@@ -70,16 +70,16 @@ def carried_columns(block: Block) -> Carried:
         grouped = _group_keys(block)
         if grouped is None:
             return Carried(frozenset(), f"{where}rows are grouped in several ways, or all together")
-        columns, narrowed_by = grouped, f"{where_found(select.args['group'])}it is not among the keys of GROUP BY"
+        columns, narrowed_by = grouped, f"{where_found(select.args['group'])}it is not a key of GROUP BY"
     for window in block.windows:
         partition = frozenset(column for part in window.args.get("partition_by") or () if (column := block.plain(part)))
         columns = partition if columns is None else columns & partition
-        narrowed_by = f"{where_found(window) or where}it is not in PARTITION BY of a window function"
+        narrowed_by = f"{where_found(window) or where}it is not in the PARTITION BY of a window function"
     return Carried(columns, "", narrowed_by)
 
 
 def cuts_rows(scope: Scope) -> bool:
-    """Return whether a query, or the parentheses around it, has a LIMIT or something else that a plain union has not."""
+    """Return whether a query, or the parentheses around it, has a LIMIT or another clause that a plain union lacks."""
     from sqlglot import exp
 
     node: exp.Expr | None = scope.expression
@@ -95,7 +95,7 @@ def cuts_rows(scope: Scope) -> bool:
 
 
 def _group_keys(block: Block) -> frozenset[BlockColumn] | None:
-    """Return the plain columns among the keys of GROUP BY, or None for several sets of keys, and for HAVING alone."""
+    """Return the plain columns among the keys of GROUP BY, or None for grouping sets and for HAVING without GROUP BY."""
     from sqlglot import exp
 
     group = block.select.args.get("group")

@@ -1,4 +1,4 @@
-"""What a SQL file says without an engine: the tables that it names, which of them drive, and its columns."""
+"""Parse SQL files without an engine: the tables that they read, the drivers among them, and the columns."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _UNKNOWN = re.compile(r"Unknown column: (?P<name>.+)")
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """A query and what stands in it. `columns` are the names it returns, None where only an engine can tell.
+    """A parsed query. `columns` are the names that it returns, or None if only an engine can resolve them.
 
-    `reread` are the drivers that the query also reads in another place than after FROM.
+    `reread` are the drivers that the query reads outside FROM as well.
     """
 
     query: Query
@@ -44,31 +44,31 @@ class ParsedQuery:
 
 
 def parse_query(text: str, *, place: Place, problems: Problems | None = None, origin: SourceMap | None = None) -> ParsedQuery:
-    """Return the query of a file; what is not one SELECT over named tables is a SpecError with line and column.
+    """Return the query of a file. Anything but one SELECT over named tables raises a SpecError with line and column.
 
-    With `problems`, inputs that aren't named as they have to be are kept there, all of them. `origin` says where a text with
-    expanded macros comes from.
+    With `problems`, errors about the names of inputs are collected there instead. `origin` maps text with expanded macros to
+    the file.
     """
     from sqlglot import exp
 
     tree = parse_sql(text, place=place, origin=origin)
     if not isinstance(tree, exp.Query):
-        raise place.error("the file holds no SELECT", line=1, fix="Write one query that returns the table's rows")
-    kept = Problems()
-    references = tuple(_references(tree, place=place, problems=kept, origin=origin))
-    if kept.errors and problems is None:
-        raise kept.errors[0]
+        raise place.error("the file contains no SELECT", line=1, fix="Write one query that returns the table's rows")
+    mistakes = Problems()
+    references = tuple(_references(tree, place=place, problems=mistakes, origin=origin))
+    if mistakes.errors and problems is None:
+        raise mistakes.errors[0]
     if problems is not None:
-        problems.errors += kept.errors
+        problems.errors += mistakes.errors
     driving = Counter(_drivers(tree))
-    lookups = tuple(dict.fromkeys(each.table for each in references if each.table not in driving))
+    lookups = tuple(dict.fromkeys(reference.table for reference in references if reference.table not in driving))
     reads = _count_reads(tree)
     reread = tuple(name for name, times in driving.items() if reads[name] > times)
     return ParsedQuery(Query(text, references, origin), tree, tuple(driving), lookups, reread)
 
 
 def parse_sql(text: str, *, place: Place, origin: SourceMap | None = None, fix: str = "Fix the query") -> exp.Expr:
-    """Return the one statement of a text; `origin` says where a text with expanded macros comes from."""
+    """Return the statement in a text. `origin` maps text with expanded macros to the file."""
     import sqlglot
 
     try:
@@ -88,38 +88,38 @@ def parse_sql(text: str, *, place: Place, origin: SourceMap | None = None, fix: 
         raise place.error("the query is nested too deeply", line=1, fix="Split it into CTEs") from None
     if len(statements) != 1:
         count = f"{len(statements)} statements" if statements else "no statement"
-        raise place.error(f"the file holds {count}", line=1, fix="Write one query in a file")
+        raise place.error(f"the file contains {count}", line=1, fix="Write one query per file")
     return statements[0].copy()
 
 
 @lru_cache(maxsize=256)
 def _parse(text: str) -> tuple[exp.Expr, ...]:
-    """Return the statements of a text. A pipeline's queries are parsed for several checks, and a copy takes a fraction."""
+    """Return the statements of a text. Cached, because several checks parse a query, and copying a tree is much faster."""
     import sqlglot
 
     return tuple(statement for statement in sqlglot.parse(text, dialect=DIALECT) if statement is not None)
 
 
 def named_in(condition: str, *, place: Place) -> tuple[str, ...]:
-    """Return the columns that a condition names, each once; of a field of a struct, the struct."""
+    """Return the columns that a condition names, without duplicates. For a field of a struct, return the struct."""
     from sqlglot import exp
 
     tree = parse_sql(f"SELECT {condition}", place=place)
     if sum(1 for _ in tree.find_all(exp.Select)) > 1:
-        return ()  # its names may be those of another table
-    return tuple(dict.fromkeys(each.parts[0].name for each in tree.find_all(exp.Column)))
+        return ()  # names in a subquery may belong to another table
+    return tuple(dict.fromkeys(column.parts[0].name for column in tree.find_all(exp.Column)))
 
 
 def check_columns(
     parsed: ParsedQuery, *, place: Place, known: Mapping[TableName, Sequence[str]], problems: Problems
 ) -> tuple[str, ...] | None:
-    """Return the query's columns as far as they can be told; columns that no input has are kept as problems, all of them.
+    """Return the query's columns, or None if they can't be resolved. Unknown columns are collected in `problems`.
 
-    `known` are the columns of inputs; where one is missing nothing is checked, since only an engine knows.
+    `known` are the columns of inputs. If an input is missing, nothing is checked, since only an engine knows its columns.
     """
     from sqlglot.errors import OptimizeError
 
-    if not all(each.table in known for each in parsed.query.references):
+    if not all(reference.table in known for reference in parsed.query.references):
         return parsed.columns
     pretended: dict[TableName, tuple[str, ...]] = {table: tuple(columns) for table, columns in known.items()}
     missing: set[str] = set()
@@ -128,40 +128,40 @@ def check_columns(
             qualified = qualify_query(parsed, known=pretended)
             break
         except OptimizeError as error:
-            found = _UNRESOLVED.search(str(error)) or _UNKNOWN.search(str(error))
-            name = found["name"] if found else ""
+            match = _UNRESOLVED.search(str(error)) or _UNKNOWN.search(str(error))
+            name = match["name"] if match else ""
             if not name or name in missing or _is_known(name, parsed, known):
                 return None if missing else parsed.columns
         missing.add(name)
         problems.errors.append(_missing_column(name, parsed, place=place, known=known))
-        # With the column in its place, the next one is found.
+        # Pretend that the column exists, to find the next unknown one.
         pretended |= {table: (*pretended[table], name) for table in _owners_of(name, parsed)}
     return None if missing else parsed.columns or columns_of(qualified)
 
 
 def _missing_column(name: str, parsed: ParsedQuery, *, place: Place, known: Mapping[TableName, Sequence[str]]) -> SpecError:
     line, column = _position(name, parsed)
-    names = sorted({each for reference in parsed.query.references for each in known[reference.table]})
+    names = sorted({column_name for reference in parsed.query.references for column_name in known[reference.table]})
     hint = suggest(name, names, plural="Columns")
-    return place.error(f'column "{name}" is in none of the inputs', line=line, column=column, fix=f"{hint} Fix the name")
+    return place.error(f'not found: column "{name}" in the inputs', line=line, column=column, fix=f"{hint} Fix the name")
 
 
 def _owners_of(name: str, parsed: ParsedQuery) -> tuple[TableName, ...]:
-    """Return the inputs that could have a column: all where a table stands before it, else the first, so that it's clear."""
+    """Return the inputs that could have a column: all if it is qualified, else the first, so that it is unambiguous."""
     from sqlglot import exp
 
-    tables = tuple(dict.fromkeys(each.table for each in parsed.query.references))
-    used = [each for each in parsed.tree.find_all(exp.Column) if each.name.lower() == name.lower()]
-    return tables if used and all(each.table for each in used) else tables[:1]
+    tables = tuple(dict.fromkeys(reference.table for reference in parsed.query.references))
+    used = [column for column in parsed.tree.find_all(exp.Column) if column.name.lower() == name.lower()]
+    return tables if used and all(column.table for column in used) else tables[:1]
 
 
 def qualify_query(
     parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]], strict: bool = True, aliases: bool = True
 ) -> exp.Query:
-    """Return the query with stars written out and every column after its table, in the spelling of query and inputs.
+    """Return the query with expanded stars and qualified columns, in the spelling of query and inputs.
 
-    What no input has is an OptimizeError where `strict`; else it is left as it stands. With `aliases`, names of the SELECT list
-    are replaced by what they stand for, even where Spark takes a column of an input that has the same name.
+    With `strict`, an unknown column raises an OptimizeError; otherwise it is left unchanged. With `aliases`, references to
+    names of the SELECT list are replaced by their expressions, even if Spark prefers a column of an input with the same name.
     """
     from sqlglot import exp
     from sqlglot.optimizer.qualify import qualify
@@ -171,7 +171,7 @@ def qualify_query(
         tables.setdefault(table.namespace, {})[table.name] = dict.fromkeys(columns, "string")  # see _join_namespaces
     schema: dict[str, object] = dict(tables)
     spelled = {name.lower(): name for columns in known.values() for name in columns}
-    spelled |= {each.name.lower(): each.name for each in parsed.tree.find_all(exp.Identifier)}
+    spelled |= {identifier.name.lower(): identifier.name for identifier in parsed.tree.find_all(exp.Identifier)}
     qualified = qualify(
         _join_namespaces(parsed.tree.copy()),
         schema=schema,
@@ -181,20 +181,20 @@ def qualify_query(
         validate_qualify_columns=strict,
         expand_alias_refs=aliases,
     )
-    for each in qualified.find_all(exp.Identifier):
-        each.set("this", spelled.get(each.name, each.name))
+    for identifier in qualified.find_all(exp.Identifier):
+        identifier.set("this", spelled.get(identifier.name, identifier.name))
     if not isinstance(qualified, exp.Query):
-        raise TypeError("a query stays a query")
+        raise TypeError("qualify returned something other than a query")
     return qualified
 
 
 def table_of(node: exp.Table) -> TableName:
-    """Return the table that a query names with its namespace; also one whose namespaces were joined to one word."""
-    return TableName(".".join(each for each in (node.catalog, node.db) if each), node.name)
+    """Return the table of a node, also if its namespaces were joined to one identifier."""
+    return TableName(".".join(part for part in (node.catalog, node.db) if part), node.name)
 
 
 def _join_namespaces(tree: exp.Query) -> exp.Query:
-    """Return the query with nested namespaces as one word in quotes: sqlglot wants all tables equally deep."""
+    """Return the query with nested namespaces as one quoted identifier: sqlglot requires equally deep table names."""
     from sqlglot import exp
 
     nested = {(node.catalog, node.db, node.name) for node in tree.find_all(exp.Table) if node.catalog}
@@ -208,7 +208,7 @@ def _join_namespaces(tree: exp.Query) -> exp.Query:
 
 
 def split_namespaces(tree: exp.Expr) -> exp.Expr:
-    """Return SQL as people write it, after namespaces were joined to one word."""
+    """Return SQL with joined namespaces split again."""
     from sqlglot import exp
 
     for node in tree.find_all(exp.Table, exp.Column):
@@ -220,44 +220,44 @@ def split_namespaces(tree: exp.Expr) -> exp.Expr:
 
 
 def columns_of(query: exp.Query) -> tuple[str, ...] | None:
-    """Return the names of a query's columns, None where only an engine can tell."""
+    """Return the names of a query's columns, or None if only an engine can resolve them."""
     names = tuple(query.named_selects)
     return None if "*" in names or not all(names) else names
 
 
 def _position(name: str, parsed: ParsedQuery) -> tuple[int, int | None]:
-    """Return the line and column where a query first names a column."""
+    """Return the line and column of the first use of a column in a query."""
     from sqlglot import exp
 
-    for each in parsed.tree.find_all(exp.Column, bfs=False):
-        if each.name.lower() == name.lower() and "line" in each.this.meta:
-            found = _locate(each.this.meta, parsed.query.origin)
-            return found.line, found.column
+    for node in parsed.tree.find_all(exp.Column, bfs=False):
+        if node.name.lower() == name.lower() and "line" in node.this.meta:
+            location = _locate(node.this.meta, parsed.query.origin)
+            return location.line, location.column
     return 1, None
 
 
 def _locate(meta: Mapping[str, int], origin: SourceMap | None) -> Location:
-    """Return the place in the file of a name that sqlglot has found in the query's text."""
+    """Return the location in the file of an identifier in the query's text."""
     return origin.locate(meta["end"]) if origin else Location(meta["line"], meta["col"])
 
 
 def _offset(text: str, line: int, column: int) -> int:
-    return sum(len(each) + 1 for each in text.split("\n")[: line - 1]) + column - 1
+    return sum(len(row) + 1 for row in text.split("\n")[: line - 1]) + column - 1
 
 
 def _is_known(name: str, parsed: ParsedQuery, known: Mapping[TableName, Sequence[str]]) -> bool:
-    """Return whether a name stands for something after all, which the parser can't resolve: an alias or a column."""
+    """Return whether a name that sqlglot can't resolve is an alias or a column of an input."""
     from sqlglot import exp
 
-    aliases = {each.alias.lower() for each in parsed.tree.find_all(exp.Alias)}
-    columns = {column.lower() for each in parsed.query.references for column in known[each.table]}
+    aliases = {alias.alias.lower() for alias in parsed.tree.find_all(exp.Alias)}
+    columns = {column.lower() for reference in parsed.query.references for column in known[reference.table]}
     return name.lower() in aliases | columns
 
 
 def _references(tree: exp.Query, *, place: Place, problems: Problems, origin: SourceMap | None) -> Iterator[Reference]:
     from sqlglot import exp
 
-    local = {each.alias for each in tree.find_all(exp.CTE)}
+    local = {cte.alias for cte in tree.find_all(exp.CTE)}
     for node in tree.find_all(exp.Table):
         if (not node.db and node.name in local) or node.find_ancestor(exp.Hint):
             continue
@@ -265,26 +265,26 @@ def _references(tree: exp.Query, *, place: Place, problems: Problems, origin: So
         meta = (deep or node.this).meta
         if "start" not in meta:
             continue  # a function that returns a table
-        found = _locate(meta, origin)
+        location = _locate(meta, origin)
         if not node.db or deep:
             error = place.error(
                 f'"{node.sql(dialect=DIALECT, comments=False)}" is not namespace.table',
-                line=found.line,
-                column=found.column,
-                fix="Name an input by its namespace, which is one word or two, and its table",
+                line=location.line,
+                column=location.column,
+                fix="Write the namespace, of one or two parts, and the table",
             )
             problems.errors.append(error)
             continue
         start = (node.args.get("catalog") or node.args["db"]).meta["start"]
-        yield Reference(table_of(node), start, meta["end"] + 1, found.line)
+        yield Reference(table_of(node), start, meta["end"] + 1, location.line)
 
 
 def _drivers(query: exp.Expr, visible: Mapping[str, exp.Expr] | None = None) -> Iterator[TableName]:
-    """Yield the tables after FROM, in every branch of a union and through subqueries and CTEs."""
+    """Yield the tables in FROM, in every branch of a union and through subqueries and CTEs."""
     from sqlglot import exp
 
     with_ = query.args.get("with_") or query.args.get("with")
-    names = {**(visible or {}), **{each.alias: each.this for each in (with_.expressions if with_ else ())}}
+    names = {**(visible or {}), **{cte.alias: cte.this for cte in (with_.expressions if with_ else ())}}
     if isinstance(query, exp.Subquery):
         yield from _drivers(query.this, names)
     elif isinstance(query, exp.SetOperation):
@@ -303,7 +303,7 @@ def _drivers(query: exp.Expr, visible: Mapping[str, exp.Expr] | None = None) -> 
 
 
 def _count_reads(tree: exp.Query) -> Counter[TableName]:
-    """Return how often a query reads each table; a table in a CTE is read as often as the CTE is."""
+    """Return how often a query reads each table. A table in a CTE counts as often as the CTE is read."""
     from sqlglot import exp
 
     inside: dict[str, list[exp.Table]] = {}

@@ -1,4 +1,4 @@
-"""One SELECT of a query, read as joins: its sources in order, the equalities between them, and its plain columns."""
+"""A SELECT of a query as a list of joins: its sources in order, the equalities between them, and its plain columns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from sqlglot.optimizer.scope import Scope
 
 JoinKind = Literal["inner", "left", "semi", "anti", "other"]
-"""How a source is joined to those before it. `other` is a right or full join, which keeps rows that match nothing."""
+"""How a source is joined to those before it. `other` is a right or full join, which keeps unmatched rows."""
 
 
 @dataclass(frozen=True)
 class BlockColumn:
-    """A column of one of a block's sources; both names are in lower case."""
+    """A column of one of a block's sources. Both names are in lower case."""
 
     alias: str
     name: str
@@ -25,7 +25,7 @@ class BlockColumn:
 
 @dataclass(frozen=True)
 class BlockSource:
-    """A source of a block. `relation` is the table or query it reads, or None where that can't be told; `on` are conjuncts."""
+    """A source of a block. `relation` is the table or query that it reads, or None if unknown; `on` are conjuncts."""
 
     alias: str
     relation: exp.Table | Scope | None
@@ -43,7 +43,7 @@ class Block:
 
     @cached_property
     def sources(self) -> tuple[BlockSource, ...]:
-        """Return FROM and the joins in the order in which they are written."""
+        """The sources in FROM and in joins, in order."""
         from_ = self.select.args.get("from_")
         if from_ is None:
             return ()
@@ -62,14 +62,14 @@ class Block:
 
     @cached_property
     def outputs(self) -> dict[str, exp.Expr]:
-        """Return the expressions of the SELECT list by their names; a name that two of them have is left out."""
+        """The expressions of the SELECT list by name, without ambiguous names."""
         names = [expression.alias_or_name.lower() for expression in self.select.selects]
         pairs = zip(names, self.select.selects, strict=True)
         return {name: expression.unalias() for name, expression in pairs if names.count(name) == 1}
 
     @cached_property
     def windows(self) -> tuple[exp.Window, ...]:
-        """Return every window of the SELECT list and of QUALIFY, the named ones as they are defined."""
+        """The windows in the SELECT list and in QUALIFY, with named windows resolved."""
         from sqlglot import exp
 
         named = {window.this.name.lower(): window for window in self.select.args.get("windows") or ()}
@@ -90,9 +90,9 @@ class Block:
         return (column, *self.twins.get(column, ())) if column else ()
 
     def plain(self, expression: exp.Expr | None) -> BlockColumn | None:
-        """Return the column of a source that an expression is, or None.
+        """Return the source's column if an expression is a plain column, else None.
 
-        COALESCE over columns that the joins make equal, which is what USING becomes, is the first of them.
+        COALESCE over columns that joins make equal, which USING is rewritten to, counts as its first column.
         """
         from sqlglot import exp
 
@@ -109,31 +109,31 @@ class Block:
 
     @cached_property
     def twins(self) -> dict[BlockColumn, tuple[BlockColumn, ...]]:
-        """Return for a joined source's columns those of earlier sources that have the same value in a row, or it is null."""
+        """The columns of earlier sources that equal a joined source's column in each row unless the latter is null."""
         twins: dict[BlockColumn, tuple[BlockColumn, ...]] = {}
         for source in self.sources:
-            for mine, theirs in self.equalities(source) if source.kind in ("inner", "left") else ():
-                twins[mine] = tuple(dict.fromkeys((*twins.get(mine, ()), theirs, *twins.get(theirs, ()))))
+            for own, other in self.equalities(source) if source.kind in ("inner", "left") else ():
+                twins[own] = tuple(dict.fromkeys((*twins.get(own, ()), other, *twins.get(other, ()))))
         return twins
 
     def equalities(self, source: BlockSource) -> Iterator[tuple[BlockColumn, BlockColumn]]:
-        """Return the pairs of columns, of a source and of one before it, that its ON makes equal."""
+        """Yield the pairs of columns that a source's ON makes equal: the source's own and one of an earlier source."""
         before = [earlier.alias for earlier in self.sources[: self.sources.index(source)]]
         for left, right in equal_sides(source.on):
             sides = (self.column(left), self.column(right))
-            for mine, theirs in (sides, sides[::-1]):
-                if mine and theirs and mine.alias == source.alias and theirs.alias in before:
-                    yield mine, theirs
+            for own, other in (sides, sides[::-1]):
+                if own and other and own.alias == source.alias and other.alias in before:
+                    yield own, other
 
     def column(self, expression: exp.Expr) -> BlockColumn | None:
-        """Return the column of a source that an expression is written as."""
+        """Return the source's column if an expression is a column reference, else None."""
         from sqlglot import exp
 
         inner = expression.unnest()
         return self.plain(inner) if isinstance(inner, exp.Column) else None
 
     def outer_alias(self, expression: exp.Expr) -> str | None:
-        """Return the table name of a column that is none of this block's, where an enclosing query may have it."""
+        """Return the table name of a qualified column that belongs to an enclosing query, else None."""
         from sqlglot import exp
 
         inner = expression.unnest()
@@ -161,12 +161,12 @@ class Block:
 
 @dataclass
 class Blocks:
-    """The blocks of a query, each read once."""
+    """The blocks of a query, cached."""
 
     _known: dict[int, Block] = field(default_factory=dict)
 
     def of(self, scope: Scope) -> Block | None:
-        """Return the block of a scope, or None where it is no SELECT."""
+        """Return the block of a scope, or None if it is not a SELECT."""
         from sqlglot import exp
 
         if isinstance(scope.expression, exp.Select):
@@ -175,7 +175,7 @@ class Blocks:
 
 
 def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Return the conditions that AND joins to one."""
+    """Yield the conditions that AND combines."""
     from sqlglot import exp
 
     if isinstance(condition, exp.Paren):
@@ -188,7 +188,7 @@ def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
 
 
 def equal_sides(conditions: Sequence[exp.Expr]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
-    """Return both sides of every condition that is an equality."""
+    """Yield both sides of each condition that is an equality."""
     from sqlglot import exp
 
     for condition in conditions:

@@ -1,4 +1,4 @@
-"""Why rows of a table can't be looked up by columns, in plain words."""
+"""Explain why rows of a table can't be looked up by columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def where_found(node: exp.Expr) -> str:
-    """Return `line 12: ` for the first line that a part of a query is known to stand in, or nothing."""
+    """Return `line 12: ` for the first known line of a part of a query, or an empty text."""
     from sqlglot import exp
 
     lines = [name.meta["line"] for name in node.find_all(exp.Identifier) if "line" in name.meta]
@@ -21,34 +21,34 @@ def where_found(node: exp.Expr) -> str:
 
 
 def why_not_joined(block: Block, source: BlockSource) -> str:
-    """Return why a source is not looked up by columns of those before it."""
+    """Return why a source can't be looked up by columns of the sources before it."""
     from sqlglot import exp
 
     where = where_found(source.node)
     if source.kind == "other":
-        return f"{where}a RIGHT, FULL or NATURAL JOIN keeps rows that match nothing, or matches by unknown columns"
+        return f"{where}a RIGHT, FULL or NATURAL JOIN keeps unmatched rows, or joins by unknown columns"
     if not source.on:
         return f"{where}a cross join has no condition"
     for condition in source.on:
         if condition.find(exp.NullSafeEQ):
-            return f"{where}<=> matches nulls, which are not looked up"
+            return f"{where}<=> matches nulls, which can't be looked up"
         if condition.find(exp.Or):
-            return f"{where}OR in the join's condition"
+            return f"{where}the join condition contains OR"
     if any(isinstance(condition, exp.EQ) for condition in source.on):
-        return f"{where}the join's condition compares expressions, no plain columns"
-    return f"{where}the join's condition has no equality"
+        return f"{where}the join condition compares expressions, not plain columns"
+    return f"{where}the join condition has no equality"
 
 
 def why_no_origin(relation: exp.Table | Scope | None, name: str, blocks: Blocks) -> str:
-    """Return why it can't be told from which table's column the values of a query's column come."""
+    """Return why the values of a query's column can't be traced to a table's column."""
     from sqlglot.optimizer.scope import Scope
 
     block = blocks.of(relation) if isinstance(relation, Scope) else None
     expression = block.outputs.get(name) if block else None
     if block is None or expression is None:
-        return f'the values of "{name}", by which it is joined, come from no single table'
+        return f'the values of the join column "{name}" don\'t come from a single table'
     column = block.plain(expression)
     if column:
         return why_no_origin(block.relation(column.alias), column.name, blocks)
     text = expression.sql(dialect=DIALECT, comments=False)
-    return f'{where_found(expression)}"{name}", by which it is joined, is an expression: {text}'
+    return f'{where_found(expression)}the join column "{name}" is an expression: {text}'

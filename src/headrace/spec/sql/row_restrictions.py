@@ -1,8 +1,8 @@
-"""Which rows of a query's inputs can matter, told by values of their columns and followed from its result down to its tables.
+"""Determine which rows of a query's inputs can affect its result, by the values of their columns.
 
-A restriction of a relation says that only its rows with certain values in certain columns matter: rows with other values may be
-missing, or be wrong in their other columns, and the result stays the same. A join by equality makes one, as does an equality in
-WHERE. A restriction goes down through an operator that never mixes rows of different values of the restricted columns.
+A restriction of a relation says that only rows with certain values in certain columns affect the result: other rows may be
+missing, or be wrong in their other columns. An equality in a join or in WHERE creates a restriction. Restrictions are pushed
+down from the result to the tables, through operators that never mix rows with different values of the restricted columns.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from sqlglot.optimizer.scope import Scope
 
 _MOST_VISITS = 2_000
-"""SELECTs that are visited, counting a CTE as often as it is read. A query that needs more is not followed."""
+"""The maximum number of visited SELECTs, counting a CTE as often as it is read. The analysis of larger queries stops."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """The values that a source of a block has in its columns; nulls never match."""
+    """The values in the columns of a block's source. Nulls never match."""
 
     block: Block
     alias: str
@@ -34,9 +34,9 @@ class Values:
 
 @dataclass(frozen=True)
 class Restriction:
-    """Only rows matter whose columns have these values: together, those of one row of `values`, named as they are there.
+    """Only rows whose columns have these values are needed: together, those of one row of `values`, by its column names.
 
-    `values` are None where they are given from outside, as the touched keys of a result are; there null is a value as well.
+    `values` is None if the values are given from outside, such as the touched keys of a result. Null is then a value, too.
     """
 
     values: Values | None
@@ -46,16 +46,16 @@ class Restriction:
         return self.replace((column, value) for column, value in self.pairs if column.alias == alias)
 
     def replace(self, pairs: Iterator[tuple[BlockColumn, str]]) -> Restriction | None:
-        """Return the restriction by other columns, or None where none are left. Fewer columns keep more rows: that is safe."""
+        """Return the restriction by other columns, or None if none are left. Fewer columns keep more rows, which is safe."""
         chosen = tuple(dict.fromkeys(pairs))
         return Restriction(self.values, chosen) if chosen else None
 
 
 @dataclass(frozen=True)
 class Scan:
-    """A place where a query reads a table, and its restrictions, of which any one may be applied.
+    """A read of a table in a query, and its restrictions, any one of which may be applied.
 
-    Without any, `reason` says why. `is_mixed` says that given values could not be followed, since rows were mixed.
+    Without restrictions, `reason` says why. With `is_mixed`, given values could not be pushed down, since rows were mixed.
     """
 
     table: exp.Table
@@ -66,7 +66,7 @@ class Scan:
 
 @dataclass
 class RestrictionFinder:
-    """Walks down a query. A CTE is walked through wherever it is read, since it is restricted by each reader in its own way."""
+    """Push restrictions down a query. A CTE is walked for each of its readers, since each restricts it differently."""
 
     blocks: Blocks
     scans: list[Scan] = field(default_factory=list)
@@ -77,9 +77,9 @@ class RestrictionFinder:
         return self._visits > _MOST_VISITS
 
     def walk(self, scope: Scope, restrictions: Sequence[Restriction], reason: str, *, is_mixed: bool = False) -> None:
-        """Note every scan below a query whose result is restricted, or is not because of `reason`.
+        """Record every scan below a query whose result has these restrictions, or none because of `reason`.
 
-        `is_mixed` says that rows of different values were mixed above. What can't be read is left out, and has no scan.
+        With `is_mixed`, rows of different values were mixed above. Parts that can't be analysed get no scan.
         """
         from sqlglot import exp
 
@@ -101,13 +101,13 @@ class RestrictionFinder:
             if not carries:
                 reason = f"{where_found(scope.expression)}{type(scope.expression).__name__.upper()} or LIMIT mixes rows"
             for part in scope.set_operation_scopes:
-                theirs = dict(zip(output_names(scope), output_names(part), strict=False))
-                renamed = [_rename(restriction, theirs) for restriction in restrictions] if carries else []
+                part_names = dict(zip(output_names(scope), output_names(part), strict=False))
+                renamed = [_rename(restriction, part_names) for restriction in restrictions] if carries else []
                 mixed = is_mixed or (bool(restrictions) and not carries)
-                self.walk(part, [each for each in renamed if each], reason, is_mixed=mixed)
+                self.walk(part, [restriction for restriction in renamed if restriction], reason, is_mixed=mixed)
 
     def _walk_block(self, block: Block, restrictions: list[Restriction], reason: str, *, is_mixed: bool) -> None:
-        """Take restrictions of all joined rows of a block down to its sources, the last join first."""
+        """Push restrictions of a block's joined rows down to its sources, the last join first."""
         restrictions = [*restrictions, *_from_where(block, self.blocks)]
         for source in reversed(block.sources[1:]):
             own = [*_from_join(block, source), *_to_joined(block, source, restrictions)]
@@ -120,10 +120,10 @@ class RestrictionFinder:
             restrictions = [*_to_earlier(block, source, restrictions), *_by_joined(block, source)]
         if block.sources:
             first = block.sources[0]
-            own = [kept for restriction in restrictions if (kept := restriction.keep(first.alias))]
-            self._enter(first, own, reason or f"{where_found(first.node)}nothing joins it by its columns", is_mixed=is_mixed)
+            own = [first_restriction for restriction in restrictions if (first_restriction := restriction.keep(first.alias))]
+            self._enter(first, own, reason or f"{where_found(first.node)}no join restricts its columns", is_mixed=is_mixed)
         for scope in block.scope.subquery_scopes:
-            why = f"{where_found(scope.expression)}the subquery is not tied to its rows by an equality of plain columns"
+            why = f"{where_found(scope.expression)}no equality of plain columns correlates the subquery"
             self.walk(scope, list(_from_in(block, scope)), why, is_mixed=is_mixed)
 
     def _enter(self, source: BlockSource, restrictions: Sequence[Restriction], reason: str, *, is_mixed: bool) -> None:
@@ -135,11 +135,11 @@ class RestrictionFinder:
             outputs = [
                 restriction.replace((BlockColumn("", c.name), v) for c, v in restriction.pairs) for restriction in restrictions
             ]
-            self.walk(source.relation, [each for each in outputs if each], reason, is_mixed=is_mixed)
+            self.walk(source.relation, [restriction for restriction in outputs if restriction], reason, is_mixed=is_mixed)
 
 
 def _mixes(restrictions: Sequence[Restriction], below: Sequence[Restriction], block: Block) -> bool:
-    """Return whether a block takes plain columns of given values and mixes rows of different values of all of them."""
+    """Return whether a block has plain columns of given values, and mixes rows with different values of all of them."""
     given = [restriction for restriction in restrictions if restriction.values is None]
     if not given or any(restriction.values is None for restriction in below):
         return False
@@ -158,10 +158,10 @@ def _rename(restriction: Restriction, names: dict[str, str]) -> Restriction | No
 
 
 def _grouped(pairs: Iterator[tuple[BlockColumn, BlockColumn]], block: Block) -> Iterator[Restriction]:
-    """Return a restriction for each source that columns are equal to columns of."""
+    """Yield a restriction for each source whose columns these columns are equal to."""
     by_alias: dict[str, dict[BlockColumn, str]] = {}
-    for column, theirs in pairs:
-        for twin in block.with_twins(theirs):
+    for column, other in pairs:
+        for twin in block.with_twins(other):
             if twin.alias != column.alias:
                 by_alias.setdefault(twin.alias, {}).setdefault(column, twin.name)
     for alias, columns in by_alias.items():
@@ -169,9 +169,9 @@ def _grouped(pairs: Iterator[tuple[BlockColumn, BlockColumn]], block: Block) -> 
 
 
 def _from_where(block: Block, blocks: Blocks) -> Iterator[Restriction]:
-    """Return what equalities in WHERE say of joined rows: rows that lack one are dropped."""
+    """Yield the restrictions of joined rows from equalities in WHERE."""
     sides = [pair for left, right in equal_sides(block.where) for pair in ((left, right), (right, left))]
-    inner = [(block.column(mine), block.column(theirs)) for mine, theirs in sides]
+    inner = [(block.column(left), block.column(right)) for left, right in sides]
     by_target: dict[str, list[tuple[BlockColumn, BlockColumn]]] = {}
     for column, other in inner:
         if column and other and column.alias != other.alias:
@@ -179,10 +179,10 @@ def _from_where(block: Block, blocks: Blocks) -> Iterator[Restriction]:
     for pairs in by_target.values():
         yield from _grouped(iter(pairs), block)
     outer: dict[tuple[str, str], dict[BlockColumn, str]] = {}
-    for mine, theirs in sides:
-        column, alias = block.column(mine), block.outer_alias(theirs)
+    for own_side, other_side in sides:
+        column, alias = block.column(own_side), block.outer_alias(other_side)
         if column and alias:
-            outer.setdefault((column.alias, alias), {})[column] = theirs.unnest().name.lower()
+            outer.setdefault((column.alias, alias), {})[column] = other_side.unnest().name.lower()
     for (_, alias), columns in outer.items():
         enclosing = _enclosing(block, alias, blocks)
         if enclosing:
@@ -190,7 +190,7 @@ def _from_where(block: Block, blocks: Blocks) -> Iterator[Restriction]:
 
 
 def _enclosing(block: Block, alias: str, blocks: Blocks) -> Block | None:
-    """Return the nearest query around a block that has a source of this name."""
+    """Return the nearest enclosing query with a source of this name."""
     scope = block.scope.parent
     while scope is not None:
         outer = blocks.of(scope)
@@ -201,47 +201,49 @@ def _enclosing(block: Block, alias: str, blocks: Blocks) -> Block | None:
 
 
 def _from_join(block: Block, source: BlockSource) -> Iterator[Restriction]:
-    """Return what a join's own equalities say of the rows that are joined; a right or full join keeps all of them."""
+    """Yield the restrictions of a joined source from its ON. A right or full join keeps all rows, so it has none."""
     if source.kind != "other":
         yield from _grouped(block.equalities(source), block)
 
 
 def _to_joined(block: Block, source: BlockSource, restrictions: Sequence[Restriction]) -> Iterator[Restriction]:
-    """Return what restrictions of the joined rows say of the source that is joined.
+    """Yield the restrictions of a joined source that follow from those of the joined rows.
 
-    A left join makes nulls of what doesn't match, so where null is a value that matters, the source's own columns tell nothing.
+    A left join returns nulls without a match. If null is a restricted value, the source's own columns don't restrict it.
     """
     equal = list(block.equalities(source))
     for restriction in restrictions if source.kind != "other" else ():
         own = source.kind == "inner" or (source.kind == "left" and restriction.values is not None)
         pairs = [(c, v) for c, v in restriction.pairs if own and c.alias == source.alias]
-        pairs += [(mine, v) for c, v in restriction.pairs for mine, theirs in equal if theirs == c]
+        pairs += [(own_column, v) for c, v in restriction.pairs for own_column, other_column in equal if other_column == c]
         if down := restriction.replace(iter(pairs)):
             yield down
 
 
 def _to_earlier(block: Block, source: BlockSource, restrictions: Sequence[Restriction]) -> Iterator[Restriction]:
-    """Return what restrictions of the joined rows say of the rows that the source is joined to."""
+    """Yield the restrictions of the rows before a join that follow from those of the joined rows."""
     equal = list(block.equalities(source))
     for restriction in restrictions if source.kind != "other" else ():
         matched = source.kind == "inner" or (source.kind == "left" and restriction.values is not None)
         pairs = [(c, v) for c, v in restriction.pairs if c.alias != source.alias]
-        pairs += [(theirs, v) for c, v in restriction.pairs for mine, theirs in equal if matched and mine == c]
+        pairs += [
+            (other_column, v) for c, v in restriction.pairs for own_column, other_column in equal if matched and own_column == c
+        ]
         if down := restriction.replace(iter(pairs)):
             yield down
 
 
 def _by_joined(block: Block, source: BlockSource) -> Iterator[Restriction]:
-    """Return what a join that drops rows without a match says of the rows before it."""
+    """Yield the restrictions of the rows before a join that drops rows without a match."""
     by_target: dict[str, dict[BlockColumn, str]] = {}
-    for mine, theirs in block.equalities(source) if source.kind in ("inner", "semi") else ():
-        by_target.setdefault(theirs.alias, {}).setdefault(theirs, mine.name)
+    for own_column, other_column in block.equalities(source) if source.kind in ("inner", "semi") else ():
+        by_target.setdefault(other_column.alias, {}).setdefault(other_column, own_column.name)
     for columns in by_target.values():
         yield Restriction(Values(block, source.alias), tuple(columns.items()))
 
 
 def _from_in(block: Block, scope: Scope) -> Iterator[Restriction]:
-    """Return what `column IN (query)` says of the query's rows, where WHERE requires it. NOT IN also depends on its nulls."""
+    """Yield the restrictions of a query's rows from `column IN (query)` in WHERE. NOT IN also depends on nulls."""
     from sqlglot import exp
 
     for condition in block.where:
@@ -249,7 +251,7 @@ def _from_in(block: Block, scope: Scope) -> Iterator[Restriction]:
         if query is None or query.unnest() is not scope.expression or cuts_rows(scope):
             continue
         left = condition.this.unnest()
-        asked = left.expressions if isinstance(left, exp.Tuple) else [left]
-        names = zip(output_names(scope), asked, strict=False)
+        sides = left.expressions if isinstance(left, exp.Tuple) else [left]
+        names = zip(output_names(scope), sides, strict=False)
         columns = [(BlockColumn("", name), column) for name, side in names if (column := block.column(side))]
         yield from _grouped(iter(columns), block)

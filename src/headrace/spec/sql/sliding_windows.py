@@ -1,8 +1,8 @@
-"""Sums over a sliding window as the difference of two running sums.
+"""Rewrite sums over a sliding window as the difference of two running sums.
 
-Spark adds a sliding window up again for every row, so a row costs what its window holds. A running sum costs one addition for
-each row. The sum of the last hour is the running sum up to a row, less the one up to an hour before it. That is only done where
-it is exact: for counts, and for sums and averages of integers and decimals.
+Spark sums up the whole window for every row. A running sum costs one addition per row: the sum of the last hour is the running
+sum up to a row, minus the running sum up to an hour before it. The rewrite is only applied where it is exact: to counts, and to
+sums and averages of integers and decimals.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 _FUNCTIONS = ("count", "sum", "avg", "mean")
 _SUMMED = Primitive("int")
-"""The type of integers whose sums can't overflow a BIGINT, and whose averages Spark computes of exact sums."""
+"""The integer type whose sums can't overflow a BIGINT, and whose averages Spark computes from exact sums."""
 
 _MOST_PRECISION = 28
-"""Of decimals that are summed: Spark's sum has ten digits more, and 38 at most."""
+"""The maximum precision of summed decimals: Spark's sum has ten more digits, up to 38."""
 
 _OTHER_NAMES = frozenset(("JOIN", "LATERAL", "PIVOT", "UNPIVOT"))
-"""What brings columns into a query besides those of its table."""
+"""Keywords that add columns to a query besides those of its table."""
 
 _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
-"""The seconds of each unit that an interval of one length can have."""
+"""The seconds of each interval unit with a fixed length."""
 
 _FRAME = ("RANGE", "BETWEEN", "INTERVAL")
 _FRAME_END = ("PRECEDING", "AND", "CURRENT", "ROW")
 
 
 def add_running_sums(table: LayerTable, columns: Mapping[TableName, Sequence[Column]]) -> LayerTable:
-    """Return a table whose query computes sliding windows by running sums, as far as that gives the same values."""
+    """Return a table whose query computes sliding windows by running sums, where that returns the same values."""
     if table.window is None or not isinstance(table.source, Query) or len(table.inputs) != 1:
         return table
     (only,) = table.inputs
@@ -53,7 +53,7 @@ def _rewrite(query: Query, columns: tuple[Column, ...]) -> Query:
     tokens = tuple(sqlglot.tokenize(query.text, read=DIALECT))
     words = [_word(token) for token in tokens]
     if words.count("SELECT") != 1 or not _OTHER_NAMES.isdisjoint(words) or len(query.references) != 1:
-        return query  # a name may stand for something other than a column of the table
+        return query  # a name may be something other than a column of the table
     types = {column.name.lower(): column.type for column in columns}
     calls = [call for call in _find_calls(query.text, tokens) if call.sql(types) is not None]
     text = query.text
@@ -64,17 +64,19 @@ def _rewrite(query: Query, columns: tuple[Column, ...]) -> Query:
         text = text[: call.start] + sql + text[call.end :]
         longer = len(sql) - (call.end - call.start)
         references = tuple(
-            replace(each, start=each.start + longer, end=each.end + longer) if each.start > call.start else each
-            for each in references
+            replace(reference, start=reference.start + longer, end=reference.end + longer)
+            if reference.start > call.start
+            else reference
+            for reference in references
         )
     return Query(text, references, query.origin) if calls else query
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a function over a sliding window, and where it stands in the text.
+    """A call of a function over a sliding window, and its position in the text.
 
-    `rows` is the window up to its frame, which looks back over `seconds`.
+    `rows` is the window specification before its frame, and `seconds` is the length of the frame.
     """
 
     function: str
@@ -86,10 +88,10 @@ class _Call:
     end: int
 
     def sql(self, types: Mapping[str, ColumnType]) -> str | None:
-        """Return the same value by running sums, or None where that would not be exact."""
+        """Return SQL for the same value by running sums, or None if it would not be exact."""
         kind = _type_of(self.argument, types)
         if _type_of(self.order_by, types) != Primitive("timestamp"):
-            return None  # the moment before the window is only known of times, which are whole microseconds
+            return None  # the time before the window is only defined for timestamps, which are whole microseconds
         if self.function == "count":
             return f"({self._count})" if kind or self.argument == "*" else None
         total = f"(sum({self.argument}) OVER {self._up_to} - {self._before('sum')})"
@@ -110,14 +112,14 @@ class _Call:
         return f"({self.rows.sql} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
 
     def _before(self, function: str) -> str:
-        """Return what rows before the window come to. A row without a time sees the others without one, and these alone."""
+        """Return SQL for the running sum before the window. For a row with a null time, the window has only such rows."""
         end = f"INTERVAL '{self.seconds}.000001' SECOND"
         frame = f"({self.rows.sql} RANGE BETWEEN UNBOUNDED PRECEDING AND {end} PRECEDING)"
         return f"IF({self.order_by} IS NULL, 0, coalesce({function}({self.argument}) OVER {frame}, 0))"
 
 
 def _find_calls(text: str, tokens: tuple[Token, ...]) -> Iterator[_Call]:
-    """Yield the calls whose window looks back from the current row, in the order of the text."""
+    """Yield the calls over a window that ends at the current row, in the order of the text."""
     words = [_word(token) for token in tokens]
     named = dict(_named_windows(tokens))
     for index, word in enumerate(words[:-4]):
@@ -133,15 +135,15 @@ def _find_calls(text: str, tokens: tuple[Token, ...]) -> Iterator[_Call]:
         else:
             last = close + 2
             window = named.get(tokens[last].text.lower(), ())
-        found = _read_window(text, window)
-        if found and _is_name(argument.tokens):
-            rows, order_by, seconds = found
+        sliding = _read_window(text, window)
+        if sliding and _is_name(argument.tokens):
+            rows, order_by, seconds = sliding
             function = "avg" if word.lower() == "mean" else word.lower()
             yield _Call(function, argument.sql, rows, order_by, seconds, tokens[index].start, tokens[last].end + 1)
 
 
 def _named_windows(tokens: Sequence[Token]) -> Iterator[tuple[str, tuple[Token, ...]]]:
-    """Yield the windows of the WINDOW clause by their names in lower case."""
+    """Yield the windows of the WINDOW clause by name in lower case."""
     words = [_word(token) for token in tokens]
     for index in range(len(words) - 2):
         after_window = index and words[index - 1] in ("WINDOW", ",")
@@ -150,7 +152,7 @@ def _named_windows(tokens: Sequence[Token]) -> Iterator[tuple[str, tuple[Token, 
 
 
 def _read_window(text: str, tokens: Sequence[Token]) -> tuple[Span, str, int] | None:
-    """Return a window up to its frame, what it is ordered by, and how many seconds it looks back; None for other forms."""
+    """Return a window before its frame, its ordering, and the seconds of its frame, or None for an unsupported form."""
     words = [_word(token) for token in tokens]
     if "RANGE" not in words or "ORDER BY" not in words:
         return None
@@ -165,18 +167,18 @@ def _read_window(text: str, tokens: Sequence[Token]) -> tuple[Span, str, int] | 
 
 
 def _is_name(tokens: Sequence[Token]) -> bool:
-    """Return whether tokens are a column's name, with or without that of its table, or a star."""
+    """Return whether tokens are a column, optionally qualified, or a star."""
     if len(tokens) == 3:
         return tokens[1].text == "." and _is_name(tokens[:1]) and _is_name(tokens[2:])
     return len(tokens) == 1 and tokens[0].token_type.name in ("VAR", "IDENTIFIER", "STAR")
 
 
 def _type_of(name: str, types: Mapping[str, ColumnType]) -> ColumnType | None:
-    """Return the type of a column by its name, with or without that of its table; None for a field of a struct."""
+    """Return the type of a column by its name, optionally qualified, or None for a field of a struct."""
     table, _, column = (part.strip("`").lower() for part in name.rpartition("."))
     return None if table in types else types.get(column)
 
 
 def _word(token: Token) -> str:
-    """Return a word as it is compared: a name in backticks is none."""
+    """Return a word in upper case, or an empty text for quoted names and strings."""
     return "" if token.token_type.name in ("IDENTIFIER", "STRING") else token.text.upper()

@@ -1,4 +1,4 @@
-"""Which place of a file a character of expanded SQL comes from."""
+"""Map characters of SQL with expanded macros to locations in the file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from itertools import accumulate
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of expanded SQL and the offset in the file that it comes from.
+    """A part of expanded SQL and its offset in the file.
 
-    A piece with a `macro` stands for the call at `start`; any other piece is a copy of the file from `start` on.
+    A piece with a `macro` replaces the call at `start`. Any other piece is a copy of the file from `start` on.
     """
 
     text: str
@@ -23,7 +23,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Location:
-    """A place in a file, counted from 1, and the macro whose body is meant there."""
+    """A 1-based location in a file, and the macro whose body is expanded there."""
 
     line: int
     column: int
@@ -31,13 +31,13 @@ class Location:
 
     @property
     def note(self) -> str:
-        """What an error adds where the mistake may be in a macro's body."""
+        """The suffix of an error that may be in a macro's body."""
         return f" (in {self.macro})" if self.macro else ""
 
 
 @dataclass(frozen=True)
 class SourceMap:
-    """The file's text as it was written, and the pieces that the expanded SQL consists of."""
+    """The file's original text, and the pieces of the expanded SQL."""
 
     written: str
     pieces: tuple[Piece, ...]
@@ -48,12 +48,12 @@ class SourceMap:
 
     @property
     def breaks(self) -> tuple[tuple[int, int], ...]:
-        """Where line breaks stand that only keep later lines in their places."""
+        """The spans of line breaks that only preserve the numbers of later lines."""
         starts = zip(self._starts, self.pieces, strict=True)
         return tuple((start, start + len(piece.text)) for start, piece in starts if piece.macro and not piece.text.strip("\n"))
 
     def locate(self, offset: int) -> Location:
-        """Return the place of a character of the expanded SQL: for one of a macro's body, where the call begins."""
+        """Return the location of a character of the expanded SQL. For a macro's body, it is the start of the call."""
         if not self.pieces:
             return locate(self.written, offset)
         index = max(0, bisect_right(self._starts, offset) - 1)
@@ -64,5 +64,5 @@ class SourceMap:
 
 
 def locate(text: str, offset: int, *, macro: str = "") -> Location:
-    """Return the line and column of a character of a text."""
+    """Return the location of a character in a text."""
     return Location(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset), macro)

@@ -1,4 +1,4 @@
-"""The names that Spark SQL gives a meaning to: its built-in functions and its keywords."""
+"""The built-in functions and keywords of Spark SQL."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from importlib.resources import files
 def spark_words() -> frozenset[str]:
     """Return Spark's functions and keywords in lower case.
 
-    They are listed in spark_words.txt, so that a check needs no JVM; a test compares the list with the Spark that is installed.
+    The list is in spark_words.txt, so that a check needs no JVM. A test compares it with the installed Spark.
     """
     return frozenset(files("headrace.spec.sql").joinpath("spark_words.txt").read_text(encoding="utf-8").split())

@@ -1,4 +1,4 @@
-"""SQL written in one way, so that two texts which differ only in formatting or comments are equal."""
+"""Normalise SQL, so that texts that differ only in formatting or comments are equal."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import functools
 
 @functools.lru_cache(maxsize=4096)
 def without_comments(sql: str) -> str:
-    """Return a query in sqlglot's formatting; cached, because everything that watches tables asks every few seconds."""
+    """Return a query in sqlglot's formatting. Cached, because status checks call it every few seconds."""
     import sqlglot
 
     return sqlglot.parse_one(sql, dialect="spark").sql(dialect="spark", comments=False)
 
 
 def condition_without_comments(condition: str) -> str:
-    """Return a condition in sqlglot's formatting, or as it is written where only Spark can parse it."""
+    """Return a condition in sqlglot's formatting, or its stripped text if only Spark can parse it."""
     from sqlglot.errors import SqlglotError
 
     try:

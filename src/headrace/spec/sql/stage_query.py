@@ -1,4 +1,4 @@
-"""The query of a stage table: the columns of a captured table out of Debezium's envelopes, one row for each change."""
+"""Generate the query of a stage table: the columns of a captured table from Debezium's envelopes, one row per change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN = (
     *("_op", "_sequence", "_lsn", "_tx_id", "_tx_order", "_committed_at", "_snapshot", UNCHANGED, UNREADABLE),
     *("event_date", "event_date_source", "kafka_partition", "kafka_offset"),
 )
-"""The columns that a stage table has besides those of its source; `_unreadable` is only there to be expected empty."""
+"""The columns that a stage table adds to those of its source. `_unreadable` is only used by an expectation."""
 
 READABLE = f"size({UNREADABLE}) = 0"
 _ROW, _READ = "_row", "_read"
@@ -31,7 +31,7 @@ _EVENT_TIME = "ts_ms"
 
 
 def follow_columns(table: LayerTable, columns: Mapping[TableName, Sequence[Column]]) -> LayerTable:
-    """Return a stage table whose query has all columns that its source has by now; any other table as it is."""
+    """Return a stage table whose query has all current columns of its source. Return any other table unchanged."""
     if table.staged is None:
         return table
     return replace(table, source=stage_query(table.staged, tuple(columns[table.staged.source]), place=table.place))
@@ -39,32 +39,32 @@ def follow_columns(table: LayerTable, columns: Mapping[TableName, Sequence[Colum
 
 @lru_cache(maxsize=1024)
 def stage_query(staged: Staged, columns: tuple[Column, ...], *, place: Place) -> Query:
-    """Return the query over a raw table of these columns. Every column stands in the line of the file that names it.
+    """Return the query over a raw table with these columns. Each column keeps the line of its entry in the file.
 
-    It is kept, because every build asks for it.
+    The query is cached, because every build needs it.
     """
     return parse_query(_Text(staged, columns).sql(), place=place).query
 
 
 def source_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns of the captured table, out of those of the raw one."""
-    after = next((each.type for each in columns if each.name == ROWS[1]), None)
+    """Return the columns of the captured table, given those of its raw table."""
+    after = next((column.type for column in columns if column.name == ROWS[1]), None)
     return after.columns if isinstance(after, Struct) else ()
 
 
 def staged_name(name: str) -> str:
-    """Return what the stage table calls a column of the captured one: what it has itself gets another name."""
+    """Return the stage table's name for a captured column. A name that the stage table uses itself gets a suffix."""
     return f"{name}_" if name.lower() in OWN else name
 
 
 def staged_type(staged: Staged, column: Column) -> ColumnType:
-    """Return the type that a column of the captured table has in the stage table."""
+    """Return the type of a captured column in the stage table."""
     return _converted("x", column, staged.find(column.name)).type
 
 
 @dataclass(frozen=True)
-class _Found:
-    """A column of the stage table: its SQL, what was read for it before, and when its value was left as it was, or lost."""
+class _SelectedColumn:
+    """A column of the stage table: its SQL, its conversion, and the conditions that its value is unchanged or unreadable."""
 
     name: str
     line: int
@@ -77,55 +77,55 @@ class _Found:
 class _Text:
     def __init__(self, staged: Staged, columns: Sequence[Column]) -> None:
         self._staged = staged
-        self._types = {each.name: each.type for each in columns}
+        self._types = {column.name: column.type for column in columns}
         self._source = source_columns(columns)
 
     def sql(self) -> str:
-        """Return the query: the changes with the row that each tells of, the values that may be lost, all columns.
+        """Return the query, in three steps: the changed row of each change, the conversions that may fail, and all columns.
 
-        A tombstone tells of no row.
+        Tombstones are skipped.
         """
-        found = list(self._columns())
+        selected_columns = list(self._columns())
         text = "\n" * (self._staged.line - 1)
         rows = f"SELECT *, IF(op = 'd', before, after) AS {_ROW} FROM {self._staged.source} WHERE op IS NOT NULL"
         text += f"WITH _changes AS ({rows})"
-        read, source = [each for each in found if each.read], "_changes"
+        read, source = [column for column in selected_columns if column.read], "_changes"
         if read:
             text += ", _values AS (SELECT *, struct("
-            for index, each in enumerate(read):
-                text += "\n" * (each.line - 1 - text.count("\n")) + f"{', ' if index else ''}{each.read} AS `{each.name}`"
+            for index, column in enumerate(read):
+                text += "\n" * (column.line - 1 - text.count("\n")) + f"{', ' if index else ''}{column.read} AS `{column.name}`"
             text, source = f"{text}) AS {_READ} FROM _changes)", "_values"
-        selected = [f"{each.sql} AS `{staged_name(each.name)}`" for each in found]
-        selected += [f"{sql} AS {name}" for name, sql in self._own(found).items()]
+        selected = [f"{column.sql} AS `{staged_name(column.name)}`" for column in selected_columns]
+        selected += [f"{sql} AS {name}" for name, sql in self._own(selected_columns).items()]
         return f"{text} SELECT {', '.join(selected)} FROM {source}"
 
-    def _columns(self) -> Iterator[_Found]:
-        source = {each.name: each for each in self._source}
-        names = {each.name for each in self._staged.columns}
-        for each in self._staged.columns:
-            if each.name in source:
-                yield self._column(source[each.name], each)
+    def _columns(self) -> Iterator[_SelectedColumn]:
+        source = {column.name: column for column in self._source}
+        names = {column.name for column in self._staged.columns}
+        for column in self._staged.columns:
+            if column.name in source:
+                yield self._column(source[column.name], column)
         if self._staged.others:
-            yield from (self._column(each, None) for each in self._source if each.name not in names)
+            yield from (self._column(column, None) for column in self._source if column.name not in names)
 
-    def _column(self, column: Column, staged: StagedColumn | None) -> _Found:
+    def _column(self, column: Column, staged: StagedColumn | None) -> _SelectedColumn:
         value = f"{_ROW}.`{column.name}`"
         missing = is_unavailable(value, column.type)
         unavailable = f"(op = 'u' AND {missing})" if missing else None
-        made = _converted(value, column, staged)
-        sql = f"{_READ}.`{column.name}`" if made.may_fail else made.sql
-        gone = lost(value, sql, made.type) if made.may_fail else None
-        return _Found(
+        converted = _converted(value, column, staged)
+        sql = f"{_READ}.`{column.name}`" if converted.may_fail else converted.sql
+        gone = lost(value, sql, converted.type) if converted.may_fail else None
+        return _SelectedColumn(
             name=column.name,
             line=staged.line if staged else 0,
             sql=f"IF({unavailable}, NULL, {sql})" if unavailable else sql,
-            read=made.sql if made.may_fail else None,
+            read=converted.sql if converted.may_fail else None,
             unavailable=unavailable,
             lost=f"{gone} AND NOT coalesce({unavailable}, false)" if gone and unavailable else gone,
         )
 
-    def _own(self, found: Sequence[_Found]) -> dict[str, str]:
-        business = next((each for each in found if each.name == self._staged.event_date), None)
+    def _own(self, selected_columns: Sequence[_SelectedColumn]) -> dict[str, str]:
+        business = next((column for column in selected_columns if column.name == self._staged.event_date), None)
         day = f"CAST(timestamp_millis({_EVENT_TIME}) AS DATE)"
         moment = self._field("source", "ts_us", "BIGINT", "timestamp_micros({})")
         milli = self._field("source", _EVENT_TIME, "BIGINT", "timestamp_millis({})")
@@ -137,8 +137,8 @@ class _Text:
             "_tx_order": self._field("transaction", "total_order", "BIGINT"),
             "_committed_at": f"coalesce({moment}, {milli})",
             "_snapshot": self._field("source", "snapshot", "STRING"),
-            UNCHANGED: _names({each.name: each.unavailable for each in found if each.unavailable}),
-            UNREADABLE: _names({each.name: each.lost for each in found if each.lost}),
+            UNCHANGED: _names({column.name: column.unavailable for column in selected_columns if column.unavailable}),
+            UNREADABLE: _names({column.name: column.lost for column in selected_columns if column.lost}),
             "event_date": f"coalesce(CAST({business.sql} AS DATE), {day})" if business else day,
             "event_date_source": f"IF({business.sql} IS NULL, '{_EVENT_TIME}', '{business.name}')"
             if business
@@ -148,10 +148,10 @@ class _Text:
         }
 
     def _sequence(self) -> str:
-        """Return SQL for where a change stands among all: the commit before it, and its own LSN, as text of equal length.
+        """Return SQL for the position of a change: the LSN of the commit before it and its own LSN, as fixed-length text.
 
-        An LSN alone says when a row was written, and a transaction that was open while a snapshot was taken is committed after
-        it: so a row of a snapshot stands right behind the commit that it was taken at, and before all that follow.
+        A row's LSN alone is not enough: a transaction that is open during a snapshot commits after it. So a row of a snapshot
+        is placed directly after the commit at which the snapshot was taken, and before all later commits.
         """
         own = self._field("source", "lsn", "BIGINT")
         commit = self._field("source", "sequence", "STRING", "TRY_CAST(get_json_object({}, '$[0]') AS BIGINT)")
@@ -160,11 +160,11 @@ class _Text:
         return f"concat(lpad(hex({first}), 16, '0'), '/', lpad(hex({second}), 16, '0'))"
 
     def _field(self, struct: str, name: str, kind: str, how: str = "{}") -> str:
-        """Return SQL for a field of the envelope, null where the connector sends none."""
+        """Return SQL for a field of the envelope, null if the connector does not send it."""
         columns = self._types.get(struct)
-        if not isinstance(columns, Struct) or name not in {each.name for each in columns.columns}:
+        if not isinstance(columns, Struct) or name not in {field.name for field in columns.columns}:
             return how.format(f"CAST(NULL AS {kind})")
-        plain = {each.name: each.type for each in columns.columns}[name] in (Primitive("long"), Primitive("string"))
+        plain = {field.name: field.type for field in columns.columns}[name] in (Primitive("long"), Primitive("string"))
         return how.format(f"{struct}.{name}" if plain else f"CAST({struct}.{name} AS {kind})")
 
 
@@ -173,7 +173,7 @@ def _converted(value: str, column: Column, staged: StagedColumn | None) -> Conve
 
 
 def _names(conditions: Mapping[str, str]) -> str:
-    """Return SQL for an array of the names whose conditions hold."""
+    """Return SQL for an array of the names whose conditions are true."""
     if not conditions:
         return "CAST(array() AS ARRAY<STRING>)"
     return "array_compact(array(" + ", ".join(f"IF({sql}, '{_escape(name)}', NULL)" for name, sql in conditions.items()) + "))"

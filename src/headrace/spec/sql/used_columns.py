@@ -1,4 +1,4 @@
-"""Which columns of its inputs a query reads: a change of any other changes nothing that it returns."""
+"""Find the columns of its inputs that a query reads. Changes of other columns do not affect its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def used_columns(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]]) -> Mapping[TableName, tuple[str, ...]]:
-    """Return the columns that a query reads of each input, wherever in it; an input is left out where that can't be told.
+    """Return the columns that a query reads of each input. The result is empty if they can't be determined.
 
     `known` are the columns of all its inputs.
     """
@@ -34,19 +34,19 @@ def used_columns(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]
         return {}
     spelled = {table: {name.lower(): name for name in columns} for table, columns in known.items()}
     used: dict[TableName, set[str]] = {table: set() for table in tables.values()}
-    seen: set[int] = set()
+    visited: set[int] = set()
     for scope in scopes:
         for column in scope.columns:
-            seen.add(id(column))
+            visited.add(id(column))
             if not column.table and column.name.lower() in _aliases(scope):
-                continue  # no input has it, so it is the name of an expression of the SELECT list
+                continue  # no input has the column, so it is an alias in the SELECT list
             source = _source(scope, column)
             if source is None:
                 return {}
             table = tables.get(str(table_of(source)).lower()) if isinstance(source, exp.Table) else None
             if table is not None:
                 used[table].add(column.name.lower())
-    if any(id(column) not in seen for column in tree.find_all(exp.Column)):
+    if any(id(column) not in visited for column in tree.find_all(exp.Column)):
         return {}
     return {
         table: tuple(name for lower, name in spelled[table].items() if lower in names)
@@ -56,7 +56,7 @@ def used_columns(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]
 
 
 def _has_rows_as_values(tree: exp.Query) -> bool:
-    """Return whether a star stands for more than the existence of rows, as in struct(*)."""
+    """Return whether a star stands for all columns as values, as in struct(*) but not in count(*)."""
     from sqlglot import exp
 
     return any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
@@ -70,7 +70,7 @@ def _aliases(scope: Scope) -> set[str]:
 
 
 def _source(scope: Scope, column: exp.Column) -> exp.Table | Scope | None:
-    """Return the source that a column is of, in its own query or one around it."""
+    """Return the source of a column in its own query or an enclosing one."""
     around: Scope | None = scope
     while around is not None:
         for name, (_, source) in around.selected_sources.items():

@@ -1,4 +1,4 @@
-"""From which columns of which tables the values of a query's columns are taken as they are."""
+"""Trace the values of a query's columns to the table columns that they are copied from."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
     from sqlglot.optimizer.scope import Scope
 
 _MOST = 32
-"""Ways to trace a set of columns that are looked at. More of them are only in queries that nobody writes."""
+"""The maximum number of ways to trace a set of columns. Real queries have fewer."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A table, and its columns by the names that they have in a query. All values of a row there are in one row here."""
+    """A table, and its columns by their names in a query. All values of a query's row come from one row of the table."""
 
     table: exp.Table
     columns: tuple[tuple[str, str], ...]
 
 
 Origins = tuple[Origin, ...]
-"""Tables that together have every value, or every combination of values, that the columns can have, except nulls."""
+"""Tables that together contain every combination of values that the columns can have, except nulls."""
 
 
 @dataclass
 class OriginFinder:
-    """Traces columns through CTEs, subqueries and unions, whatever else these do to rows: values are all that counts."""
+    """Trace values of columns through CTEs, subqueries and unions, regardless of what these do to rows."""
 
     blocks: Blocks
     _known: dict[tuple[int, frozenset[str]], list[Origins]] = field(default_factory=dict)
 
     def find(self, relation: exp.Table | Scope | None, names: Sequence[str]) -> list[Origins]:
-        """Return the ways to tell where values of some of these columns come from; any one of them suffices.
+        """Return the ways to trace the values of some of these columns. Any one of them suffices.
 
-        A way without tables says that one of the columns is always null.
+        A way without tables means that one of the columns is always null.
         """
         from sqlglot import exp
         from sqlglot.optimizer.scope import Scope
@@ -58,11 +58,11 @@ class OriginFinder:
     def _of_union(self, scope: Scope, names: Sequence[str]) -> Iterator[Origins]:
         parts = []
         for part in scope.set_operation_scopes:
-            theirs = dict(zip(output_names(scope), output_names(part), strict=False))
+            part_names = dict(zip(output_names(scope), output_names(part), strict=False))
             renamed: dict[str, list[str]] = {}
             for name in names:
-                if name in theirs:
-                    renamed.setdefault(theirs[name], []).append(name)
+                if name in part_names:
+                    renamed.setdefault(part_names[name], []).append(name)
             ways = self.find(part, tuple(renamed)) if renamed else []
             parts.append([_rename(way, renamed) for way in ways])
         yield from _combine(parts) if parts and not scope.expression.args.get("by_name") else ()
@@ -89,7 +89,7 @@ class OriginFinder:
 
 
 def picked_columns(block: Block, expression: exp.Expr | None) -> tuple[BlockColumn, ...] | None:
-    """Return the columns one of whose values an expression is unless it is null; None where it computes another value."""
+    """Return the columns that an expression takes its value from unless it is null, or None if it computes a new value."""
     from sqlglot import exp
 
     column = block.plain(expression)
@@ -124,7 +124,7 @@ def output_names(scope: Scope) -> list[str]:
 
 
 def _combine(parts: Sequence[Sequence[Origins]]) -> Iterator[Origins]:
-    """Return every choice of one way for each part, as one way for all of them."""
+    """Yield the combinations of one way per part, each as one way for all parts."""
     for ways in product(*parts):
         yield tuple(dict.fromkeys(origin for way in ways for origin in way))
 

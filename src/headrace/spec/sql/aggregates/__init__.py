@@ -1,4 +1,4 @@
-"""Which GROUP BY queries can be maintained by adding and subtracting partial states, and by which states."""
+"""Decide which GROUP BY queries can be maintained by adding and subtracting partial states, and by which states."""
 
 from headrace.spec.sql.aggregates.calls import UnsupportedCall
 from headrace.spec.sql.aggregates.decompose import Decomposition, Recomputed, decompose, has_unique_keys

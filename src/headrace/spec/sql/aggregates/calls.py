@@ -1,4 +1,4 @@
-"""Calls of aggregate functions in a SELECT list, as they are written."""
+"""Find calls of aggregate functions in a SELECT list."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ FUNCTIONS = {
     "max_by": "max_by",
     "collect_set": "collect_set",
 }
-"""The functions whose partial states can be merged, by all their names."""
+"""The functions with mergeable partial states, by all their names."""
 
 _QUANTIFIED = ("like", "ilike", "rlike", "=", "<>", "!=", "<", ">", "<=", ">=", ".")
 _ORDERED = ("array_sort", "sort_array", "size", "cardinality", "array_size")
-"""Functions of a set whose value does not depend on the order of its elements, which Spark leaves open."""
+"""Functions of a set whose value does not depend on the order of its elements, which Spark does not define."""
 
 _NOT_PLAIN = ("over", "within group", "within", "ignore nulls", "respect nulls", "ignore", "respect")
 
 
 @dataclass(frozen=True)
 class Call:
-    """An aggregate function, its arguments and its FILTER, as text."""
+    """An aggregate function with its arguments and its FILTER as text."""
 
     function: str
     arguments: tuple[str, ...]
@@ -48,8 +48,8 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A call and its tokens' places in the item that it stands in, from `start` up to, not including, `end`."""
+class LocatedCall:
+    """A call and the range of its tokens in its item, from `start` up to, not including, `end`."""
 
     call: Call
     start: int
@@ -57,20 +57,20 @@ class Found:
 
 
 class UnsupportedCall(Exception):  # noqa: N818
-    """A call that can't be maintained by its states; the message says why."""
+    """A call that can't be maintained by partial states. The message says why."""
 
 
-def find_calls(item: Span) -> Iterator[Found]:
-    """Return the calls in an item of a SELECT list, in their order. Raise an UnsupportedCall for one that can't be merged."""
+def find_calls(item: Span) -> Iterator[LocatedCall]:
+    """Yield the calls in an item of a SELECT list, in order. Raise an UnsupportedCall for one that can't be merged."""
     index = 0
     while index < len(item.tokens) - 1:
-        found = _call_at(item, index)
-        if found:
-            yield found
-        index = found.end if found else index + 1
+        located = _call_at(item, index)
+        if located:
+            yield located
+        index = located.end if located else index + 1
 
 
-def _call_at(item: Span, index: int) -> Found | None:
+def _call_at(item: Span, index: int) -> LocatedCall | None:
     tokens = item.tokens
     name = tokens[index].text.lower()
     before = tokens[index - 1].text.lower() if index else ""
@@ -92,10 +92,10 @@ def _call_at(item: Span, index: int) -> Found | None:
         raise UnsupportedCall(f"{name}(…) {tokens[end].text.upper()}")
     if name == "collect_set" and not _is_ordered(item, index, end):
         raise UnsupportedCall("collect_set(…) has no order: write array_sort(collect_set(…))")
-    return Found(Call(FUNCTIONS[name], tuple(argument.sql for argument in arguments), condition), index, end)
+    return LocatedCall(Call(FUNCTIONS[name], tuple(argument.sql for argument in arguments), condition), index, end)
 
 
 def _is_ordered(item: Span, start: int, end: int) -> bool:
-    """Return whether the call from `start` to `end` is the only argument of a function that does not depend on its order."""
+    """Return whether the call from `start` to `end` is the only argument of a function that ignores its order."""
     words = [token.text.lower() for token in item.tokens]
     return start > 1 and words[start - 1] == "(" and words[start - 2] in _ORDERED and words[end : end + 1] == [")"]

@@ -1,4 +1,4 @@
-"""The text of a SELECT by its tokens, so that parts of a query can be reused exactly as they were written."""
+"""Split a SELECT into clauses by its tokens, so that their text can be reused unchanged."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _AFTER_GROUP = ("HAVING", "QUALIFY", "WINDOW", "ORDER BY", "SORT BY", "CLUSTER B
 
 @dataclass(frozen=True)
 class Span:
-    """Neighbouring tokens of a text, at least one."""
+    """One or more consecutive tokens of a text."""
 
     text: str
     tokens: tuple[Token, ...]
 
     @property
     def sql(self) -> str:
-        """The text from the first token to the last, as it was written."""
+        """The original text from the first token to the last."""
         return self.text[self.tokens[0].start : self.tokens[-1].end + 1]
 
     def part(self, start: int, end: int) -> Span | None:
         return Span(self.text, self.tokens[start:end]) if start < end else None
 
     def words(self, sources: Sequence[str] = ()) -> tuple[tuple[str, bool], ...]:
-        """Return the tokens in a form that can be compared: without case, quotes of names, and the names of `sources`."""
+        """Return the tokens in a comparable form: in lower case, without quotes of names and without the names of `sources`."""
         words: list[tuple[str, bool]] = []
         for token in self.tokens:
             if token.text == "." and words and words[-1] in [(name, False) for name in sources]:
@@ -43,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Clauses:
-    """The SELECT list, item by item, the expressions of GROUP BY, the word HAVING and its condition, and where FROM begins."""
+    """The items of the SELECT list, the keys of GROUP BY, the HAVING clause with its keyword, and the offset of FROM."""
 
     items: tuple[Span, ...]
     keys: tuple[Span, ...]
@@ -52,7 +52,7 @@ class Clauses:
 
 
 def read_clauses(text: str) -> Clauses | None:
-    """Return the parts of the outermost SELECT of a query, or None where there are several, or none with a FROM."""
+    """Return the clauses of the outermost SELECT of a query, or None if there are several, or none with FROM."""
     import sqlglot
 
     tokens = tuple(sqlglot.tokenize(text, read=DIALECT))
@@ -63,7 +63,7 @@ def read_clauses(text: str) -> Clauses | None:
         return None
 
     def clause(name: str, *, skip: int) -> Span | None:
-        """Return what stands from a word, or after it, up to the next clause."""
+        """Return the tokens from a keyword, or after it, up to the next clause."""
         start = next((index for index, word in outer if word == name), len(tokens))
         end = next((index for index, word in outer if index > start and word in _AFTER_GROUP), len(tokens))
         return Span(text, tokens).part(start + skip, end)
@@ -75,7 +75,7 @@ def read_clauses(text: str) -> Clauses | None:
 
 
 def outermost(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """Return the tokens that stand in no brackets, with their places; brackets themselves are not among them."""
+    """Yield the tokens outside brackets with their indexes, without the brackets themselves."""
     depth = 0
     for index, token in enumerate(tokens):
         step = _step(token)
@@ -85,7 +85,7 @@ def outermost(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
 
 
 def split_commas(span: Span) -> Iterator[Span]:
-    """Return what stands between the commas that are in no brackets."""
+    """Yield the parts between the commas outside brackets."""
     start = 0
     commas = [index for index, token in outermost(span.tokens) if token.text == ","]
     for end in (*commas, len(span.tokens)):
@@ -96,13 +96,13 @@ def split_commas(span: Span) -> Iterator[Span]:
 
 
 def closing(tokens: Sequence[Token], start: int) -> int:
-    """Return where the bracket is closed that opens at `start`."""
+    """Return the index of the bracket that closes the one at `start`."""
     depth = 0
     for index in range(start, len(tokens)):
         depth += _step(tokens[index])
         if depth == 0:
             return index
-    raise ValueError("a query that was parsed closes its brackets")
+    raise ValueError("unbalanced brackets in a parsed query")
 
 
 def _step(token: Token) -> int:
@@ -114,6 +114,6 @@ def _is_text(token: Token) -> bool:
 
 
 def _is_from(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a token begins the FROM clause: not the one of IS DISTINCT FROM."""
+    """Return whether a token starts the FROM clause, unlike the FROM of IS DISTINCT FROM."""
     before = tokens[index - 1].text.upper() if index else ""
     return tokens[index].text.upper() == "FROM" and before != "DISTINCT"

@@ -1,4 +1,4 @@
-"""Take a GROUP BY query apart: its keys, its distinct aggregate calls, and its outputs as expressions over both."""
+"""Decompose a GROUP BY query into its keys, its distinct aggregate calls, and its outputs as expressions over both."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.spec.model.layers import LayerTable, Query
-from headrace.spec.sql.aggregates.calls import FUNCTIONS, Call, Found, UnsupportedCall, find_calls
+from headrace.spec.sql.aggregates.calls import FUNCTIONS, Call, LocatedCall, UnsupportedCall, find_calls
 from headrace.spec.sql.aggregates.clauses import Clauses, Span, read_clauses
 from headrace.spec.sql.aggregates.row_wise import MixedRows, check_row_wise, own_nodes
 from headrace.spec.sql.queries import DIALECT, parse_query
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 Part = str | int
-"""A piece of SQL, or the number of a call whose value stands there."""
+"""A piece of SQL, or the index of a call whose value it stands for."""
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """Why touched keys of a table are recomputed from all their rows."""
+    """The reason why a table recomputes touched keys from all of their rows."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A query whose keys can be maintained by partial states.
+    """A query that can be maintained by partial states.
 
     `outputs` are its columns by name: SQL over the columns of the same row that are `keys`, and over the values of `calls`.
-    `having` is its condition for keys, in the same form, and `having_at` where that stands in the text. Columns can be added to
-    the text at `insert_at`, each after a comma.
+    `having` is its HAVING condition in the same form, and `having_at` its span in the text. `insert_at` is the offset at which
+    columns can be added to the text, each after a comma.
     """
 
     query: Query
@@ -45,7 +45,7 @@ class Decomposition:
     having_at: tuple[int, int] | None = None
 
     def with_columns(self, columns: Mapping[str, str]) -> Query:
-        """Return the query with more columns, by name, and without its HAVING."""
+        """Return the query with added columns, by name, and without its HAVING."""
         added = "".join(f",\n{sql} AS `{name}`" for name, sql in columns.items()) + "\n"
         start, end = self.having_at or (len(self.query.text), len(self.query.text))
         text = self.query.text[: self.insert_at] + added + self.query.text[self.insert_at : start] + self.query.text[end:]
@@ -59,7 +59,7 @@ class Decomposition:
 
 
 def decompose(table: LayerTable) -> Decomposition | Recomputed:
-    """Return the parts of a table's query, or why its keys are recomputed. Types are not known here: see `choose_states`."""
+    """Return the decomposition of a table's query, or why its keys are recomputed. `choose_states` checks the types."""
     from sqlglot.errors import SqlglotError
 
     if not isinstance(table.source, Query):
@@ -69,86 +69,86 @@ def decompose(table: LayerTable) -> Decomposition | Recomputed:
         return Recomputed(f"changes of {', '.join(unfollowed)} are not followed (frozen)")
     parsed = parse_query(table.source.text, place=table.place, origin=table.source.origin)
     try:
-        return _take_apart(table, table.source, parsed.tree)
+        return _decompose_query(table, table.source, parsed.tree)
     except (MixedRows, UnsupportedCall, _UnclearError) as error:
         return Recomputed(str(error))
     except (SqlglotError, ValueError) as error:
-        return Recomputed(f"its text can't be taken apart: {str(error).splitlines()[0]}")
+        return Recomputed(f"the query can't be decomposed: {str(error).splitlines()[0]}")
 
 
 def has_unique_keys(table: LayerTable) -> bool:
-    """Return whether the query's text tells that each key has one row: it groups by the keys, in the outermost SELECT."""
+    """Return whether the query has one row per key: it groups by the keys in the outermost SELECT."""
     return isinstance(decompose(table), Decomposition)
 
 
 class _UnclearError(Exception):
-    """A query whose keys or outputs can't be told from its text; the message says why."""
+    """A query whose keys or outputs can't be derived from its text. The message says why."""
 
 
-def _take_apart(table: LayerTable, query: Query, tree: exp.Query) -> Decomposition:
+def _decompose_query(table: LayerTable, query: Query, tree: exp.Query) -> Decomposition:
     from sqlglot import exp
 
     clauses = read_clauses(query.text)
     if not isinstance(tree, exp.Select) or clauses is None:
-        raise _UnclearError("several queries, or none with a FROM")
+        raise _UnclearError("several queries, or none with FROM")
     if len(clauses.items) != len(tree.selects) or any(select.is_star for select in tree.selects):
-        raise _UnclearError("columns that * stands for")
+        raise _UnclearError("the SELECT list contains *")
     if not tree.args.get("group"):
-        raise _UnclearError("no GROUP BY of its own")
+        raise _UnclearError("the outermost SELECT has no GROUP BY")
     _check_functions(tree)
     check_row_wise(tree, table.drivers)
     sources = _sources(tree)
     items = {select.alias_or_name: _unaliased(item, select) for select, item in zip(tree.selects, clauses.items, strict=True)}
     if len(items) != len(clauses.items) or not all(isinstance(select, (exp.Alias, exp.Column)) for select in tree.selects):
-        raise _UnclearError("a column without a name of its own")
+        raise _UnclearError("a column without a name")
     calls = {name: tuple(find_calls(item)) for name, item in items.items()}
     having = clauses.having.part(1, len(clauses.having.tokens)) if clauses.having else None
     conditions = tuple(find_calls(having)) if having else ()
     if len(conditions) + sum(map(len, calls.values())) != sum(1 for node in own_nodes(tree) if _is_aggregate(node)):
-        raise _UnclearError("aggregates that can't be told apart")
+        raise _UnclearError("aggregates that can't be located in the text")
     keys = _keys(items, clauses, tree, sources)
     if set(keys.values()) != set(table.keys):
         grouped, declared = ", ".join(keys.values()), ", ".join(table.keys)
-        raise _UnclearError(f"it is grouped by {grouped or 'nothing'}, and its keys are {declared}")
-    distinct = tuple(dict.fromkeys(found.call for item in (*calls.values(), conditions) for found in item))
+        raise _UnclearError(f"the query groups by {grouped or 'nothing'}, but the keys are {declared}")
+    distinct = tuple(dict.fromkeys(located.call for item in (*calls.values(), conditions) for located in item))
 
-    def parts_of(name: str, item: Span, calls: Sequence[Found]) -> tuple[Part, ...]:
+    def parts_of(name: str, item: Span, calls: Sequence[LocatedCall]) -> tuple[Part, ...]:
         parts: list[Part] = []
         at = 0
-        for found in calls:
-            parts += [*_with_keys(item.part(at, found.start), keys, sources), distinct.index(found.call)]
-            at = found.end
+        for located in calls:
+            parts += [*_with_keys(item.part(at, located.start), keys, sources), distinct.index(located.call)]
+            at = located.end
         parts += _with_keys(item.part(at, len(item.tokens)), keys, sources)
         _check_columns(name, parts, keys)
         return tuple(parts)
 
     outputs = tuple((name, parts_of(name, item, calls[name])) for name, item in items.items())
-    found = Decomposition(query, tuple(keys.values()), distinct, outputs, clauses.from_at)
+    decomposition = Decomposition(query, tuple(keys.values()), distinct, outputs, clauses.from_at)
     if having is None or clauses.having is None:
-        return found
+        return decomposition
     words = clauses.having.tokens
-    return replace(found, having=parts_of("HAVING", having, conditions), having_at=(words[0].start, words[-1].end + 1))
+    return replace(decomposition, having=parts_of("HAVING", having, conditions), having_at=(words[0].start, words[-1].end + 1))
 
 
 def _check_functions(tree: exp.Select) -> None:
-    """Raise an _UnclearError for what a SELECT list has besides keys and aggregates that can be merged."""
+    """Raise an _UnclearError if the SELECT list has anything but keys and mergeable aggregates."""
     from sqlglot import exp
 
     having = tree.args.get("having")
     for select in (*tree.selects, *((having,) if having else ())):
         if select.find(exp.Query):
-            raise _UnclearError(f"{where_found(select)}a subquery beside aggregates")
+            raise _UnclearError(f"{where_found(select)}a subquery next to aggregates")
         for node in select.find_all(exp.AggFunc, exp.Anonymous, exp.Window, exp.UDTF):
             if isinstance(node, exp.Window):
                 raise _UnclearError(f"{where_found(node)}a window function")
             if isinstance(node, exp.UDTF):
-                raise _UnclearError(f"{where_found(node)}a generator beside aggregates")
+                raise _UnclearError(f"{where_found(node)}a generator next to aggregates")
             if isinstance(node, exp.AggFunc) and not _is_aggregate(node):
                 name = node.sql(dialect=DIALECT, comments=False).partition("(")[0].lower()
                 raise _UnclearError(f"{where_found(node)}{name}() needs all values of a key")
     group = tree.args["group"]
     if group.find(exp.Rollup, exp.Cube, exp.GroupingSets) or group.args.get("totals"):
-        raise _UnclearError("several sets of keys")
+        raise _UnclearError("several grouping sets")
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
@@ -160,7 +160,7 @@ def _is_aggregate(node: exp.Expr) -> bool:
 
 
 def _sources(tree: exp.Select) -> tuple[str, ...]:
-    """Return the name that can stand before a column without changing what it means: that of the only source."""
+    """Return the name of the only source, which columns can be qualified with, or nothing for several sources."""
     if tree.args.get("joins") or tree.args.get("laterals"):
         return ()
     return (tree.args["from_"].this.alias_or_name.lower(),)
@@ -176,7 +176,7 @@ def _unaliased(item: Span, select: exp.Expr) -> Span:
         end -= 1
     shorter = item.part(0, end)
     if shorter is None:
-        raise _UnclearError("a column that can't be told from its name")
+        raise _UnclearError("a column without an expression before its name")
     return shorter
 
 
@@ -184,7 +184,7 @@ _Words = tuple[tuple[str, bool], ...]
 
 
 def _keys(items: Mapping[str, Span], clauses: Clauses, tree: exp.Select, sources: Sequence[str]) -> dict[_Words, str]:
-    """Return the expressions of GROUP BY, each with the column that shows it."""
+    """Return the expressions of GROUP BY, each with the output column that contains it."""
     names = list(items)
     if tree.args["group"].args.get("all"):
         plain = [name for name in names if not any(True for _ in find_calls(items[name]))]
@@ -202,12 +202,12 @@ def _keys(items: Mapping[str, Span], clauses: Clauses, tree: exp.Select, sources
         elif named and (named[0].lower(), False) not in items[named[0]].words():
             keys[items[named[0]].words(sources)] = named[0]
         else:
-            raise _UnclearError(f"no column shows what it is grouped by: {' '.join(word for word, _ in words)}")
+            raise _UnclearError(f"no column contains the GROUP BY expression {' '.join(word for word, _ in words)}")
     return keys
 
 
 def _with_keys(span: Span | None, keys: Mapping[_Words, str], sources: Sequence[str]) -> list[Part]:
-    """Return SQL in which the columns that are keys stand in the place of what they are grouped by; all else is as written."""
+    """Return SQL with the expressions of GROUP BY replaced by key columns, and everything else unchanged."""
     if span is None:
         return []
     longest = sorted(keys, key=len, reverse=True)
@@ -223,7 +223,7 @@ def _with_keys(span: Span | None, keys: Mapping[_Words, str], sources: Sequence[
 
 
 def _match(span: Span, start: int, words: _Words, sources: Sequence[str]) -> int | None:
-    """Return where an expression ends that begins at a token and has these words, or None."""
+    """Return the end of an expression that starts at a token and has these words, or None if there is none."""
     for end in range(start + len(words), min(len(span.tokens), start + 2 * len(words) + 2) + 1):
         part = span.part(start, end)
         if part and part.words(sources) == words:
@@ -232,11 +232,11 @@ def _match(span: Span, start: int, words: _Words, sources: Sequence[str]) -> int
 
 
 def _check_columns(name: str, parts: Sequence[Part], keys: Mapping[_Words, str]) -> None:
-    """Raise an _UnclearError where an output has columns that are no keys: they may differ between rows of a key."""
+    """Raise an _UnclearError if an output has columns that are not keys: they may differ between rows of a key."""
     from sqlglot import exp, parse_one
 
     text = "".join(part if isinstance(part, str) else " 1 " for part in parts)
     shown = set(keys.values())
     for column in parse_one(text, dialect=DIALECT).find_all(exp.Column):
         if column.parts[0].name not in shown:
-            raise _UnclearError(f'"{name}" depends on "{column.sql(dialect=DIALECT)}", which is no key')
+            raise _UnclearError(f'"{name}" depends on "{column.sql(dialect=DIALECT)}", which is not a key')

@@ -1,4 +1,4 @@
-"""Whether each row of a driver makes its rows of a query alone, so that a query over some rows gives their part of all."""
+"""Check that a query processes each row of a driver separately, so that a part of the rows yields a part of the result."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _MIXES = {
     "pivots": "PIVOT",
     "hint": "a hint",
 }
-"""What makes a SELECT's rows depend on each other, or can't be kept while it is rewritten."""
+"""Clauses that make a SELECT's rows depend on each other, or that a rewrite can't preserve."""
 
 _VOLATILE = {
     *("now", "current_timestamp", "current_date", "current_time", "curdate", "localtimestamp", "unix_timestamp"),
     *("rand", "randn", "random", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id", "input_file_name"),
 }
-"""Functions that give another value each time they are asked, or by where a row is."""
+"""Functions whose value differs between calls, or depends on the physical location of a row."""
 
 
 class MixedRows(Exception):  # noqa: N818
-    """Rows of a query depend on each other; the message says how."""
+    """The rows of a query depend on each other. The message says how."""
 
 
 def check_row_wise(tree: exp.Select, drivers: Collection[TableName]) -> None:
-    """Raise a MixedRows where a row below the query's own GROUP BY depends on more than one row of a driver."""
+    """Raise a MixedRows if a row below the query's own GROUP BY depends on more than one row of a driver."""
     from sqlglot import exp
 
     for function in tree.find_all(exp.Func):
         name = function.name.lower() if isinstance(function, exp.Anonymous) else function.sql_name().lower()
         if name in _VOLATILE:
             text = function.sql(dialect=DIALECT, comments=False)
-            raise MixedRows(f"{where_found(function)}{text} has another value in each build")
+            raise MixedRows(f"{where_found(function)}{text} has a different value in each build")
     _Walk(drivers, named_queries(tree, {})).enter(tree, ignored=("group", "having"))
 
 
@@ -67,12 +67,12 @@ class _Walk:
             raise MixedRows(f"{where_found(select)}an aggregate below another")
         for join in select.args.get("joins") or ():
             if join.side.upper() in ("RIGHT", "FULL"):
-                raise MixedRows(f"{where_found(join)}a {join.side.upper()} JOIN keeps rows that match nothing")
+                raise MixedRows(f"{where_found(join)}a {join.side.upper()} JOIN keeps unmatched rows")
         from_ = select.args.get("from_")
         if from_ is None:
             raise MixedRows(f"{where_found(select)}a SELECT without FROM")
         if any(self._reads_driver(node) for name, node in _parts(select) if name != "from_"):
-            raise MixedRows(f"{where_found(select)}a driver is joined to itself, or asked for in a subquery")
+            raise MixedRows(f"{where_found(select)}a driver is joined to itself, or read in a subquery")
         self._relation(from_.this)
 
     def _relation(self, node: exp.Expr) -> None:
@@ -86,7 +86,7 @@ class _Walk:
             hidden = {name: query for name, query in self.visible.items() if name != node.name}
             _Walk(self.drivers, hidden)._query(self.visible[node.name])
         elif not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-            raise MixedRows(f"{where_found(node)}rows that come from no table")
+            raise MixedRows(f"{where_found(node)}rows that don't come from a table")
 
     def _query(self, query: exp.Expr) -> None:
         from sqlglot import exp
@@ -119,7 +119,7 @@ class _Walk:
 
 
 def own_nodes(select: exp.Expr) -> Iterator[exp.Expr]:
-    """Return the nodes of a SELECT, without those of the queries in it."""
+    """Yield the nodes of a SELECT, without those of nested queries."""
     from sqlglot import exp
 
     waiting = [child for _, child in _parts(select)]
@@ -138,6 +138,6 @@ def _parts(node: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
 
 
 def named_queries(query: exp.Expr, visible: Mapping[str, exp.Query]) -> Mapping[str, exp.Query]:
-    """Return the CTEs that a query sees: its own, and those of the queries around it."""
+    """Return the visible CTEs of a query: its own, and those of enclosing queries."""
     with_ = query.args.get("with_")
     return {**visible, **{cte.alias: cte.this for cte in (with_.expressions if with_ else ())}}

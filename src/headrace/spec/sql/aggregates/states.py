@@ -1,6 +1,6 @@
-"""The partial states of an aggregate call: what is kept of the rows of a key, how it is merged, and what value it gives.
+"""The partial states of an aggregate call: the stored values per key, how they are merged, and how they give the result.
 
-Values are those that Spark gives for all rows at once, to the last digit. What depends on the order of rows has no states.
+Results equal those of Spark over all rows, to the last digit. Functions that depend on the order of rows have no states.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from headrace.spec.sql.aggregates.calls import Call, UnsupportedCall
 
 Merge = Literal["add", "least", "greatest", "follow", "unite"]
 _EXACT = 2**53
-"""Up to here doubles count in ones, so that Spark's average of whole numbers is the same in any order of rows."""
+"""The largest integer up to which doubles are exact, so that Spark's average of integers does not depend on row order."""
 
 _AVG_COUNT = 12
-"""How many digits the count of an average has. The average is split into a whole number and a rest that is less than one:
-Spark's division keeps enough digits of the rest to round it as `avg` does, for counts of up to these many digits."""
+"""The number of digits of an average's count. The average is split into an integer and a remainder below one: for counts up to
+this many digits, Spark's division keeps enough digits of the remainder to round it as `avg` does."""
 
 _MOST_VALUES = 100
-"""How many values of a set are kept. A key with more is computed again from its rows, so that no state outgrows them."""
+"""The maximum number of stored values of a set. A key with more is recomputed from its rows, so that states stay small."""
 
 _SET_TYPES = (
     Primitive("boolean"),
@@ -31,7 +31,7 @@ _SET_TYPES = (
     Primitive("timestamp"),
     Primitive("string"),
 )
-"""Types, besides decimals, of which equal values are the same value. -0.0 and 0.0 are equal, and Spark keeps either."""
+"""Types, besides decimals, whose equal values are identical. Floats are not: 0.0 equals -0.0, and Spark keeps either."""
 
 _AVG_PRECISION = 27
 _AVG_SCALE = 13
@@ -39,12 +39,11 @@ _AVG_SCALE = 13
 
 @dataclass(frozen=True)
 class StateField:
-    """One value that is kept of the rows of a key: `sql` is the aggregate that gives it, `name` is its column.
+    """A stored value per key: `sql` is the aggregate that computes it, `name` is its column.
 
     `add` adds the values of added rows and subtracts those of removed ones. `least` and `greatest` keep an extreme, `follow`
-    the value of the row that has the extreme `extreme`. `unite` keeps a sorted set, of at most `most` values. `counted_by` is
-    the field that counts the rows the value is of: it is null where that is 0. Above `most` an added value depends on the order
-    of rows.
+    the value of the row with the extreme `extreme`. `unite` keeps a sorted set of at most `most` values. `counted_by` is the
+    field that counts the rows of the value, which is null if the count is 0. Above `most`, a sum depends on the order of rows.
     """
 
     name: str
@@ -57,16 +56,16 @@ class StateField:
 
 @dataclass(frozen=True)
 class CallStates:
-    """The fields of a call, and SQL over their columns that gives its value."""
+    """The fields of a call, and SQL that computes its value from their columns."""
 
     fields: tuple[StateField, ...]
     value: str
 
 
 def choose_states(call: Call, types: Sequence[ColumnType], *, names: Sequence[str]) -> CallStates:
-    """Return the states of a call whose arguments have these types; its fields get these names, at most three.
+    """Return the states of a call whose arguments have these types. Its fields, at most three, get these names.
 
-    Raise an UnsupportedCall where there are none.
+    Raise an UnsupportedCall if it has none.
     """
     first = names[0]
     if call.function in ("count", "count_if"):
@@ -148,7 +147,7 @@ def _set(call: Call, kind: ColumnType, names: Sequence[str]) -> CallStates:
 
 
 def _is_kept(kind: ColumnType) -> bool:
-    """Return whether a value of a type is the same after it was written as JSON and read."""
+    """Return whether values of a type survive a round trip through JSON."""
     if isinstance(kind, Struct):
         # struct(a.n, b.n) has two fields n, of which JSON keeps one and Arrow none.
         names = {column.name.lower() for column in kind.columns}
