@@ -294,7 +294,7 @@ def test_a_history_of_required_columns_is_refreshed_with_a_truncate(spark: Spark
 
 def test_a_history_of_a_history_says_which_columns_it_can_not_have(spark: SparkSession, tmp_path: Path) -> None:
     again = "/*\nkeys: [id]\nsequence_by: _lsn\nstored_as_scd_type: 2\n*/\nSELECT * FROM pond.versions"
-    with pytest.raises(SpecError, match='names a column "valid_from", which Headrace adds itself') as raised:
+    with pytest.raises(SpecError, match='column name "valid_from" is reserved: Headrace adds this column') as raised:
         LayerLake(tmp_path, spark, {**GROWING, "c/again.sql": again})
     assert "c/again.sql" in raised.value.where
 

@@ -71,4 +71,4 @@ def test_an_address_that_is_elsewhere(host: str) -> None:
 def test_a_pipeline_that_is_asked_for_must_be_right(tmp_path: Path) -> None:
     application = start_headrace("serve", "linage", "--port", "0", environ={}, folder=tmp_path)
     assert application.wait(seconds=60) == 2
-    assert 'there is no pipeline "linage"' in application.said()
+    assert 'not found: pipeline "linage"' in application.said()

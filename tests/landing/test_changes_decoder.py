@@ -261,7 +261,7 @@ def test_bad_values_between_lists_maps_and_nulls_are_refused_alone() -> None:
         ("note", INTS, "`before.note` is list<int>, and the table has string"),
         ("note", DAY, "`before.note` is date, and the table has string"),
         ("Note", TEXT, "`before.Note` and the table's `note` differ only in case"),
-        ("more", decimal(50, 2), '"more" is not a decimal type that a table can hold'),
+        ("more", decimal(50, 2), '"more" is not a decimal type that a table can store'),
     ],
 )
 def test_a_schema_that_the_table_cannot_hold(column: str, found: Any, reason: str) -> None:

@@ -310,8 +310,8 @@ def test_interop_schema_is_refused_for_its_union_and_its_recursion_only() -> Non
     parse_avro(INTEROP, place=Place("interop.avsc", "mine"), problems=problems)
     what = [error.what.partition(";")[0] for error in problems.errors]
     assert what == [
-        '"unionField" is a union of 3 types, and a column has one',
-        '"children" holds its own record "org.apache.avro.Node" again, and a table has no recursive types',
+        '"unionField" is a union of 3 types, and a column has one type',
+        '"children" is recursive: it contains its own record "org.apache.avro.Node", which a table can\'t store',
     ]
 
 

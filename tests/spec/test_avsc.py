@@ -13,9 +13,9 @@ from headrace.spec.problems import Place, Problems
 PLACE = Place("schemas/x.avsc", "mine")
 
 
-BY_POSITION = "plain Avro finds fields by position, so it can't be landed with this field"
+BY_POSITION = "plain Avro reads fields by position, so it can't land with this field"
 OTHER_FORM = (
-    "Have producers write it in another form; or leave the field out here, if messages carry a registry's schema id"
+    "Change the type in the producers; or remove the field here, if messages carry a registry's schema id"
     " (framing: confluent) or are JSON"
 )
 
@@ -114,28 +114,28 @@ def test_named_types_are_found_by_their_full_name() -> None:
 @pytest.mark.parametrize(
     ("kind", "what", "fix"),
     [
-        (["int", "string"], f'"x" is a union of 2 types, and a column has one; {BY_POSITION}', OTHER_FORM),
+        (["int", "string"], f'"x" is a union of 2 types, and a column has one type; {BY_POSITION}', OTHER_FORM),
         (
             {"type": "array", "items": "null"},
-            f'"x" can only be null, and a column has a type; {BY_POSITION}',
+            f'"x" is always null, and a column needs a type; {BY_POSITION}',
             OTHER_FORM,
         ),
         ({"type": "fixed", "name": "F", "size": 0}, 'fixed "a.b.F" has no bytes', 'Write a "size" of 1 or more'),
         ("strin", 'unknown type "strin"', 'Did you mean "string"? Fix the type'),
-        (5, '"x" has no type that Avro knows', 'Write "type": "string" or another type'),
+        (5, '"x" has no Avro type', 'Write "type": "string" or another type'),
         (
             "E",
-            f'"x" holds its own record "a.b.E" again, and a table has no recursive types; {BY_POSITION}',
+            f'"x" is recursive: it contains its own record "a.b.E", which a table can\'t store; {BY_POSITION}',
             OTHER_FORM,
         ),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 2},
-            '"x" is not a decimal type that a table can hold',
+            '"x" is not a decimal type that a table can store',
             'Write a precision up to 38 and a scale up to the precision, or remove "logicalType" to land the bytes',
         ),
         ({"type": "array"}, 'array "x" has no "items"', 'Add "items": type'),
         ({"type": "fixed", "name": "F"}, 'fixed "a.b.F" has no "size"', 'Add "size": …'),
-        ({"type": "enum", "symbols": []}, "this enum has no name that Avro allows", 'Add "name": "…"'),
+        ({"type": "enum", "symbols": []}, "this enum has no valid Avro name", 'Add "name": "…"'),
         (
             {"type": "enum", "name": "E", "symbols": []},
             'type "a.b.E" is defined twice',
@@ -205,10 +205,10 @@ def test_a_reserved_name_is_renamed_not_left_out() -> None:
         (
             record(field("int", "kafka_offset")),
             2,
-            'column "kafka_offset" has a name that Headrace needs for its own column',
+            'column name "kafka_offset" is reserved for Headrace\'s own column',
         ),
         (record(field("int", "a"), "\t" + field("int", "A")), 3, 'columns "a" and "A" differ only in case'),
-        (record(field("int", "a-b")), 2, '"a-b" is not a name in Avro'),
+        (record(field("int", "a-b")), 2, '"a-b" is not a valid Avro name'),
         (record('{"name": "a"}'), 2, "a field needs a name and a type"),
     ],
 )

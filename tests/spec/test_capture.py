@@ -40,22 +40,22 @@ YAML, TEMPLATE = "pipeline.yml", "connectors/source.template.json"
 MISTAKES: dict[str, tuple[str, str, str, str, str, str]] = {
     "unknown key": (YAML, "stage:", "stages:", f"{YAML}:11", 'unknown key "stages"', 'Did you mean "stage"?'),
     "no database": (YAML, "    database: shop\n", "", f"{YAML}:4", 'has no "database"', "Add a line such as database: shop"),
-    "database": (YAML, "shop", "Shop", f"{YAML}:5", '"Shop" can\'t be a name', "Use lower-case"),
-    "url": (YAML, "${MINE_URL:-}", "http://db", f"{YAML}:6", '"url" is not the address', "Write it as postgresql://"),
+    "database": (YAML, "shop", "Shop", f"{YAML}:5", '"Shop" is not a valid name', "Use lower-case"),
+    "url": (YAML, "${MINE_URL:-}", "http://db", f"{YAML}:6", '"url" is not a valid Postgres URL', "Write it as postgresql://"),
     "password": (
         YAML,
         "${MINE_URL:-}",
         "postgresql://me:hidden@db/shop",
         f"{YAML}:6",
-        "secrets come from the environment",
-        "Take the password out",
+        "secrets must come from the environment",
+        "Remove the password",
     ),
     "no such folder": (
         YAML,
         "migrations: migrations",
         "migrations: migration",
         f"{YAML}:7",
-        'there is no folder "migration"',
+        'not found: folder "migration"',
         "Create it",
     ),
     "folder elsewhere": (
@@ -63,19 +63,33 @@ MISTAKES: dict[str, tuple[str, str, str, str, str, str]] = {
         "connectors: connectors",
         "connectors: ../x",
         f"{YAML}:8",
-        "lies outside",
+        "is outside the pipeline's folder",
         "Copy the folder into the folder",
     ),
     "no connectors": (YAML, "    connectors: connectors\n", "", f"{YAML}:4", 'has no "connectors"', "Add a line such as"),
-    "no template": (YAML, "connectors: connectors", "connectors: schemas", f"{YAML}:8", "has no *.template.json", "Write one"),
-    "format": (YAML, "format: json\n    s", "format: xml\n    s", f"{YAML}:9", '"format" can\'t be "xml"', "Choices are: avro"),
-    "seeder": (YAML, "seeder.py", "seedr.py", f"{YAML}:10", 'no file "sources/seedr.py"', "Create it"),
+    "no template": (
+        YAML,
+        "connectors: connectors",
+        "connectors: schemas",
+        f"{YAML}:8",
+        "has no *.template.json",
+        "Add a template",
+    ),
+    "format": (
+        YAML,
+        "format: json\n    s",
+        "format: xml\n    s",
+        f"{YAML}:9",
+        'invalid value "xml" for "format"',
+        "Choices are: avro",
+    ),
+    "seeder": (YAML, "seeder.py", "seedr.py", f"{YAML}:10", 'not found: file "sources/seedr.py"', "Create it"),
     "seeder's port": (YAML, ", port: 8000", "", f"{YAML}:10", 'has no "port"', "Add a line such as port: 8000"),
-    "stage": (YAML, "stage_tables.yaml", "stage.yaml", f"{YAML}:11", 'no file "stage.yaml"', "Create it"),
+    "stage": (YAML, "stage_tables.yaml", "stage.yaml", f"{YAML}:11", 'not found: file "stage.yaml"', "Create it"),
     "template": (TEMPLATE, '"source-mine",', '"source-mine"', f"{TEMPLATE}:3", "not valid JSON", "Fix the line"),
     "unknown variable": (TEMPLATE, "DATABASE_HOST", "DATABSE", f"{TEMPLATE}:3", "variable DATABSE is not set", "Set DATABSE"),
-    "not a variable": (TEMPLATE, "DATABASE_HOST", "a b", f"{TEMPLATE}:3", '"${a b}" is not a variable', "Write ${NAME}"),
-    "template's form": (TEMPLATE, '"name"', '"names"', f"{TEMPLATE}:1", "a connector has a name", 'Write {"name"'),
+    "not a variable": (TEMPLATE, "DATABASE_HOST", "a b", f"{TEMPLATE}:3", '"${a b}" is not a valid variable', "Write ${NAME}"),
+    "template's form": (TEMPLATE, '"name"', '"names"', f"{TEMPLATE}:1", "a connector template needs a name", 'Write {"name"'),
 }
 
 
@@ -141,7 +155,7 @@ def test_a_copy_has_a_database_and_a_port_of_its_own(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), [("V3_create.sql", "can't be the name of a migration"), ("V1_01__again.sql", "have the same version")]
+    ("name", "what"), [("V3_create.sql", "is not a valid migration name"), ("V1_01__again.sql", "have the same version")]
 )
 def test_names_of_migrations(folder: Path, name: str, what: str) -> None:
     (folder / "migrations" / name).write_text("SELECT 1", encoding="utf-8")

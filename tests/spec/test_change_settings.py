@@ -43,15 +43,15 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "valid_from: at\n",
         "",
         3,
-        "of several columns of sequence_by none is the time of a version",
-        "Add valid_from: with the column that says when a version begins",
+        "a history with several columns in sequence_by needs valid_from",
+        "Add valid_from: with the column that holds the start of a version",
     ),
     "a time without versions": (
         "stored_as_scd_type: 2\n",
         "",
         7,
-        "valid_from does nothing in a table of kind upsert",
-        "Leave it out, or add stored_as_scd_type: 2",
+        "valid_from has no effect in a table of kind upsert",
+        "Remove it, or add stored_as_scd_type: 2",
     ),
     "an unknown sequence": ("[lsn, nr]", "[lsn, nrr]", 3, 'sequence_by "nrr" is not a column of this table', "Fix the name"),
     "an unknown time": ("valid_from: at", "valid_from: art", 8, 'valid_from "art" is not a column of this table', '"at"'),
@@ -74,30 +74,30 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "except_column_list: [op,",
         "except_column_list: [at, op,",
         9,
-        '"at" is needed to tell rows apart',
-        "Take it out of except_column_list",
+        'except_column_list can\'t contain "at", which identifies rows',
+        "Remove it from except_column_list",
     ),
     "a part of the sequence that is not kept": (
         "except_column_list: [op,",
         "except_column_list: [nr, op,",
         9,
-        '"nr" is needed to tell rows apart',
-        "Take it out of except_column_list",
+        'except_column_list can\'t contain "nr", which identifies rows',
+        "Remove it from except_column_list",
     ),
     "truncates of an aggregate": (
         "sequence_by: [lsn, nr]\napply_as_deletes: op = 'd'\napply_as_truncates: op = 't'\nunchanged: untold\n"
         "stored_as_scd_type: 2\nvalid_from: at\nexcept_column_list: [op, untold]",
         "apply_as_truncates: op = 't'",
         3,
-        "apply_as_truncates does nothing in a table of kind aggregate",
-        "Leave out apply_as_truncates",
+        "apply_as_truncates has no effect in a table of kind aggregate",
+        "Remove apply_as_truncates",
     ),
     "a name of the engine's": (
         "SELECT *",
         "SELECT *, 1 AS _carried",
         1,
-        'the query names a column "_carried", which Headrace adds itself',
-        "Leave it out",
+        'column name "_carried" is reserved: Headrace adds this column',
+        "Rename or remove the column",
     ),
 }
 
@@ -168,8 +168,8 @@ FROM raw.events e LEFT JOIN shape.rows r ON r.id = e.id
 WINDOW w AS (PARTITION BY e.op ORDER BY e.at RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW)"""
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "shape/rolling.sql": text})
     (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
-    assert error.what == "a table of kind features can't rebuild single rows"
-    assert "Leave out rebuild_on" in error.next_step
+    assert error.what == "a table of kind features can't rebuild individual rows"
+    assert "Remove rebuild_on" in error.next_step
 
 
 def test_a_query_over_a_table_with_a_mistake_is_not_told_to_be_wrong(tmp_path: Path) -> None:

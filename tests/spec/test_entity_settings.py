@@ -56,18 +56,18 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "region: country",
         "region: UK",
         7,
-        'no country has the code "UK"',
+        'unknown country code "UK"',
         "Fix the code, or name a column",
     ),
-    "an unknown way": ("as: email", "as: mail", 6, '"as" can\'t be "mail"', 'Did you mean "email"? Fix the value'),
+    "an unknown way": ("as: email", "as: mail", 6, 'invalid value "mail" for "as"', 'Did you mean "email"? Fix the value'),
     "no way": ("{from: email, as: email}", "{from: email}", 6, '"email_normalized" has no "as"', "as: email"),
     "an unknown switch": ("as: email", "as: email, tags: false", 6, 'unknown key "tags"', "Fix the key"),
     "another way's switch": (
         "as: email",
         "as: email, region: US",
         6,
-        "region does nothing in a match as email",
-        "Leave out region",
+        "region has no effect in a match as email",
+        "Remove region",
     ),
     "a switch that is none": (
         "as: email",
@@ -87,32 +87,32 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "email_normalized:",
         "entity_id:",
         6,
-        '"entity_id" can\'t be the name of a match column',
+        '"entity_id" is not a valid name of a match column',
         "Use another name",
     ),
     "a column of the query": (
         "email, phone, country",
         "email, email AS email_normalized, phone, country",
         1,
-        'the query names a column "email_normalized", which Headrace adds itself',
-        "Leave it out",
+        'column name "email_normalized" is reserved: Headrace adds this column',
+        "Rename or remove the column",
     ),
     "no keys": ("keys: [source, source_id]\n", "", 2, "a table of kind entities needs keys", "Add keys: [column]"),
     "no sequence": ("sequence_by: updated_at\n", "", 2, "a table of kind entities needs sequence_by", "Add sequence_by"),
-    "another kind": ("kind: entities", "kind: upsert", 5, "match and kind: entities go together", "or leave it out"),
+    "another kind": ("kind: entities", "kind: upsert", 5, "match and kind: entities require each other", "or remove both"),
     "deletions": (
         "match:",
         "apply_as_deletes: email = ''\nmatch:",
         5,
-        "apply_as_deletes does nothing in a table of kind entities",
-        "Leave out apply_as_deletes",
+        "apply_as_deletes has no effect in a table of kind entities",
+        "Remove apply_as_deletes",
     ),
     "an age that is not stored": (
         "match:",
         "oldest_by: country\nmatch:",
         9,
-        '"country" is needed to tell rows apart',
-        "Take it out of except_column_list",
+        'except_column_list can\'t contain "country", which identifies rows',
+        "Remove it from except_column_list",
     ),
 }
 
@@ -147,7 +147,7 @@ FUZZY_MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "id: exact",
         "id: exactly",
         10,
-        '"id" can\'t be "exactly"',
+        'invalid value "exactly" for "id"',
         'Did you mean "exact"? Fix the value',
     ),
     "an unknown key": ("at_least: 6.5", "at_least: 6.5\n  trian: true", 15, 'unknown key "trian"', 'Did you mean "train"?'),
@@ -163,8 +163,8 @@ FUZZY_MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "{email: email, phone_normalized: phone, id: exact}",
         "{}",
         10,
-        "nothing is compared",
-        "Name a column",
+        "compare has no columns",
+        "Add a column",
     ),
     "no blocks": (
         "  block_on:\n    - [phone, source]\n    - email_normalized\n",
@@ -177,10 +177,10 @@ FUZZY_MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "  block_on:\n    - [phone, source]\n    - email_normalized\n",
         "  block_on: []\n",
         11,
-        "without blocks no two records are compared",
-        "Name columns: block_on: [[last_name]]",
+        "block_on has no blocks",
+        "Add a block, such as block_on: [[last_name]]",
     ),
-    "an empty block": ("[phone, source]", "[]", 12, "a block has no columns", "Name at least one column"),
+    "an empty block": ("[phone, source]", "[]", 12, "the block has no columns", "Name at least one column"),
     "a threshold in words": (
         "at_least: 6.5",
         "at_least: high",
@@ -193,8 +193,8 @@ FUZZY_MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "[phone, source]",
         "[country]",
         8,
-        '"country" is needed to compare later records with',
-        "Take it out of except_column_list",
+        'except_column_list can\'t contain "country", which fuzzy compares',
+        "Remove it from except_column_list",
     ),
 }
 
@@ -246,7 +246,7 @@ def test_entity_settings_do_nothing_in_another_kind(written: str, tmp_path: Path
     table = f"/*\nkeys: [id]\n{written}\n*/\nSELECT id, email, phone FROM raw.people"
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": table})
     (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
-    assert error.what == f"{written.split(':')[0]} does nothing in a table of kind aggregate"
+    assert error.what == f"{written.split(':')[0]} has no effect in a table of kind aggregate"
 
 
 def test_without_splink_a_check_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

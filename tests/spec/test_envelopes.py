@@ -51,14 +51,14 @@ def test_every_column_of_an_envelope_is_optional(tmp_path: Path) -> None:
 def test_a_schema_that_is_no_envelope(fields: dict[str, Any], why: str, tmp_path: Path) -> None:
     write_pipeline(tmp_path, fields)
     (error,) = check_pipeline("shop", environ={}, folder=tmp_path).errors
-    assert error.what == f"format debezium needs the schema of a whole envelope, and {why}"
+    assert error.what == f"format debezium needs the schema of the whole envelope: {why}"
     assert "before, after, op, source" in error.next_step
 
 
 def test_changes_have_no_generator(tmp_path: Path) -> None:
     write_pipeline(tmp_path, FIELDS, extra="    generator: orders.py\n")
     (error,) = check_pipeline("shop", environ={}, folder=tmp_path).errors
-    assert error.what == "changes come from a database, not from a generator"
+    assert error.what == "a stream with format: debezium can't have a generator"
 
 
 def test_changes_need_a_schema_in_avro(tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ def test_changes_need_a_schema_in_avro(tmp_path: Path) -> None:
     (mine / "schemas" / "orders.sql").write_text("id INT")
     (mine / "pipeline.yml").write_text((mine / "pipeline.yml").read_text().replace(".avsc", ".sql"))
     (error,) = check_pipeline("shop", environ={}, folder=tmp_path).errors
-    assert error.what == 'format debezium needs an .avsc, and "schemas/orders.sql" is none'
+    assert error.what == 'format debezium needs an .avsc file, and "schemas/orders.sql" is not one'

@@ -26,15 +26,15 @@ PLANTED = {
 name: mine
 abuot: A shop.                     # ! unknown key "abuot"
 about: A shop.
-trigger: soon                      # ! length of time
+trigger: soon                      # ! is not a duration
 streams:
   orders:
     topic: orders
-    format: jsson                  # ! "format" can't be "jsson"
+    format: jsson                  # ! invalid value "jsson" for "format"
     schema: schemas/order.sql
     table: raw.orders
     partitions: 0                  # ! "partitions" must be from
-    epoch_unit: weeks              # ! "epoch_unit" can't be
+    epoch_unit: weeks              # ! invalid value "weeks" for "epoch_unit"
     colour: red                    # ! unknown key "colour"
   payments:
     topic: payments
@@ -48,8 +48,8 @@ streams:
     table: raw.visits
     event_time:
       column: id                   # ! event_time:
-      from: name                   # ! event_time is made from "name"
-      unit: days                   # ! "unit" can't be
+      from: name                   # ! event_time: "name" is string
+      unit: days                   # ! invalid value "days" for "unit"
     partition_by:
       - hours(amount)
   carts:
@@ -58,7 +58,7 @@ streams:
     schema: schemas/cart.sql
     table: raw.carts
     partition_by:
-      - years(id)                  # ! years does not fit "id"
+      - years(id)                  # ! years does not support "id"
       - sometimes(at)              # ! unknown transform
       - lost                       # ! "lost" is not a column
   baskets: {topic: baskets, format: json, schema: schemas/cart.sql, table: raw.baskets}
@@ -70,18 +70,18 @@ streams:
 serving:
   postgress: {}                    # ! unknown key "postgress"
   postgres:
-    totals: {from: marts.nothing, ddl: serving/none.sql}  # ! no layer table ! there is no file
-    of_broken: {from: marts.broken, ddl: serving/gone.sql}  # ! there is no file
+    totals: {from: marts.nothing, ddl: serving/none.sql}  # ! not a layer table ! not found: file
+    of_broken: {from: marts.broken, ddl: serving/gone.sql}  # ! not found: file
 people:
   streams:
-    nobody: {email: email}         # ! "nobody" is no stream
+    nobody: {email: email}         # ! "nobody" is not a stream
     baskets:
       email: mail                  # ! "mail" is not a column
       phone: fone                  # ! "fone" is not a column
       ids: {shop: number}          # ! "number" is not a column
     orders: {email: whatever}
 queries:
-  how many: SELECT count(*) FROM raw.nothing, marts.gone  # ! names "raw.nothing" ! names "marts.gone"
+  how many: SELECT count(*) FROM raw.nothing, marts.gone  # ! reads "raw.nothing" ! reads "marts.gone"
   broken: SELECT count(* FROM raw.carts                   # ! not valid SQL
   of a broken table: SELECT count(*) FROM raw.orders, marts.broken
 """,
@@ -93,12 +93,12 @@ CREATE TABLE payments (
   id STRING,
   id INT,                          -- ! id
   amount MONEY,                    -- ! unknown type "MONEY"
-  price DECIMAL(90, 2),            -- ! is not a decimal type
-  items ARRAY STRING,              -- ! "<" is expected here
-  42 INT,                          -- ! a name is expected here
-  PRIMARY KEY (id),                -- ! PRIMARY KEY has no meaning
+  price DECIMAL(90, 2),            -- ! is not a valid decimal type
+  items ARRAY STRING,              -- ! expected "<"
+  42 INT,                          -- ! expected a name
+  PRIMARY KEY (id),                -- ! PRIMARY KEY is not supported
   tags MAP<INT, STRING>,           -- ! keys must be STRING
-  at TIMESTAMP WITHOUT TIME ZONE,  -- ! is not read here
+  at TIMESTAMP WITHOUT TIME ZONE,  -- ! is not supported
   kafka_offset BIGINT              -- ! kafka_offset
 )
 """,
@@ -124,22 +124,22 @@ WHERE wrong = 1                    -- ! column "wrong"
 """,
     "staging/settings.sql": """\
 /*
-kind: sometimes                    # ! "kind" can't be
+kind: sometimes                    # ! invalid value "sometimes" for "kind"
 keyz: [id]                         # ! unknown key "keyz"
-watermark: {column: 5, delay: soon}  # ! "column" must be text ! length of time
+watermark: {column: 5, delay: soon}  # ! "column" must be text ! is not a duration
 expect:
-  first: {otherwise: explode}      # ! has no "that" ! "otherwise" can't be
+  first: {otherwise: explode}      # ! has no "that" ! invalid value "explode" for "otherwise"
   second: {that: 5}                # ! "that" must be text
-partition_by: [sometimes(at), "days("]  # ! unknown transform ! has an open bracket
+partition_by: [sometimes(at), "days("]  # ! unknown transform ! unbalanced bracket
 */
 SELECT id FROM carts, raw.baskets, orders  -- ! "carts" is not namespace.table ! "orders" is not namespace.table
 """,
     "staging/together.sql": """\
 /*
 kind: append
-keys: [id]                         # ! has no keys
-valid_from: at                     # ! valid_from does nothing
-oldest_by: at                      # ! oldest_by does nothing
+keys: [id]                         # ! can't have keys
+valid_from: at                     # ! valid_from has no effect
+oldest_by: at                      # ! oldest_by has no effect
 */
 SELECT id, at FROM raw.baskets
 """,
@@ -147,17 +147,17 @@ SELECT id, at FROM raw.baskets
     "marts/of_broken.sql": "SELECT anything FROM marts.broken",
     "marts/of_orders.sql": "SELECT anything FROM raw.orders",
     "marts/unknown.sql": """\
-SELECT id FROM raw.nothing         -- ! raw.nothing is no table
-JOIN marts.gone USING (id)         -- ! marts.gone is no table
+SELECT id FROM raw.nothing         -- ! raw.nothing is not a table
+JOIN marts.gone USING (id)         -- ! marts.gone is not a table
 """,
-    "marts/here.sql": "SELECT id FROM marts.there  -- ! in a circle",
+    "marts/here.sql": "SELECT id FROM marts.there  -- ! circular dependency",
     "marts/there.sql": "SELECT id FROM marts.here",
     "marts/joined.py": '''\
 from headrace import table
 
 
 @table(keys=["id"])
-def joined(baskets, nothing, gone):  # ! "nothing" is no table ! "gone" is no table
+def joined(baskets, nothing, gone):  # ! "nothing" is not a table ! "gone" is not a table
     """A table."""
     return baskets
 ''',
@@ -195,10 +195,10 @@ about: A shop.
 sources:
   http: {file: sources/webhooks.py, port: 99999}        # ! "port" must be from
   postgres:
-    database: A shop                                    # ! can't be a name
+    database: A shop                                    # ! is not a valid name
     connectors: connectors
     stage: stage.yaml
-    by_hand: {change: UPDATE a SET b = 1, see: SELECT 1 FROM marts.gone}  # ! names "marts.gone"
+    by_hand: {change: UPDATE a SET b = 1, see: SELECT 1 FROM marts.gone}  # ! reads "marts.gone"
 streams:
   people: {topic: people, format: json, schema: schemas/person.sql, table: raw.people}
   events:
@@ -206,12 +206,12 @@ streams:
     format: json
     schema: schemas/broken.sql
     table: raw.events
-    event_time: {column: time, from: at, unit: fortnights}  # ! "unit" can't be
+    event_time: {column: time, from: at, unit: fortnights}  # ! invalid value "fortnights" for "unit"
 serving:
   postgres:
     known: {from: marts.right, ddl: serving/known.sql}
 queries:
-  how many: SELECT count(*) FROM marts.nobody           # ! names "marts.nobody"
+  how many: SELECT count(*) FROM marts.nobody           # ! reads "marts.nobody"
 """,
     "connectors/source.template.json": '{"name": "a", "config": {"a": "${DATABASE_HOST}"}}',
     "stage.yaml": "tables: {}",
@@ -222,7 +222,7 @@ queries:
 from headrace import receive, webhook
 
 
-@receive("log", stream="persons")  # ! "log" is not a path ! there is no stream "persons"
+@receive("log", stream="persons")  # ! "log" is not a valid path ! not found: stream "persons"
 def log(now): ...
 
 
@@ -238,8 +238,8 @@ sequence_by: at
 oldest_by: at
 match: {same_name: {from: name, as: exact}}
 fuzzy:
-  compare: {name: nam}             # ! "name" can't be "nam"
-  block_on: []                     # ! without blocks
+  compare: {name: nam}             # ! invalid value "nam" for "name"
+  block_on: []                     # ! block_on has no blocks
   at_least: much                   # ! "at_least" must be a number
   train: maybe                     # ! "train" must be true or false
 */
@@ -254,13 +254,13 @@ def test_no_mistake_hides_another_one(tmp_path: Path) -> None:
 
 def test_a_mistake_of_a_source_hides_none_of_its_stage_tables(tmp_path: Path) -> None:
     stage = {"stage.yaml": "tables: {nobody: {about: None.}}  # ! nobody"}
-    assert_reported(tmp_path, {**HIDING, **stage, "pipeline.yml": re.sub(" ! names .*", "", HIDING["pipeline.yml"])})
+    assert_reported(tmp_path, {**HIDING, **stage, "pipeline.yml": re.sub(" ! reads .*", "", HIDING["pipeline.yml"])})
 
 
 def test_a_circle_is_reported_once(tmp_path: Path) -> None:
     tables = {"a/one.sql": "SELECT id FROM a.two", "a/two.sql": "SELECT id FROM a.three", "a/three.sql": "SELECT id FROM a.one"}
     (error,) = check(tmp_path, {**GOOD, **tables}).errors
-    assert "in a circle: a.one → a.two → a.three → a.one" in error.what
+    assert "circular dependency: a.one → a.two → a.three → a.one" in error.what
 
 
 @pytest.mark.parametrize("missing", ["name", "about", "streams"])

@@ -94,7 +94,7 @@ def test_a_python_table_is_traced_as_a_table(shop: Lineage) -> None:
 def test_names(shop: Lineage) -> None:
     assert shop.find("by_country") == shop.find("marts.by_country") == TableName("marts", "by_country")
     assert shop.find("by_country.total") == shop.find("marts.by_country.TOTAL") == field("marts.by_country.total")
-    with pytest.raises(SpecError, match="several tables are called") as several:
+    with pytest.raises(SpecError, match="table name .* is ambiguous") as several:
         shop.find("charges")
     assert "raw.charges, staging.charges" in str(several.value)
 
@@ -109,9 +109,9 @@ def test_names(shop: Lineage) -> None:
         ("raw.charges.nothing", ('raw.charges has no column "nothing"', "Columns are: id, at, amount")),
         (
             "marts.by_contry",
-            ('there is no table "marts.by_contry"', 'Did you mean "marts.by_country"?', "Tables are: raw.charges"),
+            ('not found: table "marts.by_contry"', 'Did you mean "marts.by_country"?', "Tables are: raw.charges"),
         ),
-        ("a.b.c.d", ('there is no table "a.b.c.d"', "Tables are: raw.charges")),
+        ("a.b.c.d", ('not found: table "a.b.c.d"', "Tables are: raw.charges")),
     ],
 )
 def test_what_there_is_not(shop: Lineage, name: str, says: tuple[str, ...]) -> None:

@@ -119,7 +119,7 @@ def test_avro_keeps_the_text_of_its_schema(check: Checker, pipeline: Path) -> No
     assert found.streams[0].avro_schema == (pipeline / "schemas/charge.avsc").read_text()
     assert found.streams[0].framing == "auto"
     refused = check("format: avro\n", "format: avro\n    framing: confluent\n")
-    assert [error.what for error in refused.errors] == ["generators write plain Avro, and framing: confluent refuses it"]
+    assert [error.what for error in refused.errors] == ["generators write plain Avro, which framing: confluent rejects"]
     check("    framing: confluent\n", "")
     check("    generator: generators/charges.py\n", "")
     for framing in ("confluent", "none", "auto"):
@@ -148,15 +148,15 @@ def test_built_in_pipelines_are_found_and_can_be_hidden(pipeline: Path, tmp_path
 def test_an_unknown_pipeline_names_what_there_is(pipeline: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_pipeline("mien", environ={}, folder=tmp_path)
-    assert str(caught.value) == ('there is no pipeline "mien"\nDid you mean "mine"? Or start your own: headrace new mien')
+    assert str(caught.value) == ('not found: pipeline "mien"\nDid you mean "mine"? Or create it: headrace new mien')
     with pytest.raises(SpecError) as caught:
         load_pipeline("zzz", environ={}, folder=tmp_path)
     names = ", ".join(each.name for each in list_pipelines(tmp_path))
-    assert caught.value.next_step == f"Pipelines are: {names}. Or start your own: headrace new zzz"
+    assert caught.value.next_step == f"Pipelines are: {names}. Or create it: headrace new zzz"
     with pytest.raises(SpecError) as caught:
         load_pipeline("./elsewhere", environ={}, folder=tmp_path)
     assert str(caught.value) == (
-        "elsewhere: there is no pipeline.yml here\nGive the folder of a pipeline, or start one: headrace new <name>"
+        "elsewhere: not found: pipeline.yml\nPass the folder of a pipeline, or create one: headrace new <name>"
     )
 
 
@@ -164,8 +164,8 @@ def test_a_folder_that_lost_its_file_is_not_an_unknown_pipeline(pipeline: Path, 
     (pipeline / "pipeline.yml").unlink()
     (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
     assert str(error) == (
-        "pipelines/mine: the folder is there, and no pipeline.yml in it\n"
-        "Put pipeline.yml back, or remove the folder and start again: headrace new mine"
+        "pipelines/mine: the pipeline's folder has no pipeline.yml\n"
+        "Restore pipeline.yml, or remove the folder and run: headrace new mine"
     )
 
 
@@ -175,9 +175,9 @@ def test_loading_raises_the_first_mistake_and_counts_the_others(pipeline: Path, 
     with pytest.raises(SpecError) as caught:
         load_pipeline("mine", environ={}, folder=tmp_path)
     assert str(caught.value) == (
-        'pipelines/mine/pipeline.yml:3: "x" is not a length of time\n'
-        "Write 500ms, 10s or 1m, then run: headrace check mine\n"
-        "1 more error is in this pipeline."
+        'pipelines/mine/pipeline.yml:3: "x" is not a duration\n'
+        "Write a duration such as 500ms, 10s or 1m, then run: headrace check mine\n"
+        "1 more error in this pipeline."
     )
 
 
@@ -188,8 +188,8 @@ def test_two_pipelines_do_not_write_one_table(pipeline: Path, tmp_path: Path) ->
     checks = {check.name: check for check in check_pipelines(environ={}, folder=tmp_path)}
     assert checks["mine"].errors == ()
     assert [str(error) for error in checks["other"].errors] == [
-        'pipelines/other/pipeline.yml:10: pipeline "mine" already has the table raw.charges\n'
-        "Give each pipeline its own table, then run: headrace check other"
+        'pipelines/other/pipeline.yml:10: pipeline "mine" already owns table raw.charges\n'
+        "Set a different table, then run: headrace check other"
     ]
     for argument in ("mine", "other", "pipelines/other"):
         alone = check_pipeline(argument, environ={}, folder=tmp_path)
@@ -201,4 +201,4 @@ def test_a_built_in_pipelines_table_is_taken_for_a_folder_elsewhere_too(pipeline
     text = (elsewhere / "pipeline.yml").read_text()
     (elsewhere / "pipeline.yml").write_text(text.replace("raw.charges", "lineage.events"))
     (error,) = check_pipeline("./mine", environ={}, folder=tmp_path).errors
-    assert str(error).startswith('mine/pipeline.yml:10: pipeline "lineage" already has the table lineage.events\n')
+    assert str(error).startswith('mine/pipeline.yml:10: pipeline "lineage" already owns table lineage.events\n')

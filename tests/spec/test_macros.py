@@ -255,12 +255,12 @@ CREATE MACRO lower(a) AS a;                         -- ! "lower" is a function o
 CREATE MACRO using(a) AS a;                         -- ! "using" is a function or keyword of Spark
 CREATE MACRO double(a) AS a; CREATE MACRO doubled(a) AS a;  -- ! "double" is a function or keyword of Spark
 CREATE MACRO doubled(a, b) AS a;                    -- ! macro "doubled" is already defined in line 4
-CREATE MACRO Shouted(a) AS a;                       -- ! "Shouted" can't be a macro's name
-CREATE FUNCTION f(a) AS a;                          -- ! not the definition of a macro
-CREATE MACRO no_list AS 1;                          -- ! macro "no_list" has no list of parameters
+CREATE MACRO Shouted(a) AS a;                       -- ! "Shouted" is not a valid macro name
+CREATE FUNCTION f(a) AS a;                          -- ! not a macro definition
+CREATE MACRO no_list AS 1;                          -- ! macro "no_list" has no parameter list
 CREATE MACRO no_body(a);                            -- ! macro "no_body" has no body
-CREATE MACRO typed(a STRING) AS a;                  -- ! is a name alone
-CREATE MACRO twice(a, a) AS a;                      -- ! parameter "a" is there twice
+CREATE MACRO typed(a STRING) AS a;                  -- ! invalid parameter of macro "typed"
+CREATE MACRO twice(a, a) AS a;                      -- ! duplicate parameter "a"
 CREATE MACRO rows_of(a) AS TABLE SELECT a;          -- ! macro "rows_of" is not an expression
 CREATE MACRO query_of(a) AS (SELECT max(a));        -- ! macro "query_of" is not an expression
 CREATE MACRO two(a) AS a, a;                        -- ! macro "two" is not an expression
@@ -268,13 +268,13 @@ CREATE MACRO named(a) AS a AS b;                    -- ! macro "named" is not an
 CREATE MACRO from_a(a) AS a FROM raw.orders;        -- ! macro "from_a" is not an expression
 CREATE MACRO open_one(a) AS concat(a, (a);          -- ! not valid SQL
 CREATE MACRO typo(value) AS concat(value,
-  valeu,                                            -- ! "valeu" is no parameter of macro "typo"
-  other.field);                                     -- ! "other" is no parameter of macro "typo"
+  valeu,                                            -- ! "valeu" is not a parameter of macro "typo"
+  other.field);                                     -- ! "other" is not a parameter of macro "typo"
 CREATE MACRO shadow(x, xs) AS filter(xs, x -> x);   -- ! the lambda variable "x" has the name of a parameter
-CREATE MACRO unit(day) AS extract(day FROM day);    -- ! "day" is a keyword here
+CREATE MACRO unit(day) AS extract(day FROM day);    -- ! parameter "day" of macro "unit" is a keyword here
 CREATE MACRO round_a(a) AS round_b(a);
-CREATE MACRO round_b(a) AS round_a(a);              -- ! in a circle: round_a → round_b → round_a
-CREATE MACRO itself(a) AS itself(a);                -- ! in a circle: itself → itself
+CREATE MACRO round_b(a) AS round_a(a);              -- ! circular macro calls: round_a → round_b → round_a
+CREATE MACRO itself(a) AS itself(a);                -- ! circular macro calls: itself → itself
 CREATE MACRO calls(a) AS good(a);                   -- ! macro "good" takes 2 arguments, not 1
 CREATE MACRO follows(a) AS typo(a) || calls(a) || round_a(a);
 """,
@@ -322,12 +322,12 @@ def test_check_reports_functions_that_are_almost_a_macro(tmp_path: Path) -> None
         **FILES,
         "macros.sql": """\
 CREATE MACRO clean_text(a) AS trim(a);
-CREATE MACRO clean_all(a) AS cleantext(a);  -- ! no function or macro "cleantext"
+CREATE MACRO clean_all(a) AS cleantext(a);  -- ! unknown function or macro "cleantext"
 """,
-        "staging/typo.sql": '/*\nexpect:\n  it is clean: clean_texts(id) = id  # ! no function or macro "clean_texts"\n*/\n'
-        'SELECT clean_txt(id) AS id FROM raw.orders  -- ! no function or macro "clean_txt"',
-        "staging/short.sql": 'SELECT clean(id) AS id FROM raw.orders  -- ! no function or macro "clean"',
-        "staging/other.sql": 'SELECT another(id) AS id FROM raw.orders AS t  -- ! no function or macro "another"',
+        "staging/typo.sql": '/*\nexpect:\n  it is clean: clean_texts(id) = id  # ! unknown function or macro "clean_texts"\n*/\n'
+        'SELECT clean_txt(id) AS id FROM raw.orders  -- ! unknown function or macro "clean_txt"',
+        "staging/short.sql": 'SELECT clean(id) AS id FROM raw.orders  -- ! unknown function or macro "clean"',
+        "staging/other.sql": 'SELECT another(id) AS id FROM raw.orders AS t  -- ! unknown function or macro "another"',
     }
     assert_reported(tmp_path, files)
     (short,) = [each for each in check(tmp_path, files).errors if '"clean"' in each.what]
@@ -350,12 +350,12 @@ def test_errors_have_the_column_of_the_call_and_the_line_of_the_macro(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("CREATE MACRO f(a) AS 'x", "macros.sql:1: a text or comment has no end"),
-        ("CREATE MACRO f(a) AS concat(a, 'x\ny')", "macros.sql:1:22: a text in a macro can't have several lines"),
+        ("CREATE MACRO f(a) AS 'x", "macros.sql:1: unterminated string or comment"),
+        ("CREATE MACRO f(a) AS concat(a, 'x\ny')", "macros.sql:1:22: a macro can't contain a multi-line string"),
         ("CREATE MACRO f(a)\nAS a -> a", 'macros.sql:2:4: the body of macro "f" is not an expression'),
-        ("CREATE OR REPLACE MACRO f(a) AS a", "macros.sql:1:1: not the definition of a macro"),
+        ("CREATE OR REPLACE MACRO f(a) AS a", "macros.sql:1:1: not a macro definition"),
         ("CREATE MACRO f(a) AS\n  concat(a,\n  (b)", "macros.sql:3:5: not valid SQL"),
-        ("CREATE MACRO g(b) AS b || c;\nCREATE MACRO f(a) AS g(a)", 'macros.sql:1:27: "c" is no parameter of macro "g"'),
+        ("CREATE MACRO g(b) AS b || c;\nCREATE MACRO f(a) AS g(a)", 'macros.sql:1:27: "c" is not a parameter of macro "g"'),
     ],
 )
 def test_a_mistake_in_macros_has_its_line_and_column(text: str, said: str) -> None:
@@ -369,7 +369,7 @@ def test_expansions_that_grow_without_end_are_refused() -> None:
     problems = Problems()
     parse_macros("\n".join(["CREATE MACRO d0(a) AS a || a;", *doubles]), place=PLACE, problems=problems)
     (error,) = problems.errors
-    assert f"longer than {LARGEST_BODY:,} characters" in str(error)
+    assert f"more than {LARGEST_BODY:,} characters" in str(error)
     assert error.where.startswith("macros.sql:1")
 
 
@@ -474,7 +474,7 @@ def test_a_copy_of_a_pipeline_has_its_macros(tmp_path: Path) -> None:
 def test_check_reports_unknown_functions_without_macros(tmp_path: Path) -> None:
     files = {
         **FILES,
-        "staging/typo.sql": 'SELECT\n    coalese(id, email) AS id  -- ! no function or macro "coalese"\nFROM raw.orders',
+        "staging/typo.sql": 'SELECT\n    coalese(id, email) AS id  -- ! unknown function or macro "coalese"\nFROM raw.orders',
     }
     assert_reported(tmp_path, files)
     (error,) = check(tmp_path, files).errors

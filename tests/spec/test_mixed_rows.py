@@ -31,7 +31,7 @@ NEWEST = "row_number() OVER (PARTITION BY id ORDER BY at DESC)"
 )
 def test_rows_that_are_computed_alone_are_not_made_of_several(tmp_path: Path, header: str, query: str, what: str) -> None:
     (error,) = check_table(tmp_path, query, header).errors
-    assert f"{what} makes rows of several rows" in error.what
+    assert f"{what} combines several rows" in error.what
     assert "write kind: full" in error.next_step
     assert check_table(tmp_path, query, "kind: full").errors == ()
 
@@ -43,18 +43,18 @@ COUNTED = "SELECT upper(code) AS id, count(DISTINCT n) AS c FROM raw.orders GROU
     ("query", "why"),
     [
         ("SELECT c AS id, count(*) AS n FROM (SELECT id, count(*) AS c FROM raw.orders GROUP BY id) GROUP BY c", 'key "id" is'),
-        (f"SELECT id, c FROM ({COUNTED}) WHERE c > 1", "a filter by a value that is computed from several rows"),
-        (f"WITH counted AS ({COUNTED}) SELECT * FROM counted s WHERE s.id <> 'a' AND s.c = 1", "a filter by a value"),
-        (f"SELECT id, n FROM (SELECT upper(id) AS id, n, {NEWEST} AS r FROM raw.orders) WHERE r = 2", "a filter by a value"),
+        (f"SELECT id, c FROM ({COUNTED}) WHERE c > 1", "a filter on a value computed from several rows"),
+        (f"WITH counted AS ({COUNTED}) SELECT * FROM counted s WHERE s.id <> 'a' AND s.c = 1", "a filter on a value"),
+        (f"SELECT id, n FROM (SELECT upper(id) AS id, n, {NEWEST} AS r FROM raw.orders) WHERE r = 2", "a filter on a value"),
         (COUNTED.replace(" AS c", " AS c, sum(count(*)) OVER () AS total"), "mixes rows of different keys"),
-        (f"{COUNTED} ORDER BY c DESC LIMIT 3", "LIMIT keeps a row because of others"),
+        (f"{COUNTED} ORDER BY c DESC LIMIT 3", "LIMIT keeps rows depending on other rows"),
     ],
 )
 def test_keys_that_other_rows_decide_about_are_an_error(tmp_path: Path, query: str, why: str) -> None:
     (error,) = check_table(tmp_path, query, "keys: [id]").errors
-    assert error.what.startswith("changes can't be followed to the keys: ")
+    assert error.what.startswith("can't map changed rows to keys: ")
     assert why in error.what
-    assert "a table of its own" in error.next_step
+    assert "a separate table" in error.next_step
 
 
 @pytest.mark.parametrize(

@@ -30,19 +30,19 @@ people:
 # id: (text to replace, what replaces it, line, what is wrong, what to do)
 MISTAKES = {
     "unknown key": ("  entities", "  entites", 6, 'unknown key "entites"', 'Did you mean "entities"?'),
-    "no such table": ("core.people", "core.peple", 6, '"core.peple" is no layer table', 'Did you mean "core.people"?'),
-    "no such stream": ("    events: {email", "    evnts: {email", 8, '"evnts" is no stream', 'Did you mean "events"?'),
+    "no such table": ("core.people", "core.peple", 6, '"core.peple" is not a layer table', 'Did you mean "core.people"?'),
+    "no such stream": ("    events: {email", "    evnts: {email", 8, '"evnts" is not a stream', 'Did you mean "events"?'),
     "no such column": ("[email,", "[emial,", 8, '"emial" is not a column of raw.events', 'Did you mean "email"?'),
     "not SQL": ("phone: phone", "phone: phone ||| 1", 8, "not valid SQL", "Fix the expression"),
-    "a query": ("phone: phone", "phone: (SELECT max(phone))", 8, "an expression over one row is needed", "Write columns"),
-    "no column": ("phone: phone", "phone: \"'x'\"", 8, "names no column of raw.events", "Name one"),
+    "a query": ("phone: phone", "phone: (SELECT max(phone))", 8, "the expression must be over one row", "Use columns"),
+    "no column": ("phone: phone", "phone: \"'x'\"", 8, "names no column of raw.events", "Name at least one column"),
     "text is a column": ("text: note", "text: lower(note)", 8, '"lower(note)" is not a column', "Fix the name"),
-    "in file names": ("ids: {shop: id}", "ids: {shop: country}", 8, "the names of its files tell", "bucket(16, country)"),
-    "kind of ids": ("{shop: id}", "{Shop: id}", 8, '"Shop" can\'t be a name of ids', "lower-case letters"),
-    "says nothing": ('{email: [email, "get_', "{} #[", 8, '"events" does not say whose a row is', "Add one of: email"),
+    "in file names": ("ids: {shop: id}", "ids: {shop: country}", 8, "its file names contain people's", "bucket(16, country)"),
+    "kind of ids": ("{shop: id}", "{Shop: id}", 8, '"Shop" is not a valid name of ids', "lower-case letters"),
+    "says nothing": ('{email: [email, "get_', "{} #[", 8, '"events" names no person columns', "Add one of: email"),
     "no condition": ("where: kind = 'redact', ", "", 10, 'has no "where"', "Add a line such as where:"),
-    "requests of nobody": (", email: email}\n", "}\n", 10, "does not say whose a row is", "Add one of"),
-    "requests from nowhere": ("from: events", "from: evnts", 10, '"evnts" is no stream', 'Did you mean "events"?'),
+    "requests of nobody": (", email: email}\n", "}\n", 10, "names no person columns", "Add one of"),
+    "requests from nowhere": ("from: events", "from: evnts", 10, '"evnts" is not a stream', 'Did you mean "events"?'),
 }
 
 

@@ -29,23 +29,23 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "format: json",
         "format: json\n    framing: confluent",
         9,
-        "framing is for format avro, and this stream's is json",
-        "Leave framing out",
+        "framing requires format: avro, not json",
+        "Remove framing",
     ),
     "unknown key on top": ("trigger:", "triger:", 3, 'unknown key "triger"', 'Did you mean "trigger"? Fix the key'),
     "query of an unknown table": (
         "streams:",
         "queries:\n  How many?: SELECT count(*) FROM raw.charge\nstreams:",
         5,
-        'the query names "raw.charge", which is no table of this pipeline',
+        'the query reads "raw.charge", which is not a table of this pipeline',
         'Did you mean "raw.charges"? Fix the name',
     ),
     "query that is none": (
         "streams:",
         "queries:\n  How many?: DROP TABLE raw.charges\nstreams:",
         5,
-        "a query is one SELECT",
-        "Write one for each question",
+        "a query must be one SELECT",
+        "Write one SELECT for each question",
     ),
     "query with a mistake": (
         "streams:",
@@ -65,7 +65,7 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "partitions: 3",
         "partitions: 3\n    partitions: 4",
         8,
-        'key "partitions" stands here twice, first in line 7',
+        'duplicate key "partitions", first set in line 7',
         "Remove one of the two",
     ),
     "missing key": (
@@ -150,7 +150,7 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "topic: charges",
         "topic: ${1}",
         6,
-        '"${1}" is not a variable',
+        '"${1}" is not a valid variable',
         "Write ${NAME} or ${NAME:-default}, or $${ for a plain ${",
     ),
     "broken yaml": (
@@ -178,21 +178,21 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "name: mine",
         "name: yours",
         1,
-        'the name is "yours", and the folder is "mine"',
+        'the name "yours" differs from the folder "mine"',
         "Give both the same name",
     ),
     "bad name": (
         "name: mine",
         "name: My-Pipeline",
         1,
-        '"My-Pipeline" can\'t be a name',
+        '"My-Pipeline" is not a valid name',
         "Use lower-case letters, digits and _, with a letter first",
     ),
     "bad stream name": (
         "  charges:\n",
         "  Charges:\n",
         5,
-        "\"Charges\" can't be a stream's name",
+        '"Charges" is not a valid stream name',
         "Use lower-case letters, digits and _, with a letter first",
     ),
     "trigger without unit": (
@@ -206,56 +206,56 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "trigger: 10s",
         "trigger: 10 weeks",
         3,
-        '"10 weeks" is not a length of time',
-        "Write 500ms, 10s or 1m",
+        '"10 weeks" is not a duration',
+        "Write a duration such as 500ms, 10s or 1m",
     ),
     "bad topic": (
         "topic: charges",
         "topic: all charges",
         6,
-        'Kafka has no topics called "all charges"',
+        '"all charges" is not a valid topic name',
         "Use letters, digits, dots, _ and -, at most 249 characters",
     ),
     "unknown format": (
         "format: json",
         "format: jsno",
         8,
-        '"format" can\'t be "jsno"',
+        'invalid value "jsno" for "format"',
         'Did you mean "json"? Fix the value',
     ),
     "unknown unit": (
         "unit: s",
         "unit: ns",
         11,
-        '"unit" can\'t be "ns"',
+        'invalid value "ns" for "unit"',
         'Did you mean "s"? Fix the value',
     ),
     "bad table": (
         "raw.charges",
         "charges",
         10,
-        '"charges" is not a table',
+        '"charges" is not a valid table name',
         "Write namespace.table, or two namespaces and a table, each of lower-case letters, digits and _, with a letter first",
     ),
     "reserved namespace": (
         "raw.charges",
         "metadata.charges",
         10,
-        'the namespace "metadata" holds Headrace\'s own tables',
+        'the namespace "metadata" is reserved for Headrace\'s own tables',
         "Choose another namespace",
     ),
     "missing schema": (
         "charge.sql",
         "charg.sql",
         9,
-        'there is no file "schemas/charg.sql" in the pipeline\'s folder',
+        'not found: file "schemas/charg.sql" in the pipeline\'s folder',
         "Create it or fix the path",
     ),
     "schema outside": (
         "schemas/charge.sql",
         "../other/charge.sql",
         9,
-        '"../other/charge.sql" lies outside of the pipeline\'s folder',
+        '"../other/charge.sql" is outside the pipeline\'s folder',
         "Copy the file into the folder",
     ),
     "schema of another kind": (
@@ -263,14 +263,14 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "pipeline.yml",
         9,
         '"pipeline.yml" is neither .sql nor .avsc',
-        "Write the schema as DDL or as Avro",
+        "Write the schema as DDL (.sql) or as Avro (.avsc)",
     ),
     "avro without avsc": (
         "format: json",
         "format: avro",
         9,
-        'format avro needs an .avsc, and "schemas/charge.sql" is none',
-        "Write the schema as Avro",
+        'format avro needs an .avsc file, and "schemas/charge.sql" is not one',
+        "Write the schema as Avro in an .avsc file",
     ),
     "event time clashes": (
         "column: happened",
@@ -283,22 +283,22 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "column: happened",
         "column: kafka_timestamp",
         11,
-        'event_time: column "kafka_timestamp" has a name that Headrace needs for its own column',
+        'event_time: column name "kafka_timestamp" is reserved for Headrace\'s own column',
         "Choose another name",
     ),
     "event time from text": (
         "from: at",
         "from: id",
         11,
-        'event_time is made from "id", which is string, not a whole number',
-        "Columns with whole numbers are: at. Choose one of them",
+        'event_time: "id" is string, not an integer',
+        "Integer columns are: at. Choose one of them",
     ),
     "event time from nothing": (
         "from: at",
         "from: when",
         11,
-        'event_time is made from "when", which is not a column of the schema',
-        "Columns with whole numbers are: at. Choose one of them",
+        'event_time: "when" is not a column of the schema',
+        "Integer columns are: at. Choose one of them",
     ),
     "partition by no column": (
         "days(created)",
@@ -318,56 +318,56 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "days(created)",
         "hours(id)",
         12,
-        'hours does not fit "id", which is string',
-        "Transforms that fit: identity, bucket, truncate. Change the transform",
+        'hours does not support "id", which is string',
+        "Supported transforms: identity, bucket, truncate. Change the transform",
     ),
     "partition by a list": (
         "country]",
         "tags]",
         12,
-        'identity does not fit "tags", which is array<string>',
-        "Transforms that fit: none. Change the transform",
+        'identity does not support "tags", which is array<string>',
+        "Supported transforms: none. Change the transform",
     ),
     "bucket without number": (
         "country]",
         "bucket(country)]",
         12,
-        '"bucket(country)" is not how bucket is written',
+        'wrong arguments of bucket in "bucket(country)"',
         "Write bucket(16, country)",
     ),
     "bucket without quotes": (
         "country]",
         "bucket(16, country)]",
         12,
-        '"bucket(16" has an open bracket',
-        'Put it in quotes where it has a comma: "bucket(16, id)"',
+        'unbalanced bracket in "bucket(16"',
+        'Quote a transform that contains a comma: "bucket(16, id)"',
     ),
     "bucket of none": (
         "country]",
         '"bucket(0, country)"]',
         12,
-        '"bucket(0, country)" needs a number from 1 to 2147483647',
+        'the number in "bucket(0, country)" must be from 1 to 2147483647',
         "Change the number",
     ),
     "no transform": (
         "country]",
         "country + 1]",
         12,
-        '"country + 1" is not a transform',
+        '"country + 1" is not a valid transform',
         "Write column, hours(column) or bucket(16, column)",
     ),
     "the same twice": (
         "country]",
         "hours(created)]",
         12,
-        '"hours(created)" and "days(created)" say the same twice',
-        "Keep one of them",
+        '"hours(created)" and "days(created)" are redundant',
+        "Remove one of them",
     ),
     "missing generator": (
         "generators/charges.py",
         "generators/none.py",
         13,
-        'there is no file "generators/none.py" in the pipeline\'s folder',
+        'not found: file "generators/none.py" in the pipeline\'s folder',
         "Create it or fix the path",
     ),
     "generator without a file": (
@@ -402,8 +402,8 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
         "generator: generators/charges.py",
         "generator: {file: generators/charges.py, every: often}",
         13,
-        '"often" is not a length of time',
-        "Write 500ms, 10s or 1m",
+        '"often" is not a duration',
+        "Write a duration such as 500ms, 10s or 1m",
     ),
     "interval of nothing": (
         "generator: generators/charges.py",
@@ -453,16 +453,15 @@ def test_two_streams_share_nothing(check: Checker, old: str, new: str, line: int
     result = check(first, without_generator + SECOND_STREAM.replace(old, new))
     assert [str(error) for error in result.errors] == [
         f'pipelines/mine/pipeline.yml:{line}: streams "charges" and "refunds" have the same {shared}\n'
-        f"Give each its own {shared.partition(',')[0]}, then run: headrace check mine"
+        f"Give each stream its own {shared.partition(',')[0]}, then run: headrace check mine"
     ]
 
 
 def test_a_partition_field_can_not_be_a_column(check: Checker) -> None:
     check("country STRING", "created_day STRING, country STRING", file="schemas/charge.sql")
     assert [str(error) for error in check().errors] == [
-        'pipelines/mine/pipeline.yml:12: "days(created)" becomes the partition field "created_day", '
-        "and a column has that name\n"
-        "Rename or leave out the column, then run: headrace check mine"
+        'pipelines/mine/pipeline.yml:12: the partition field "created_day" of "days(created)" has the name of a column\n'
+        "Rename or remove the column, then run: headrace check mine"
     ]
 
 
@@ -470,7 +469,7 @@ def test_a_partition_field_can_not_be_a_column(check: Checker) -> None:
     ("source", "line", "what"),
     [
         ("def event(random, now): ...\n", 1, 'a generator needs a function "events"'),
-        ("x = 1\ndef events(seed): ...\n", 2, "events takes (seed), not (random, now)"),
+        ("x = 1\ndef events(seed): ...\n", 2, "events must take (random, now), not (seed)"),
     ],
 )
 def test_a_generator_is_read_and_not_run(check: Checker, pipeline: Path, source: str, line: int, what: str) -> None:
@@ -492,7 +491,7 @@ def test_a_generator_is_read_and_not_run(check: Checker, pipeline: Path, source:
 def test_a_generator_takes_only_what_it_is_given(check: Checker, pipeline: Path, parameters: str, what: str, fix: str) -> None:
     (pipeline / "generators/charges.py").write_text(f"def events({parameters}): ...\n")
     assert [str(error) for error in check().errors] == [
-        f"pipelines/mine/generators/charges.py:1: events takes {what}, which is never given\n"
+        f"pipelines/mine/generators/charges.py:1: unknown parameter {what} of events\n"
         f"{fix} Fix the name, then run: headrace check mine"
     ]
 

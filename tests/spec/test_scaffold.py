@@ -163,13 +163,13 @@ RULE = "Use lower-case letters, digits and _, with a letter first: headrace new 
 @pytest.mark.parametrize(
     ("name", "what", "next_step"),
     [
-        ("My-Copy", "\"My-Copy\" can't be a pipeline's name", RULE),
-        ("../up", "\"../up\" can't be a pipeline's name", RULE),
-        ("metadata", '"metadata" is the namespace of Headrace\'s own tables', "Choose another name: headrace new mine"),
-        ("mine", "pipelines/mine: the folder is already there", "Choose another name, or remove the folder first."),
+        ("My-Copy", '"My-Copy" is not a valid pipeline name', RULE),
+        ("../up", '"../up" is not a valid pipeline name', RULE),
+        ("metadata", 'the name "metadata" is reserved for Headrace\'s own tables', "Choose another name: headrace new mine"),
+        ("mine", "pipelines/mine: the folder already exists", "Choose another name, or remove the folder first."),
         (
             "lineage",
-            '"lineage" is a pipeline that comes with Headrace',
+            '"lineage" is the name of a built-in pipeline',
             "Choose another name: headrace new my_lineage --from lineage",
         ),
     ],
@@ -187,5 +187,5 @@ def test_a_name_that_can_not_be_is_refused_and_nothing_is_written(
 def test_an_unknown_source_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         copy_pipeline("linaege", target_name="mine", folder=tmp_path)
-    assert str(caught.value) == '--from: there is no pipeline "linaege"\nDid you mean "lineage"?'
+    assert str(caught.value) == '--from: not found: pipeline "linaege"\nDid you mean "lineage"?'
     assert list(tmp_path.iterdir()) == []

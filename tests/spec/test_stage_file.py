@@ -145,29 +145,35 @@ def test_a_table_follows_its_source_when_it_grows(folder: Path, tmp_path: Path) 
 
 # id: (text to replace, what replaces it, line, what is wrong, what to do)
 MISTAKES = {
-    "no such stream": ("  orders:\n", "  order:\n", 2, 'there is no stream of changes "order"', 'Did you mean "orders"?'),
+    "no such stream": (
+        "  orders:\n",
+        "  order:\n",
+        2,
+        'not found: stream "order" with format: debezium',
+        'Did you mean "orders"?',
+    ),
     "no such source": ("raw.shop.orders", "raw.shop.order", 12, "lands in raw.shop.order", 'Did you mean "raw.shop.orders"?'),
     "no such column": ("total:", "totals:", 8, '"totals" is not a column of raw.shop.orders', 'Did you mean "total"?'),
-    "no type": ("decimal(10, 2)", "money", 8, '"money" is no type', "Write one such as"),
-    "no unit": ("unit: ms", "unit: minutes", 9, '"unit" can\'t be "minutes"', "Choices are: d, s, ms, us, ns"),
+    "no type": ("decimal(10, 2)", "money", 8, '"money" is not a valid type', "Write a type such as"),
+    "no unit": ("unit: ms", "unit: minutes", 9, 'invalid value "minutes" for "unit"', "Choices are: d, s, ms, us, ns"),
     "unit of a text": (
         "      id:\n",
         "      note: {unit: ms}\n",
         7,
-        '"note" is string, which counts nothing',
-        "Leave the unit",
+        'unit requires an integer column, and "note" is string',
+        "Remove the unit",
     ),
-    "date of a number": ("event_date: at", "event_date: id", 4, '"id" is long, not a date or a time', "at"),
+    "date of a number": ("event_date: at", "event_date: id", 4, '"id" is long, not a date or a timestamp', "at"),
     "date left out": (
         "event_date: at",
         "event_date: created_at",
         4,
-        '"created_at" is not among the columns',
+        'event_date "created_at" is not listed in columns',
         "Add it to columns",
     ),
-    "not among them": ("other_columns: leave_out", "other_columns: none", 10, 'can\'t be "none"', "include, leave_out"),
+    "not among them": ("other_columns: leave_out", "other_columns: none", 10, 'invalid value "none"', "include, leave_out"),
     "unknown key": ("    about: Orders.", "    abuot: Orders.", 3, 'unknown key "abuot"', 'Did you mean "about"?'),
-    "a bad name": ("  changes:", "  Changes:", 11, "\"Changes\" can't be a table's name", "Use lower-case"),
+    "a bad name": ("  changes:", "  Changes:", 11, '"Changes" is not a valid table name', "Use lower-case"),
 }
 
 
@@ -227,4 +233,4 @@ def test_a_copy_and_another_pipeline_know_whose_the_tables_are(folder: Path, tmp
     files = {**FILES, "pipeline.yml": text, "stage_tables.yaml": "tables: {orders: {}}\n"}
     write_files(tmp_path / "pipelines" / "zoo", {key: files[key] for key in files if not key.startswith("shape")})
     taken = check_pipeline("zoo", environ={}, folder=tmp_path).errors
-    assert 'pipeline "shop" already has the table stage.shop.orders' in str(taken[-1])
+    assert 'pipeline "shop" already owns table stage.shop.orders' in str(taken[-1])

@@ -10,7 +10,7 @@ from headrace.spec import check_pipeline, check_pipelines
 from tests.support.folders import write_files
 
 EVENTS = "def events(random, now):\n    yield {}\n"
-NEEDS = "the line is not JSON: "
+NEEDS = "not valid JSON: "
 
 
 def errors_of(folder: Path, files: dict[str, str]) -> list[str]:
@@ -23,16 +23,19 @@ def errors_of(folder: Path, files: dict[str, str]) -> list[str]:
     [
         (
             {"generators/charges.py": f"import os\nimport no_such_package.inner\n{EVENTS}"},
-            'charges.py:2: it imports "no_such_package.inner", which is not installed\nInstall no_such_package, or fix',
+            'charges.py:2: module "no_such_package.inner" is not installed\nInstall no_such_package, or fix',
         ),
-        ({"generators/charges.py": f"from .wrld import X\n{EVENTS}"}, 'charges.py:1: there is no file "wrld.py" beside it\n'),
+        (
+            {"generators/charges.py": f"from .wrld import X\n{EVENTS}"},
+            'charges.py:1: not found: file "wrld.py" in the same folder\n',
+        ),
         (
             {"generators/charges.py": f"from .world import Word\n{EVENTS}", "generators/world.py": "class World: ...\n"},
-            'charges.py:1: world.py has no "Word"\nDid you mean "World"? Fix the name',
+            'charges.py:1: world.py does not define "Word"\nDid you mean "World"? Fix the name',
         ),
         (
             {"generators/charges.py": f"from . import world\n{EVENTS}", "generators/world.py": "import nowhere_at_all\n"},
-            'world.py:1: it imports "nowhere_at_all", which is not installed',
+            'world.py:1: module "nowhere_at_all" is not installed',
         ),
         (
             {"generators/charges.py": f"from .world import X\n{EVENTS}", "generators/world.py": "X = (\n"},
@@ -40,9 +43,12 @@ def errors_of(folder: Path, files: dict[str, str]) -> list[str]:
         ),
         (
             {"generators/charges.py": f"import world_of_mine\n{EVENTS}", "generators/world_of_mine.py": ""},
-            'charges.py:1: "world_of_mine" is a file beside this one\nWrite from .world_of_mine import …',
+            'charges.py:1: "world_of_mine" is a file in the same folder\nUse a relative import: from .world_of_mine import …',
         ),
-        ({"generators/charges.py": f"from ..other import X\n{EVENTS}"}, "charges.py:1: it imports from outside of its folder"),
+        (
+            {"generators/charges.py": f"from ..other import X\n{EVENTS}"},
+            "charges.py:1: relative imports must stay in the file's folder",
+        ),
         ({"generators/charges.py": "import os\n"}, 'charges.py:1: a generator needs a function "events"'),
     ],
 )
@@ -67,7 +73,7 @@ def test_a_sample_that_is_not_json(pipeline: Path, tmp_path: Path, line: str) ->
     sample = f'{{"id": "a"}}\n{line}\n{{"id": "b"}}\n'
     (error,) = errors_of(tmp_path, {"sample/charges.jsonl": sample})
     assert error.startswith(f"pipelines/mine/sample/charges.jsonl:2: {NEEDS}")
-    assert error.endswith("\nFix the line, or leave its row out of expected/charges.jsonl, then run: headrace check mine")
+    assert error.endswith("\nFix the line, or remove its row from expected/charges.jsonl, then run: headrace check mine")
     rows = ['{"id": "a"}', '{"id": "b"}', '{"id": "c"}']
     assert errors_of(tmp_path, {"expected/charges.jsonl": "\n".join(rows[:2]) + "\n"}) == [], "it is meant"
     assert len(errors_of(tmp_path, {"expected/charges.jsonl": "\n".join(rows) + "\n"})) == 1

@@ -1,4 +1,4 @@
-"""What a pipeline is, and how its folder is read, checked and copied. Light to import: no Spark, Arrow or SQL parser."""
+"""Pipeline specs: read, check and copy a pipeline's folder. Importing this loads no Spark, Arrow or SQL parser."""
 
 from headrace.spec.loading.check import Check, check_pipeline, check_pipelines
 from headrace.spec.loading.folders import PipelineFolder, find_pipeline, list_pipelines

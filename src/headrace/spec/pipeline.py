@@ -1,4 +1,4 @@
-"""The name that `headrace.spec.model.pipeline` had in version 0.1, for pages of pipelines that were copied then."""
+"""Alias of `headrace.spec.model.pipeline` for pages of pipelines that were copied with version 0.1."""
 
 from headrace.spec.model.pipeline import Pipeline
 

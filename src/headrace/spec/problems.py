@@ -1,4 +1,4 @@
-"""How the mistakes of a pipeline folder are told: each with its place, and all of them at once."""
+"""The mistakes of a pipeline folder: each with its file and line, all reported at once."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Place:
-    """A file as it is shown to people, and the argument with which `headrace check` reads it again."""
+    """A file as errors show it, and the argument that makes `headrace check` read it again."""
 
     label: str
     argument: str
 
     def error(self, what: str, *, line: int, fix: str, column: int | None = None) -> SpecError:
-        """Return the error for one line, or one place in it: `fix` says what to do, without a full stop."""
+        """Return the error for a line or a column in it. `fix` says what to do, without a full stop."""
         where = f"{self.label}:{line}" if column is None else f"{self.label}:{line}:{column}"
         return SpecError(what, where=where, next_step=f"{fix}, then run: headrace check {self.argument}")
 
 
 @dataclass
 class Problems:
-    """The errors met so far, so that a check can go on after the first."""
+    """The errors collected so far, so that a check continues after the first one."""
 
     errors: list[SpecError] = field(default_factory=list)
 
     def attempt(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Return what `read` and return, or None where it raised a SpecError, which is kept."""
+        """Return the result of `read`, or None if it raised a SpecError, which is collected."""
         try:
             return read(*args, **kwargs)
         except SpecError as error:
@@ -46,15 +46,15 @@ class Problems:
 
     @contextmanager
     def without_follow_ons(self, causes: Collection[str]) -> Iterator[None]:
-        """Drop errors of the block that mention one of `causes`: a name whose own mistake is an error already."""
+        """Drop errors raised in the block that mention one of `causes`: names whose own mistake is already reported."""
         before = len(self.errors)
         yield
         if causes:
-            mentioned = re.compile("|".join(rf"(?<![\w.]){re.escape(each)}(?![\w.])" for each in sorted(causes)))
+            mentioned = re.compile("|".join(rf"(?<![\w.]){re.escape(cause)}(?![\w.])" for cause in sorted(causes)))
             self.errors[before:] = [error for error in self.errors[before:] if not mentioned.search(error.what)]
 
     def in_reading_order(self) -> tuple[SpecError, ...]:
-        """Return the errors file by file in the order the files were met, and by line within a file; each once."""
+        """Return the errors without duplicates, by file in the order of first appearance, then by line."""
         files: dict[str, int] = {}
         errors = list({(error.where, error.what): error for error in self.errors}.values())
         for error in errors:
@@ -63,7 +63,7 @@ class Problems:
 
 
 def show_path(path: Path, *, folder: Path) -> str:
-    """Return the path as people read it: relative to the working folder where it lies inside, else absolute."""
+    """Return the path relative to the working folder if it lies inside it, else the absolute path."""
     try:
         return path.relative_to(folder).as_posix()
     except ValueError:
@@ -71,14 +71,14 @@ def show_path(path: Path, *, folder: Path) -> str:
 
 
 def suggest(word: str, known: Iterable[str], *, plural: str) -> str:
-    """Return `Did you mean "topic"?`, or all there is where nothing comes close."""
+    """Return `Did you mean "topic"?` for a close match, else a list of all options."""
     options = list(known)
     close = difflib.get_close_matches(word, options, n=1)
     if close:
         return f'Did you mean "{close[0]}"?'
-    return f"{plural} are: {', '.join(options)}." if options else f"There are no {plural.lower()} here."
+    return f"{plural} are: {', '.join(options)}." if options else f"No {plural.lower()} are defined here."
 
 
 def _file_and_line(error: SpecError) -> tuple[str, int]:
-    found = _WHERE.fullmatch(error.where)
-    return (found["file"], int(found["line"])) if found else (error.where, 0)
+    match = _WHERE.fullmatch(error.where)
+    return (match["file"], int(match["line"])) if match else (error.where, 0)

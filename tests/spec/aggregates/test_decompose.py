@@ -84,7 +84,7 @@ def test_decompose_keeps_having_apart() -> None:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("SELECT g, a FROM mine.facts", "no GROUP BY of its own"),
+        ("SELECT g, a FROM mine.facts", "the outermost SELECT has no GROUP BY"),
         ("SELECT g, count(DISTINCT a) AS n FROM mine.facts GROUP BY g", "count(DISTINCT …) needs all values of a key"),
         ("SELECT g, percentile(a, 0.5) AS p FROM mine.facts GROUP BY g", "line 1: percentile() needs all values of a key"),
         ("SELECT g, collect_list(a) AS l FROM mine.facts GROUP BY g", "line 1: collect_list() needs all values of a key"),
@@ -98,13 +98,13 @@ def test_decompose_keeps_having_apart() -> None:
         ),
         ("SELECT g, first(a) AS l FROM mine.facts GROUP BY g", "line 1: first() needs all values of a key"),
         ("SELECT g, sum(n) OVER (PARTITION BY g) AS s FROM mine.facts GROUP BY g, n", "line 1: a window function"),
-        ("SELECT g, count(*) AS n FROM mine.facts GROUP BY g, a", "no column shows what it is grouped by: a"),
-        ("SELECT g, a, count(*) AS n FROM mine.facts GROUP BY g, a", "it is grouped by g, a, and its keys are g"),
-        ("SELECT g, count(*) AS n FROM mine.facts GROUP BY ROLLUP (g)", "several sets of keys"),
+        ("SELECT g, count(*) AS n FROM mine.facts GROUP BY g, a", "no column contains the GROUP BY expression a"),
+        ("SELECT g, a, count(*) AS n FROM mine.facts GROUP BY g, a", "the query groups by g, a, but the keys are g"),
+        ("SELECT g, count(*) AS n FROM mine.facts GROUP BY ROLLUP (g)", "several grouping sets"),
         ("SELECT DISTINCT g, count(*) AS n FROM mine.facts GROUP BY g", "line 1: DISTINCT"),
-        ("SELECT date(g) AS g, count(*) AS n FROM mine.facts GROUP BY g", "no column shows what it is grouped by: g"),
+        ("SELECT date(g) AS g, count(*) AS n FROM mine.facts GROUP BY g", "no column contains the GROUP BY expression g"),
         ("SELECT g, count(*) AS n FROM mine.facts GROUP BY g LIMIT 3", "line 1: LIMIT"),
-        ("SELECT g, count(*) FROM mine.facts GROUP BY g", "a column without a name of its own"),
+        ("SELECT g, count(*) FROM mine.facts GROUP BY g", "a column without a name"),
         (
             "SELECT g, sum(n) AS n FROM (SELECT g, count(*) AS n FROM mine.facts GROUP BY g, a) GROUP BY g",
             "line 1: several levels of GROUP BY",
@@ -120,37 +120,37 @@ def test_decompose_keeps_having_apart() -> None:
         ),
         (
             "SELECT f.g, count(*) AS n FROM mine.facts f JOIN mine.facts o ON o.id = f.other GROUP BY f.g",
-            "line 1: a driver is joined to itself, or asked for in a subquery",
+            "line 1: a driver is joined to itself, or read in a subquery",
         ),
         (
             "WITH c AS (SELECT max(a) AS a FROM mine.facts) "
             "SELECT f.g, count(*) AS n FROM mine.facts f JOIN c ON c.a = f.a GROUP BY f.g",
-            "line 1: a driver is joined to itself, or asked for in a subquery",
+            "line 1: a driver is joined to itself, or read in a subquery",
         ),
         (
             "SELECT s.g, count(*) AS n FROM mine.facts f FULL JOIN mine.shops s ON s.id = f.shop_id GROUP BY s.g",
-            "line 1: a FULL JOIN keeps rows that match nothing",
+            "line 1: a FULL JOIN keeps unmatched rows",
         ),
         (
             "SELECT f.g, count(*) AS n FROM mine.facts f JOIN mine.others o ON o.id = f.id GROUP BY f.g",
             "changes of mine.others are not followed (frozen)",
         ),
-        ("SELECT g, count_if(at > now()) AS n FROM mine.facts GROUP BY g", "NOW() has another value in each build"),
+        ("SELECT g, count_if(at > now()) AS n FROM mine.facts GROUP BY g", "NOW() has a different value in each build"),
         (
             "SELECT g, count(*) AS n, (SELECT max(id) FROM mine.shops) AS m FROM mine.facts GROUP BY g",
-            "line 1: a subquery beside aggregates",
+            "line 1: a subquery next to aggregates",
         ),
         (
             "SELECT g, count(*) AS n FROM mine.facts GROUP BY g UNION ALL SELECT g, 1 FROM mine.more",
-            "several queries, or none with a FROM",
+            "several queries, or none with FROM",
         ),
         (
             "SELECT g, count(*) AS n FROM mine.facts GROUP BY g HAVING n > 1",
-            '"HAVING" depends on "n", which is no key',
+            '"HAVING" depends on "n", which is not a key',
         ),
         (
             "SELECT g, count(*) AS n FROM mine.facts GROUP BY g HAVING count(*) > (SELECT max(id) FROM mine.shops)",
-            "line 1: a subquery beside aggregates",
+            "line 1: a subquery next to aggregates",
         ),
     ],
 )

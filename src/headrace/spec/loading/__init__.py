@@ -1,1 +1,1 @@
-"""How a pipeline folder is read and checked."""
+"""Read and check a pipeline's folder."""

@@ -1,4 +1,4 @@
-"""A schema written as Avro (.avsc): the columns that Avro's rules for named types, unions and logical types give."""
+"""Read Avro schemas (.avsc) as columns, by Avro's rules for named types, unions and logical types."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ LOGICAL: dict[tuple[str, str], PrimitiveName] = {
     ("long", "local-timestamp-micros"): "timestamp_ntz",
     ("string", "uuid"): "string",
 }
-"""Logical types, decimals aside, that are column types; every other one is landed as the type that it is stored as."""
+"""Logical types other than decimals that have a column type. Any other one lands as the type that it is stored as."""
 
-_BY_POSITION = "plain Avro finds fields by position, so it can't be landed with this field"
+_BY_POSITION = "plain Avro reads fields by position, so it can't land with this field"
 _OTHER_FORM = (
-    "Have producers write it in another form; or leave the field out here, if messages carry a registry's schema id"
+    "Change the type in the producers; or remove the field here, if messages carry a registry's schema id"
     " (framing: confluent) or are JSON"
 )
 _DEFAULTS: dict[PrimitiveName, type | tuple[type, ...]] = {
@@ -47,13 +47,13 @@ _DEFAULTS: dict[PrimitiveName, type | tuple[type, ...]] = {
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Path = tuple[str | int, ...]
-"""The way to a part of the schema, as keys and positions."""
+"""The path to a part of the schema, as keys and positions."""
 
 
 def parse_avro(text: str, *, place: Place, problems: Problems) -> tuple[Column, ...]:
-    """Return the columns of the record that the schema is.
+    """Return the columns of a record schema.
 
-    A text that is not a record's schema raises a SpecError; a field that has no column type is kept as a problem.
+    A text that is not a record schema raises a SpecError. A field without a column type is collected in `problems`.
     """
     try:
         schema = json.loads(text)
@@ -75,7 +75,7 @@ def _too_deep(place: Place) -> SpecError:
 
 @dataclass
 class _Reader:
-    """Reads one schema; knows the named types met so far, and those it is in the middle of."""
+    """Read one schema. `named` are the complete named types so far, `unfinished` the enclosing ones."""
 
     text: str
     place: Place
@@ -90,10 +90,10 @@ class _Reader:
             raise self.error(f'record "{name}" has no fields', path, fix='Add "fields": [{"name": …, "type": …}]')
         self.unfinished.append(name)
         columns: list[Column] = []
-        for position, each in enumerate(fields):
+        for position, entry in enumerate(fields):
             column = self.problems.attempt(
                 self.column,
-                each,
+                entry,
                 taken=[column.name for column in columns],
                 namespace=name.rpartition(".")[0],
                 path=(*path, "fields", position),
@@ -106,38 +106,38 @@ class _Reader:
         self.named[name] = Struct(tuple(columns))
         return Struct(tuple(columns))
 
-    def column(self, each: object, *, taken: list[str], namespace: str, path: Path) -> Column | None:
-        """Return a field's column, or None for a field that is always null: it takes no bytes and has no values."""
-        if not isinstance(each, dict) or not isinstance(each.get("name"), str) or "type" not in each:
+    def column(self, entry: object, *, taken: list[str], namespace: str, path: Path) -> Column | None:
+        """Return a field's column, or None for a field of type null, which takes no bytes and has no values."""
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or "type" not in entry:
             raise self.error("a field needs a name and a type", path, fix='Write {"name": …, "type": …}')
-        name = each["name"]
+        name = entry["name"]
         if not NAME.fullmatch(name):
             raise self.error(
-                f'"{name}" is not a name in Avro', path, fix="Use letters, digits and _, and no digit at the start"
+                f'"{name}" is not a valid Avro name', path, fix="Use letters, digits and _, and no digit at the start"
             )
         problem = name_problem(name, taken=taken, nested=len(path) > 2)
         if problem:
-            fix = f'Rename it here, with "aliases": ["{name}"] for messages with a registry\'s schema id; for JSON leave it out'
+            fix = f'Rename it here, with "aliases": ["{name}"] for messages with a registry\'s schema id; for JSON, remove it'
             raise self.error(problem[0], path, fix=problem[1] if name in taken else fix)
-        if each["type"] in ("null", ["null"], {"type": "null"}):
+        if entry["type"] in ("null", ["null"], {"type": "null"}):
             return None
-        kind, optional = self.optional(each["type"], name=name, namespace=namespace, path=(*path, "type"))
-        if "default" in each and not _fits(kind, each["default"], optional=optional):
+        kind, optional = self.optional(entry["type"], name=name, namespace=namespace, path=(*path, "type"))
+        if "default" in entry and not _fits(kind, entry["default"], optional=optional):
             raise self.error(
-                f'the default of "{name}" is {json.dumps(each["default"])}, not a value of its type',
+                f'the default of "{name}" is {json.dumps(entry["default"])}, not a value of its type',
                 path,
-                fix="Write a default of the field's type, or none",
+                fix="Write a default of the field's type, or remove it",
             )
-        return Column(name, kind, required=not optional, doc=meaning_of(each["type"]))
+        return Column(name, kind, required=not optional, doc=meaning_of(entry["type"]))
 
     def optional(self, schema: object, *, name: str, namespace: str, path: Path) -> tuple[ColumnType, bool]:
-        """Return a type, and whether null is allowed beside it."""
+        """Return a type and whether it is nullable."""
         if not isinstance(schema, list):
             return self.type(schema, name=name, namespace=namespace, path=path), False
         branches = [(position, branch) for position, branch in enumerate(schema) if branch not in ("null", {"type": "null"})]
         if len(branches) != 1:
             raise self.error(
-                f'"{name}" is a union of {len(branches)} types, and a column has one; {_BY_POSITION}',
+                f'"{name}" is a union of {len(branches)} types, and a column has one type; {_BY_POSITION}',
                 path,
                 fix=_OTHER_FORM,
             )
@@ -148,7 +148,7 @@ class _Reader:
         if isinstance(schema, str):
             return self.reference(schema, name=name, namespace=namespace, path=path)
         if not isinstance(schema, dict) or "type" not in schema:
-            raise self.error(f'"{name}" has no type that Avro knows', path, fix='Write "type": "string" or another type')
+            raise self.error(f'"{name}" has no Avro type', path, fix='Write "type": "string" or another type')
         kind = schema["type"]
         if kind == "record":
             return self.record(schema, namespace=namespace, path=path)
@@ -181,23 +181,23 @@ class _Reader:
             return self.named[full_name]
         if full_name in self.unfinished:
             raise self.error(
-                f'"{name}" holds its own record "{full_name}" again, and a table has no recursive types; {_BY_POSITION}',
+                f'"{name}" is recursive: it contains its own record "{full_name}", which a table can\'t store; {_BY_POSITION}',
                 path,
                 fix=_OTHER_FORM,
             )
         if word == "null":
-            raise self.error(f'"{name}" can only be null, and a column has a type; {_BY_POSITION}', path, fix=_OTHER_FORM)
+            raise self.error(f'"{name}" is always null, and a column needs a type; {_BY_POSITION}', path, fix=_OTHER_FORM)
         known = [*PRIMITIVES, "record", "enum", "array", "map", "fixed", *self.named]
         raise self.error(f'unknown type "{word}"', path, fix=f"{suggest(word, known, plural='Types')} Fix the type")
 
     def logical(self, schema: dict[str, object], kind: str, plain: ColumnType, *, name: str, path: Path) -> ColumnType:
-        """Return what the logical type makes of the plain one."""
+        """Return the column type for the schema's logical type, or the plain type if it has none."""
         logical = schema.get("logicalType")
         if logical == "decimal" and kind in ("bytes", "fixed"):
             precision, scale = schema.get("precision"), schema.get("scale", 0)
             if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision <= MAX_PRECISION:
                 raise self.error(
-                    f'"{name}" is not a decimal type that a table can hold',
+                    f'"{name}" is not a decimal type that a table can store',
                     path,
                     fix=f"Write a precision up to {MAX_PRECISION} and a scale up to the precision, or remove"
                     ' "logicalType" to land the bytes',
@@ -208,7 +208,7 @@ class _Reader:
     def full_name(self, schema: dict[str, object], *, namespace: str, path: Path) -> str:
         name, own = schema.get("name"), schema.get("namespace", namespace)
         if not isinstance(name, str) or not isinstance(own, str) or not all(map(NAME.fullmatch, name.split("."))):
-            raise self.error(f"this {schema['type']} has no name that Avro allows", path, fix='Add "name": "…"')
+            raise self.error(f"this {schema['type']} has no valid Avro name", path, fix='Add "name": "…"')
         full_name = name if "." in name or not own else f"{own}.{name}"
         if full_name in self.named or full_name in self.unfinished or full_name in PRIMITIVES:
             raise self.error(f'type "{full_name}" is defined twice', path, fix="Refer to the first by its name")
@@ -219,7 +219,7 @@ class _Reader:
 
 
 def _fits(kind: ColumnType, default: object, *, optional: bool) -> bool:
-    """Return whether a field's default, as JSON has it, is a value of its type."""
+    """Return whether a field's default in JSON is a value of its type."""
     if default is None:
         return optional
     if isinstance(kind, (Struct, Map)):
@@ -233,9 +233,9 @@ def _fits(kind: ColumnType, default: object, *, optional: bool) -> bool:
 
 
 def meaning_of(schema: object) -> str | None:
-    """Return what values mean by the name that Kafka Connect has for it; of an array, what its elements mean."""
+    """Return the Kafka Connect name that gives the meaning of values. For an array, return that of its elements."""
     if isinstance(schema, list):
-        return next((found for found in map(meaning_of, schema) if found), None)
+        return next((meaning for meaning in map(meaning_of, schema) if meaning), None)
     if not isinstance(schema, dict) or schema.get("type") == "record":
         return None
     kind, name = schema.get("type"), schema.get("connect.name")
@@ -248,7 +248,7 @@ def meaning_of(schema: object) -> str | None:
 def find_line(text: str, path: Path) -> int:
     """Return the line on which a part of a JSON text starts.
 
-    JSON is read as YAML for this, which keeps lines; where a text is JSON but not YAML, the first line has to do.
+    JSON is parsed as YAML, which keeps lines. For JSON that is not valid YAML, the line is 1.
     """
     try:
         node = yaml.compose(text.replace("\t", " "), Loader=yaml.SafeLoader)

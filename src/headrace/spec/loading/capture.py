@@ -1,4 +1,4 @@
-"""Changes of a Postgres as pipeline.yml has them: `sources: {postgres: {database: shop, connectors: connectors}}`."""
+"""Read a captured Postgres from pipeline.yml: `sources: {postgres: {database: shop, connectors: connectors}}`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ KEYS = ("database", "url", "migrations", "connectors", "format", "seeder", "stag
 FORMATS: tuple[CaptureFormat, ...] = get_args(CaptureFormat)
 TEMPLATE = ".template.json"
 VARIABLES = ("PIPELINE", "TABLES", *(f"DATABASE_{part}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD")))
-"""What Headrace itself fills in for a connector; all else comes from the environment."""
+"""The variables that Headrace fills in for a connector. All others come from the environment."""
 MIGRATION = re.compile(r"V\d+(?:[._]\d+){1,2}__\w+\.sql")
 _URL = re.compile(r"postgres(ql)?://[^/]*/?[^/?]*(\?.*)?", re.DOTALL)
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=[^&]", re.IGNORECASE)
 
 
 def read_capture(value: Value | None, *, files: Files, problems: Problems) -> Capture | None:
-    """Return the Postgres that the pipeline captures, or None where it has none; mistakes are kept as problems."""
+    """Return the Postgres that the pipeline captures, or None if it captures none. Errors are collected in `problems`."""
     section = value and problems.attempt(value.section, KEYS, problems=problems)
     if not section:
         return None
@@ -50,27 +50,27 @@ def read_capture(value: Value | None, *, files: Files, problems: Problems) -> Ca
 
 
 def list_templates(folder: Path) -> tuple[Path, ...]:
-    """Return the templates of connectors in a folder, by name."""
+    """Return the connector templates in a folder, by name."""
     return tuple(sorted(folder.glob(f"*{TEMPLATE}")))
 
 
 def list_migrations(folder: Path) -> tuple[Path, ...]:
-    """Return the files of a folder of migrations, by name."""
+    """Return the migration files in a folder, by name."""
     return tuple(sorted(path for path in folder.iterdir() if not path.name.startswith(".")))
 
 
 def _read_url(section: Section) -> str | None:
-    """Return the address of a database; no error shows it, because it may have a password in it."""
+    """Return the URL of a database. Errors never show it, because it may contain a password."""
     value = section.find("url")
     if value is None:
         return None
     url = value.text(example="postgresql://user@host:5432/shop")
     if isinstance(value.node, yaml.ScalarNode) and _PASSWORD.search(PATTERN.sub("", value.node.value)):
-        fix = "Take the password out and set PGPASSWORD, or let a variable have the whole address: url: ${SHOP_URL:-}"
-        raise value.error('"url" has a password in it, and secrets come from the environment alone', fix=fix)
+        fix = "Remove the password and set PGPASSWORD, or put the whole URL in a variable: url: ${SHOP_URL:-}"
+        raise value.error('"url" contains a password, and secrets must come from the environment', fix=fix)
     if url and not _URL.fullmatch(url):
         fix = "Write it as postgresql://user@host:5432/shop"
-        raise value.error('"url" is not the address of a database of Postgres', fix=fix)
+        raise value.error('"url" is not a valid Postgres URL', fix=fix)
     return url or None
 
 
@@ -80,14 +80,16 @@ def _find_migrations(section: Section, *, files: Files) -> Path | None:
         return None
     folder = files.find_folder(value)
     if folder.parent == files.pipeline_folder and folder.name not in OTHER_FOLDERS:
-        raise value.error(f'the SQL files of "{folder.name}" would be tables of a layer', fix="Call the folder migrations")
+        raise value.error(f'the SQL files in "{folder.name}" would be layer tables', fix="Rename the folder to migrations")
     versions: dict[tuple[int, ...], str] = {}
     for path in list_migrations(folder):
         if not MIGRATION.fullmatch(path.name):
-            raise value.error(f'"{path.name}" can\'t be the name of a migration', fix="Name it like V1_1__create_tables.sql")
+            raise value.error(f'"{path.name}" is not a valid migration name', fix="Rename it, such as V1_1__create_tables.sql")
         version = tuple(map(int, re.split(r"[._]", path.name[1:].partition("__")[0])))
         if version in versions:
-            raise value.error(f"{versions[version]} and {path.name} have the same version", fix="Give each its own")
+            raise value.error(
+                f"{versions[version]} and {path.name} have the same version", fix="Give each migration its own version"
+            )
         versions[version] = path.name
     return folder
 
@@ -97,7 +99,9 @@ def _find_connectors(section: Section, *, files: Files, problems: Problems) -> P
     folder = files.find_folder(value)
     templates = list_templates(folder)
     if not templates:
-        raise value.error(f'"{value.text()}" has no *{TEMPLATE}', fix=f"Write one, such as postgres-source{TEMPLATE}")
+        raise value.error(
+            f'folder "{value.text()}" has no *{TEMPLATE}', fix=f"Add a template, such as postgres-source{TEMPLATE}"
+        )
     for path in templates:
         place = files.place(path, argument=value.place.argument)
         problems.attempt(read_template, path, place=place, environ=value.environ)
@@ -105,7 +109,7 @@ def _find_connectors(section: Section, *, files: Files, problems: Problems) -> P
 
 
 def read_template(path: Path, *, place: Place, environ: Mapping[str, str]) -> Mapping[str, object]:
-    """Return a connector's name and config as the template has them; every variable in it can be filled in."""
+    """Return a connector's name and config from its template. A variable that can't be filled in raises a SpecError."""
     text = read_text(path, place=place)
     try:
         document = json.loads(text)
@@ -116,7 +120,7 @@ def read_template(path: Path, *, place: Place, environ: Mapping[str, str]) -> Ma
     name = document.get("name") if isinstance(document, dict) else None
     config = document.get("config") if isinstance(document, dict) else None
     if not isinstance(name, str) or not isinstance(config, dict):
-        raise place.error("a connector has a name and a config", line=1, fix='Write {"name": "…", "config": {…}}')
+        raise place.error("a connector template needs a name and a config", line=1, fix='Write {"name": "…", "config": {…}}')
     filled = {**environ, **dict.fromkeys(VARIABLES, "")}
     for number, line in enumerate(text.splitlines(), start=1):
         try:
@@ -149,7 +153,7 @@ def _find_stage(section: Section, *, files: Files) -> Path | None:
 
 
 def peek_stage(value: Value | None, *, files: Files) -> Path | None:
-    """Return the file that `stage` names, whatever else is wrong with the section; None where it names none that exists."""
+    """Return the file that `stage` names even if the section has errors, or None if there is no such file."""
     try:
         return None if value is None else files.find(value.at("stage"))
     except (KeyError, SpecError):

@@ -1,4 +1,4 @@
-"""Everything that is wrong with pipelines, found without a JVM and without stopping at the first mistake."""
+"""Check pipelines without a JVM, and report all mistakes rather than the first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.spec.problems import Problems
 
 @dataclass(frozen=True)
 class Check:
-    """What a check found: the pipeline where it is right, else its errors in the order in which one reads its files."""
+    """The result of a check: the pipeline if it is valid, else its errors by file and line."""
 
     name: str
     pipeline: Pipeline | None
@@ -27,18 +27,18 @@ class Check:
 
 
 def check_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> Check:
-    """Return the pipeline that a name or path means in `folder`, or all that is wrong with it.
+    """Return the pipeline that a name or path refers to in `folder`, or all of its errors.
 
-    Pipelines may read the same topic; a table, or a place for files, that another one owns is an error.
+    Pipelines may read the same topic. Writing a table or a location that another pipeline owns is an error.
     """
     return _check(name_or_path, find_owners(environ=environ, folder=folder), environ=environ, folder=folder)
 
 
 def check_pipelines(*, environ: Mapping[str, str], folder: Path) -> tuple[Check, ...]:
-    """Return a check of every pipeline that has a name in `folder`, the built-in ones first."""
+    """Return a check of every pipeline that can be referred to by name in `folder`, the built-in ones first."""
     owners = find_owners(environ=environ, folder=folder)
-    found = sorted(list_pipelines(folder), key=lambda each: (not each.built_in, each.name))
-    return tuple(_check(each.name, owners, environ=environ, folder=folder) for each in found)
+    folders = sorted(list_pipelines(folder), key=lambda pipeline: (not pipeline.built_in, pipeline.name))
+    return tuple(_check(pipeline.name, owners, environ=environ, folder=folder) for pipeline in folders)
 
 
 def _check(name_or_path: str, owners: Owners, *, environ: Mapping[str, str], folder: Path) -> Check:

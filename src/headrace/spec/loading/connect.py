@@ -1,4 +1,4 @@
-"""A schema as Kafka Connect's JsonConverter writes it: the columns that the same schema in Avro would give."""
+"""Read schemas as Kafka Connect's JsonConverter writes them. The columns are those of the same schema in Avro."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 class ConnectSchemaError(Exception):
-    """A schema that no columns can be made of; the message says why."""
+    """A schema that can't be converted to columns. The message says why."""
 
 
 def connect_columns(schema: object) -> tuple[Column, ...]:
-    """Return the columns of a struct's schema. A logical type that Avro has not is the plain type that it is stored as."""
-    found = _type(schema, path="")
-    if not isinstance(found, Struct):
-        raise ConnectSchemaError(f"its schema is {found}, not a struct")
-    return found.columns
+    """Return the columns of a struct's schema. A logical type that Avro lacks becomes the type that it is stored as."""
+    struct = _type(schema, path="")
+    if not isinstance(struct, Struct):
+        raise ConnectSchemaError(f"its schema is {struct}, not a struct")
+    return struct.columns
 
 
 def _type(schema: object, *, path: str) -> ColumnType:
@@ -73,7 +73,7 @@ def _columns(fields: list[object], *, path: str) -> tuple[Column, ...]:
 
 
 def _meaning(schema: object) -> str | None:
-    """Return what values mean, by the schema's name; of an array, what its elements mean."""
+    """Return the schema's name, which gives the meaning of its values. For an array, return that of its elements."""
     if not isinstance(schema, dict) or schema.get("type") == "struct":
         return None
     if schema.get("type") == "array":
@@ -84,10 +84,10 @@ def _meaning(schema: object) -> str | None:
 
 
 def _decimal(parameters: object, *, path: str) -> Decimal:
-    """Return the decimal's type; a precision that is not said is more than a table can hold."""
-    said = parameters if isinstance(parameters, dict) else {}
+    """Return the decimal's type. Without a precision, it could exceed what a table can hold, so it is an error."""
+    known = parameters if isinstance(parameters, dict) else {}
     try:
-        precision, scale = int(said["connect.decimal.precision"]), int(said["scale"])
+        precision, scale = int(known["connect.decimal.precision"]), int(known["scale"])
     except (KeyError, ValueError):
         raise ConnectSchemaError(f"`{path}` is a decimal without a precision and a scale") from None
     if not 0 <= scale <= precision <= MAX_PRECISION:

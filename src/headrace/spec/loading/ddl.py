@@ -1,8 +1,8 @@
-"""A schema written as DDL: one `CREATE TABLE x (…)`, or the bare list of its columns.
+"""Read a schema written as DDL: one `CREATE TABLE x (…)`, or the bare list of its columns.
 
-The list of columns is a small language, read here token by token rather than with sqlglot: every name and type keeps its
-line, Flink's `ROW<…>` is read as `STRUCT<…>`, what sqlglot takes for something else without a word (`TIMESTAMP WITHOUT
-TIME ZONE` becomes a moment) is refused, and a check does not wait for an import.
+The parser does not use sqlglot, for four reasons: every name and type keeps its line, Flink's `ROW<…>` is read as
+`STRUCT<…>`, types that sqlglot silently changes are errors (it reads `TIMESTAMP WITHOUT TIME ZONE` as a timestamp with a
+time zone), and a check does not wait for the import.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ NOT_COLUMNS = (("WATERMARK", "FOR"), ("PRIMARY", "KEY"))
 
 
 def parse_ddl(text: str, *, place: Place, problems: Problems) -> tuple[Column, ...]:
-    """Return the columns in the order they are written.
+    """Return the columns in order.
 
-    A text that can't be read on raises a SpecError; a name or type that can't be is kept as a problem.
+    A syntax error raises a SpecError. An invalid name or type is collected in `problems`.
     """
     try:
         return _Reader(tokenize(text, place=place), problems).table()
@@ -59,7 +59,7 @@ def parse_ddl(text: str, *, place: Place, problems: Problems) -> tuple[Column, .
 
 @dataclass
 class _Reader:
-    """Reads the parts of a table from left to right."""
+    """A recursive-descent parser. Each method reads one part of the DDL."""
 
     tokens: Tokens
     problems: Problems
@@ -83,8 +83,8 @@ class _Reader:
         tokens.skip(";")
         if tokens.next.kind != "end":
             tokens.fail(
-                f'"{tokens.next.text}" after the list of columns',
-                fix="Remove it (partitions and where the events come from stand in pipeline.yml)",
+                f'unexpected "{tokens.next.text}" after the list of columns',
+                fix="Remove it (partitions and sources are set in pipeline.yml)",
             )
         return columns
 
@@ -104,31 +104,33 @@ class _Reader:
                 return tuple(columns)
 
     def column(self, before: Sequence[Column], *, nested: bool) -> Column:
-        """Return the next column; `before` are those of the same list."""
+        """Return the next column. `before` are the earlier columns of the same list."""
         for words in NOT_COLUMNS:
             if not nested and self.tokens.skip(*words):
-                self.tokens.fail(f"{' '.join(words)} has no meaning in a schema", fix="Remove it")
+                self.tokens.fail(f"{' '.join(words)} is not supported in a schema", fix="Remove it")
         token = self.tokens.next
         name = self.name()
         if nested:
             self.tokens.skip(":")
         column = Column(name, self.type(), self.constraints())
-        problem = name_problem(name, taken=[each.name for each in before], nested=nested)
+        problem = name_problem(name, taken=[column.name for column in before], nested=nested)
         if problem:
             self.keep(problem[0], at=token, fix=problem[1])
         if not nested and self.tokens.next.kind != "end" and self.tokens.next.keyword not in (",", ")", ";"):
-            self.tokens.fail(f'"," is expected here, not "{self.tokens.next.text}"', fix="Fix the line")
+            self.tokens.fail(f'expected ",", found "{self.tokens.next.text}"', fix="Fix the line")
         return column
 
     def constraints(self) -> bool:
-        """Return whether NOT NULL comes next; comments are for people and are passed over."""
+        """Return whether the column is NOT NULL. Comments are ignored."""
         required = False
         while True:
             if self.tokens.skip("NOT", "NULL"):
                 required = True
             elif self.tokens.skip("COMMENT"):
                 if self.tokens.next.kind != "text":
-                    self.tokens.fail(f'COMMENT is followed by "{self.tokens.next.text}"', fix="Put the comment in quotes")
+                    self.tokens.fail(
+                        f'expected a quoted comment, found "{self.tokens.next.text}"', fix="Put the comment in quotes"
+                    )
                 self.tokens.take()
             elif not self.tokens.skip("NULL"):
                 return required
@@ -136,7 +138,7 @@ class _Reader:
     def name(self) -> str:
         if self.tokens.next.kind not in ("word", "quoted"):
             self.tokens.fail(
-                f'a name is expected here, not "{self.tokens.next.text}"',
+                f'expected a name, found "{self.tokens.next.text}"',
                 fix="Put names with other characters in `backticks`",
             )
         return self.tokens.take().text
@@ -144,7 +146,7 @@ class _Reader:
     def type(self) -> ColumnType:
         token = self.tokens.next
         if token.kind != "word":
-            self.tokens.fail(f'a type is expected here, not "{token.text}"', fix=f"Types are: {TYPES}. Write one of them")
+            self.tokens.fail(f'expected a type, found "{token.text}"', fix=f"Types are: {TYPES}. Write one of them")
         word = self.tokens.take().keyword
         if word in ("STRUCT", "ROW"):
             self.tokens.expect("<")
@@ -180,9 +182,9 @@ class _Reader:
         if not 1 <= len(arguments) <= 2 or not 1 <= precision <= MAX_PRECISION or scale > precision:
             shown = f"({', '.join(map(str, arguments))})" if arguments else ""
             self.keep(
-                f"{token.keyword}{shown} is not a decimal type",
+                f"{token.keyword}{shown} is not a valid decimal type",
                 at=token,
-                fix=f"Write DECIMAL(precision, scale), the precision up to {MAX_PRECISION} and the scale up to it",
+                fix=f"Write DECIMAL(precision, scale) with a precision up to {MAX_PRECISION} and a scale up to the precision",
             )
         return Decimal(precision, scale)
 
@@ -198,21 +200,21 @@ class _Reader:
                 self.keep(f"{word} takes no arguments", at=token, fix=f"Write {word}")
         elif self.tokens.next.keyword in ("WITH", "WITHOUT"):
             self.tokens.fail(
-                f"{word} {self.tokens.next.keyword} … is not read here",
-                fix="Write TIMESTAMP for a moment, or TIMESTAMP_NTZ for the reading of a clock on a wall",
+                f"{word} {self.tokens.next.keyword} … is not supported",
+                fix="Write TIMESTAMP for a point in time, or TIMESTAMP_NTZ for a wall-clock time",
             )
         elif len(arguments) > 1 or any(digits > 6 for digits in arguments):
-            self.keep(f"{word} keeps microseconds, so at most 6 digits", at=token, fix=f"Write {word}")
+            self.keep(f"{word} has at most 6 fractional digits", at=token, fix=f"Write {word}")
         return Primitive(PRIMITIVES[word])
 
     def arguments(self) -> list[int]:
-        """Return the numbers in the brackets after a type's name, if there are any."""
+        """Return the numbers in the brackets after a type's name, if any."""
         numbers: list[int] = []
         if not self.tokens.skip("("):
             return numbers
         while True:
             if self.tokens.next.kind != "number":
-                self.tokens.fail(f'a number is expected here, not "{self.tokens.next.text}"', fix="Write a whole number")
+                self.tokens.fail(f'expected a number, found "{self.tokens.next.text}"', fix="Write a whole number")
             numbers.append(int(self.tokens.take().text))
             if not self.tokens.skip(","):
                 self.tokens.expect(")")

@@ -1,4 +1,4 @@
-"""A YAML document whose every value knows the file and line where it stands."""
+"""YAML documents whose values keep their file and line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _YES = ("true", "yes", "on")
 
 @dataclass(frozen=True)
 class Value:
-    """One value of a document: the key that it stands under and its line, its YAML node, and what its text may refer to."""
+    """A value of a document: its key, the key's line, its YAML node, and the environment for variables in its text."""
 
     key: str
     key_line: int
@@ -31,11 +31,11 @@ class Value:
     environ: Mapping[str, str]
 
     def error(self, what: str, *, fix: str) -> SpecError:
-        """Return the SpecError for this value's line."""
+        """Return a SpecError for the line of this value."""
         return self.place.error(what, line=_line(self.node), fix=fix)
 
     def key_error(self, what: str, *, fix: str) -> SpecError:
-        """Return the SpecError for the line of this value's key."""
+        """Return a SpecError for the line of this value's key."""
         return self.place.error(what, line=self.key_line, fix=fix)
 
     def text(self, *, example: str = '"…"') -> str:
@@ -46,32 +46,32 @@ class Value:
         return self._fill(node)
 
     def is_text(self) -> bool:
-        """Return whether one value stands here, rather than a list or keys with values."""
+        """Return whether this is a scalar rather than a list or a mapping."""
         return isinstance(self.node, yaml.ScalarNode)
 
     def is_section(self) -> bool:
-        """Return whether keys with values stand here."""
+        """Return whether this is a mapping."""
         return isinstance(self.node, yaml.MappingNode)
 
     def is_list(self) -> bool:
-        """Return whether a list stands here."""
+        """Return whether this is a list."""
         return isinstance(self.node, yaml.SequenceNode)
 
     def whole_number(self, *, at_least: int, at_most: int) -> int:
-        """Return the number; a text that is one after its variables are filled in counts."""
+        """Return the whole number. A text counts if it is one after its variables are filled in."""
         node = self.node
         if not isinstance(node, yaml.ScalarNode) or (node.tag != INTEGER and not PATTERN.search(node.value)):
             raise self._wrong_type("a whole number", fix=f"Write a number from {at_least} to {at_most}")
         written = self._fill(node)
         if not WHOLE_NUMBER.fullmatch(written):
-            raise self._wrong_type("a whole number", fix=f"Write a number from {at_least} to {at_most}", found=written)
+            raise self._wrong_type("a whole number", fix=f"Write a number from {at_least} to {at_most}", text=written)
         number = int(written.replace("_", ""))
         if not at_least <= number <= at_most:
             raise self.error(f'"{self.key}" must be from {at_least} to {at_most}, not {number}', fix="Change the number")
         return number
 
     def number(self, *, at_least: int, at_most: int) -> float:
-        """Return the number, with decimal places or without."""
+        """Return the number, whole or decimal."""
         node = self.node
         if not isinstance(node, yaml.ScalarNode) or node.tag not in (INTEGER, FLOAT):
             raise self._wrong_type("a number", fix=f"Write a number from {at_least} to {at_most}")
@@ -84,7 +84,7 @@ class Value:
         return number
 
     def truth(self) -> bool:
-        """Return whether the value is true."""
+        """Return the boolean value."""
         node = self.node
         if not isinstance(node, yaml.ScalarNode) or node.tag != TRUTH:
             raise self._wrong_type("true or false", fix=f"Write {self.key}: true, or {self.key}: false")
@@ -97,7 +97,7 @@ class Value:
             if option == written:
                 return option
         raise self.error(
-            f'"{self.key}" can\'t be "{written}"', fix=f"{suggest(written, options, plural='Choices')} Fix the value"
+            f'invalid value "{written}" for "{self.key}"', fix=f"{suggest(written, options, plural='Choices')} Fix the value"
         )
 
     def items(self) -> tuple[Value, ...]:
@@ -107,7 +107,7 @@ class Value:
         return tuple(Value(self.key, _line(item), item, self.place, self.environ) for item in self.node.value)
 
     def at(self, *keys: str) -> Value:
-        """Return the value under these keys, one inside the other; a KeyError where there is none."""
+        """Return the value under these nested keys. Raise a KeyError if a key is missing."""
         if not keys:
             return self
         pairs = self.node.value if isinstance(self.node, yaml.MappingNode) else []
@@ -117,7 +117,7 @@ class Value:
         raise KeyError(keys[0])
 
     def section(self, known: Sequence[str] | None, *, problems: Problems) -> Section:
-        """Return the values by their keys; unknown keys (None knows any) and keys that stand twice are kept as problems."""
+        """Return the values by their keys. Unknown keys, unless `known` is None, and duplicate keys are collected as errors."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self._wrong_type("keys with values", fix="Write it as lines of key: value")
         values: dict[str, Value] = {}
@@ -133,7 +133,7 @@ class Value:
             raise self.place.error(f'unknown key "{key}"', line=line, fix=fix)
         if key in into:
             raise self.place.error(
-                f'key "{key}" stands here twice, first in line {into[key].key_line}', line=line, fix="Remove one of the two"
+                f'duplicate key "{key}", first set in line {into[key].key_line}', line=line, fix="Remove one of the two"
             )
         into[key] = Value(key, line, node, self.place, self.environ)
 
@@ -143,25 +143,25 @@ class Value:
         except VariableError as error:
             raise self.error(error.what, fix=error.fix) from None
 
-    def _wrong_type(self, wanted: str, *, fix: str, found: str | None = None) -> SpecError:
+    def _wrong_type(self, wanted: str, *, fix: str, text: str | None = None) -> SpecError:
         name = f'"{self.key}"' if self.key else "the document"
-        shown = _describe(self.node) if found is None else f'the text "{found}"'
+        shown = _describe(self.node) if text is None else f'the text "{text}"'
         return self.error(f"{name} must be {wanted}, not {shown}", fix=fix)
 
 
 @dataclass(frozen=True)
 class Section:
-    """Values by their keys. A key whose value is left empty is as good as absent."""
+    """Values by their keys. A key with an empty value counts as absent."""
 
     value: Value
     values: Mapping[str, Value]
 
     def find(self, key: str) -> Value | None:
-        """Return the key's value, or None."""
+        """Return the key's value, or None if it is absent."""
         return self.values.get(key)
 
     def need(self, key: str, *, example: str) -> Value:
-        """Return the key's value; without it, the error shows an example."""
+        """Return the key's value. If it is missing, the SpecError shows the example."""
         if key not in self.values:
             name = f'"{self.value.key}"' if self.value.key else "the document"
             raise self.value.key_error(f'{name} has no "{key}"', fix=f"Add a line such as {key}: {example}")
@@ -169,12 +169,12 @@ class Section:
 
 
 def read_document(path: Path, *, place: Place, environ: Mapping[str, str]) -> Value:
-    """Return the one YAML document of a file; what is not YAML is a SpecError with its line."""
+    """Return the YAML document in a file. Invalid YAML raises a SpecError with its line."""
     return parse_document(read_text(path, place=place), place=place, environ=environ)
 
 
 def parse_document(text: str, *, place: Place, environ: Mapping[str, str]) -> Value:
-    """Return the one YAML document of a text."""
+    """Return the YAML document in a text."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -192,7 +192,7 @@ def parse_document(text: str, *, place: Place, environ: Mapping[str, str]) -> Va
 
 
 def read_text(path: Path, *, place: Place) -> str:
-    """Return a file's text; a file that is not there or not UTF-8 is a SpecError."""
+    """Return a file's text. A file that can't be read or is not UTF-8 raises a SpecError."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -200,7 +200,7 @@ def read_text(path: Path, *, place: Place) -> str:
         raise place.error("the file is not UTF-8 text", line=line, fix="Save it as UTF-8") from None
     except OSError as error:
         reason = error.strerror or "not readable"
-        raise place.error(f"the file can't be read: {reason}", line=1, fix="Make it readable") from None
+        raise place.error(f"the file can't be read: {reason}", line=1, fix="Make the file readable") from None
 
 
 def _line(node: yaml.Node) -> int:
@@ -208,7 +208,7 @@ def _line(node: yaml.Node) -> int:
 
 
 def _describe(node: yaml.Node) -> str:
-    """Return what a value is, in words: `the number 5`, `a list`."""
+    """Return a description of a value: `the number 5`, `a list`."""
     if isinstance(node, yaml.SequenceNode):
         return "a list"
     if isinstance(node, yaml.MappingNode):
@@ -218,7 +218,7 @@ def _describe(node: yaml.Node) -> str:
         "str": f'the text "{node.value}"',
         "int": f"the number {node.value}",
         "float": f"the number {node.value}",
-        "bool": f"the truth value {node.value}",
+        "bool": f"the boolean {node.value}",
         "timestamp": f"the date {node.value}",
         "null": "empty",
     }.get(kind, f"{kind} {node.value}")

@@ -1,4 +1,4 @@
-"""Lengths of time, as a pipeline.yml writes them."""
+"""Durations in pipeline.yml and in the settings of tables."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def read_seconds(value: Value, *, example: str) -> float:
     """Return the seconds that `500ms`, `10s`, `1m`, `1h` or `1 hour` means."""
     match = DURATION.fullmatch(value.text(example=example).strip())
     if not match:
-        raise value.error(f'"{value.text()}" is not a length of time', fix="Write 500ms, 10s or 1m")
+        raise value.error(f'"{value.text()}" is not a duration', fix="Write a duration such as 500ms, 10s or 1m")
     return float(match[1]) * SECONDS["ms" if match[2] == "ms" else match[2][0]]

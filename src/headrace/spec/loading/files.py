@@ -1,4 +1,4 @@
-"""The files that a pipeline.yml names: schemas and generators, all inside of the pipeline's folder."""
+"""Find and read the files that a pipeline.yml names: schemas and generators, all inside the pipeline's folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GENERATOR_MAY_TAKE = ("problems", "start")
 
 @dataclass(frozen=True)
 class Schema:
-    """A stream's columns, and the text of the .avsc where it is one."""
+    """A stream's columns, and the text of its .avsc if it has one."""
 
     columns: tuple[Column, ...]
     avro: str | None
@@ -27,7 +27,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class Files:
-    """The folder of a pipeline, and the working folder that paths are shown in."""
+    """The folder of a pipeline, and the working folder that shown paths are relative to."""
 
     pipeline_folder: Path
     folder: Path
@@ -40,28 +40,30 @@ class Files:
         """Return the file that the value names."""
         path = self._inside(value, "file")
         if not path.is_file():
-            raise value.error(f'there is no file "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
+            raise value.error(f'not found: file "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
         return path
 
     def find_folder(self, value: Value) -> Path:
         """Return the folder that the value names."""
         path = self._inside(value, "folder")
         if not path.is_dir():
-            raise value.error(f'there is no folder "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
+            raise value.error(f'not found: folder "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
         return path
 
     def _inside(self, value: Value, what: str) -> Path:
         written = value.text()
         if Path(written).is_absolute() or ".." in Path(written).parts:
-            raise value.error(f'"{written}" lies outside of the pipeline\'s folder', fix=f"Copy the {what} into the folder")
+            raise value.error(f'"{written}" is outside the pipeline\'s folder', fix=f"Copy the {what} into the folder")
         return self.pipeline_folder / written
 
     def read_schema(self, value: Value, *, problems: Problems) -> Schema | None:
-        """Return the schema, or None where it has problems, all of which are kept."""
+        """Return the schema, or None if it has errors, all of which are collected in `problems`."""
         path = self.find(value)
         place = self.place(path, argument=value.place.argument)
         if path.suffix not in (".sql", ".avsc"):
-            raise value.error(f'"{value.text()}" is neither .sql nor .avsc', fix="Write the schema as DDL or as Avro")
+            raise value.error(
+                f'"{value.text()}" is neither .sql nor .avsc', fix="Write the schema as DDL (.sql) or as Avro (.avsc)"
+            )
         text = read_text(path, place=place)
         before = len(problems.errors)
         if path.suffix == ".avsc":
@@ -71,7 +73,7 @@ class Files:
         return schema if len(problems.errors) == before else None
 
     def find_generator(self, value: Value) -> Path:
-        """Return the generator's file, which defines `events` as it has to be; the file is read, not run."""
+        """Return the generator's file after checking its function `events`. The file is parsed, not run."""
         path = self.find(value)
         place = self.place(path, argument=value.place.argument)
         try:
@@ -88,12 +90,12 @@ class Files:
 
 
 def _check_parameters(function: ast.FunctionDef, *, place: Place) -> None:
-    """Check that `events` can be called: the first two by position, what it may take beside them by name."""
-    positional = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    """Check that `events` takes `random` and `now` by position, and only known parameters besides them."""
+    positional = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
     if positional[:2] != GENERATOR_PARAMETERS or len(function.args.posonlyargs) > 2:
         shown = ", ".join(positional)
-        raise place.error(f"events takes ({shown}), not (random, now)", line=function.lineno, fix=f"Write {GENERATOR}")
-    for name in (*positional[2:], *(each.arg for each in function.args.kwonlyargs)):
+        raise place.error(f"events must take (random, now), not ({shown})", line=function.lineno, fix=f"Write {GENERATOR}")
+    for name in (*positional[2:], *(argument.arg for argument in function.args.kwonlyargs)):
         if name not in GENERATOR_MAY_TAKE:
             hint = suggest(name, GENERATOR_MAY_TAKE, plural="Further parameters")
-            raise place.error(f'events takes "{name}", which is never given', line=function.lineno, fix=f"{hint} Fix the name")
+            raise place.error(f'unknown parameter "{name}" of events', line=function.lineno, fix=f"{hint} Fix the name")

@@ -1,4 +1,4 @@
-"""Where pipelines are: at a path, in ./pipelines, or among those that come with Headrace."""
+"""Find pipelines: by path, in ./pipelines, or among the built-in ones."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class PipelineFolder:
 
 
 def list_pipelines(folder: Path) -> tuple[PipelineFolder, ...]:
-    """Return the pipelines that have a name here, by name; one of ./pipelines hides a built-in one."""
-    found: dict[str, PipelineFolder] = {}
+    """Return the pipelines that can be referred to by name, sorted. A pipeline in ./pipelines hides a built-in one."""
+    pipelines: dict[str, PipelineFolder] = {}
     for parent, built_in in ((BUILT_IN, True), (absolute(folder) / OWN, False)):
         for file in sorted(parent.glob(f"*/{FILE}")):
-            found[file.parent.name] = PipelineFolder(file.parent.name, file.parent, built_in)
-    return tuple(found[name] for name in sorted(found))
+            pipelines[file.parent.name] = PipelineFolder(file.parent.name, file.parent, built_in)
+    return tuple(pipelines[name] for name in sorted(pipelines))
 
 
 def find_pipeline(name_or_path: str, *, folder: Path, to_copy: bool = False) -> Path:
-    """Return the folder of a pipeline: the path if it is one, else ./pipelines/<name>, else the built-in one.
+    """Return the folder of a pipeline: the path if it is one, else ./pipelines/<name>, else the built-in pipeline.
 
-    Who looks for one `to_copy` is starting one, and is not told how.
+    With `to_copy`, the error does not suggest `headrace new`, since that is the command that asks.
     """
     path = absolute(folder / name_or_path)
     if path.name == FILE and path.is_file():
@@ -42,26 +42,26 @@ def find_pipeline(name_or_path: str, *, folder: Path, to_copy: bool = False) -> 
         return path
     if os.sep in name_or_path or "/" in name_or_path or name_or_path in (".", ".."):
         raise SpecError(
-            f"there is no {FILE} here",
+            f"not found: {FILE}",
             where=show_path(path, folder=absolute(folder)),
-            next_step="Give the folder of a pipeline, or start one: headrace new <name>",
+            next_step="Pass the folder of a pipeline, or create one: headrace new <name>",
         )
     pipelines = list_pipelines(folder)
-    for each in pipelines:
-        if each.name == name_or_path:
-            return each.path
+    for pipeline in pipelines:
+        if pipeline.name == name_or_path:
+            return pipeline.path
     own = absolute(folder) / OWN / name_or_path
     if name_or_path and own.is_dir():
         raise SpecError(
-            f"the folder is there, and no {FILE} in it",
+            f"the pipeline's folder has no {FILE}",
             where=show_path(own, folder=absolute(folder)),
-            next_step=f"Put {FILE} back, or remove the folder and start again: headrace new {name_or_path}",
+            next_step=f"Restore {FILE}, or remove the folder and run: headrace new {name_or_path}",
         )
-    hint = suggest(name_or_path, [each.name for each in pipelines], plural="Pipelines")
-    more = "" if to_copy else f" Or start your own: headrace new {name_or_path}"
-    raise SpecError(f'there is no pipeline "{name_or_path}"', where="--from" if to_copy else "", next_step=f"{hint}{more}")
+    hint = suggest(name_or_path, [pipeline.name for pipeline in pipelines], plural="Pipelines")
+    more = "" if to_copy else f" Or create it: headrace new {name_or_path}"
+    raise SpecError(f'not found: pipeline "{name_or_path}"', where="--from" if to_copy else "", next_step=f"{hint}{more}")
 
 
 def absolute(path: Path) -> Path:
-    """Return the path from the root, with its symbolic links as they are: a pipeline's folder keeps its name."""
+    """Return the absolute path without resolving symbolic links: a pipeline's folder keeps its name."""
     return Path(os.path.abspath(path))

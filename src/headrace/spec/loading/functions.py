@@ -1,4 +1,4 @@
-"""The tables of a Python file, read and not run: `@table(keys=["id"])` above a function whose parameters are its inputs."""
+"""Parse the tables of a Python file without running it: `@table(keys=["id"])` above a function whose parameters are inputs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headrace.spec.problems import Place
 Definition = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 DECORATOR = "table"
 SESSION = "spark"
-"""The name of the parameter that gets the Spark session and not a table."""
+"""The name of the parameter that receives the Spark session instead of a table."""
 
 
 @dataclass(frozen=True)
 class ParsedFunction:
-    """A function, its parameters in order, its docstring, and its decorator's arguments as settings."""
+    """A table function: its parameters in order, the first paragraph of its docstring, and its decorator's settings."""
 
     name: str
     line: int
@@ -30,31 +30,31 @@ class ParsedFunction:
 
 
 def parse_functions(text: str, *, place: Place, environ: Mapping[str, str]) -> tuple[ParsedFunction, ...]:
-    """Return the tables that a file defines; a file that is not Python or defines none is a SpecError."""
+    """Return the tables that a file defines. A file that is not valid Python or defines no table raises a SpecError."""
     try:
         module = ast.parse(text)
     except SyntaxError as error:
         raise place.error(
             f"not valid Python: {error.msg}", line=error.lineno or 1, column=error.offset, fix="Fix the line"
         ) from None
-    found = tuple(_functions(module, place=place, environ=environ))
-    if not found:
+    functions = tuple(_functions(module, place=place, environ=environ))
+    if not functions:
         raise place.error(
             "the file defines no table",
             line=1,
-            fix="Write from headrace import table, and @table(…) above a function, or start the file's name with _",
+            fix="Add from headrace import table and put @table(…) above a function, or start the file's name with _",
         )
-    return found
+    return functions
 
 
 def find_decorated(module: ast.Module, decorator: str) -> Iterator[tuple[Definition, ast.Call | None]]:
-    """Yield the functions of a file that have a decorator, each with its call where it is one."""
+    """Yield the functions of a file that have a decorator, with the decorator's call or None for a plain decorator."""
     for statement in module.body:
         if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
-        for each in statement.decorator_list:
-            call = each if isinstance(each, ast.Call) else None
-            name = call.func if call else each
+        for expression in statement.decorator_list:
+            call = expression if isinstance(expression, ast.Call) else None
+            name = call.func if call else expression
             if isinstance(name, ast.Name) and name.id == decorator:
                 yield statement, call
 
@@ -64,26 +64,30 @@ def _functions(module: ast.Module, *, place: Place, environ: Mapping[str, str]) 
         arguments = statement.args
         positional = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
         if arguments.vararg or arguments.kwarg:
-            raise place.error(f"{statement.name} takes any number of parameters", line=statement.lineno, fix="Name each input")
+            raise place.error(
+                f"{statement.name} has *args or **kwargs", line=statement.lineno, fix="Name each input as a parameter"
+            )
         if isinstance(statement, ast.AsyncFunctionDef):
-            raise place.error(f"{statement.name} is async", line=statement.lineno, fix=f"Write def {statement.name}")
+            raise place.error(
+                f"table functions can't be async: {statement.name}", line=statement.lineno, fix=f"Write def {statement.name}"
+            )
         yield ParsedFunction(
             name=statement.name,
             line=statement.lineno,
             about=(ast.get_docstring(statement) or "").split("\n\n")[0].replace("\n", " "),
-            parameters=tuple(each.arg for each in positional),
+            parameters=tuple(argument.arg for argument in positional),
             settings=Value("", statement.lineno, _settings(call, statement, place), place, environ),
         )
 
 
 def _settings(call: ast.Call | None, function: ast.FunctionDef, place: Place) -> yaml.Node:
-    """Return the decorator's arguments as the YAML that a SQL file would have them in."""
+    """Return the decorator's arguments as the YAML settings that a SQL file would have."""
     pairs = []
     if call and call.args:
-        raise place.error("table takes arguments by name alone", line=call.lineno, fix="Write keys=[…]")
+        raise place.error("the arguments of table must be keyword arguments", line=call.lineno, fix="Write them as keys=[…]")
     for keyword in call.keywords if call else ():
         if keyword.arg is None:
-            raise place.error("table takes no **arguments", line=keyword.lineno, fix="Write each argument out")
+            raise place.error("table does not accept **arguments", line=keyword.lineno, fix="Write out each argument")
         pairs.append((_scalar(keyword.arg, keyword.lineno), _node(keyword.value, place)))
     mark = mark_of(function.lineno)
     return yaml.MappingNode("tag:yaml.org,2002:map", pairs, mark, mark)
@@ -92,7 +96,7 @@ def _settings(call: ast.Call | None, function: ast.FunctionDef, place: Place) ->
 def _node(expression: ast.expr, place: Place) -> yaml.Node:
     mark = mark_of(expression.lineno)
     if isinstance(expression, (ast.List, ast.Tuple)):
-        items = [_node(each, place) for each in expression.elts]
+        items = [_node(element, place) for element in expression.elts]
         return yaml.SequenceNode("tag:yaml.org,2002:seq", items, mark, mark)
     if isinstance(expression, ast.Dict):
         pairs = [
@@ -105,10 +109,10 @@ def _node(expression: ast.expr, place: Place) -> yaml.Node:
         value = ast.literal_eval(expression)
     except ValueError:
         raise place.error(
-            "the arguments of table are read without running the file",
+            "the arguments of table must be literals, since the file is not run",
             line=expression.lineno,
             column=expression.col_offset + 1,
-            fix="Write the value itself",
+            fix="Write the literal value",
         ) from None
     return _scalar(value, expression.lineno)
 
@@ -120,5 +124,5 @@ def _scalar(value: object, line: int) -> yaml.ScalarNode:
 
 
 def mark_of(line: int) -> yaml.Mark:
-    """Return a place at the beginning of a line, as YAML's nodes have it."""
+    """Return a YAML mark at the beginning of a line."""
     return yaml.Mark("", 0, line - 1, 0, None, 0)

@@ -1,4 +1,4 @@
-"""Events over HTTP as pipeline.yml has them: `sources: {http: {file: sources/log.py, port: 9998}}`."""
+"""Read an HTTP source from pipeline.yml: `sources: {http: {file: sources/log.py, port: 9998}}`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ RECEIVE, WEBHOOK = "receive", "webhook"
 EXAMPLE = '@receive("/log", stream="readings") above a function'
 METHODS: tuple[Method, ...] = get_args(Method)
 PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
-OURS = ("/health", "/ready", "/docs", "/openapi.json")
-"""Paths that every receiving server has of its own."""
+RESERVED = ("/health", "/ready", "/docs", "/openapi.json")
+"""Paths that every receiving server serves for itself."""
 MAX_PORT = 65_535
 
 
 def read_http(http: Value | None, *, files: Files, streams: Sequence[Stream], problems: Problems) -> HttpSource | None:
-    """Return the pipeline's HTTP source, or None where it has none; mistakes are kept as problems."""
+    """Return the pipeline's HTTP source, or None if it has none. Errors are collected in `problems`."""
     inner = http and problems.attempt(http.section, ("file", "port"), problems=problems)
     if not inner:
         return None
@@ -40,13 +40,13 @@ def read_http(http: Value | None, *, files: Files, streams: Sequence[Stream], pr
     functions = problems.attempt(_read_functions, path, place=place, streams=streams, problems=problems)
     if functions is None or port is None or len(problems.errors) > before:
         return None
-    receivers = tuple(each for each in functions if isinstance(each, Receiver))
-    webhooks = tuple(each for each in functions if isinstance(each, Webhook))
+    receivers = tuple(function for function in functions if isinstance(function, Receiver))
+    webhooks = tuple(function for function in functions if isinstance(function, Webhook))
     return HttpSource(path, port, receivers, webhooks)
 
 
 def check_ways(section: Section, *, streams: Sequence[Stream], http: HttpSource | None, problems: Problems) -> None:
-    """Check that generators which send through a receiver name one of their own stream's."""
+    """Check that a generator with `through` names a receiver of its own stream."""
     if http is None and section.find(KEY) and problems.errors:
         return
     for stream in streams:
@@ -57,50 +57,50 @@ def check_ways(section: Section, *, streams: Sequence[Stream], http: HttpSource 
 
 def _check_way(value: Value, stream: Stream, http: HttpSource | None) -> None:
     if http is None:
-        raise value.error("the pipeline receives nothing over HTTP", fix="Add sources: {http: …}, or leave out through")
-    paths = [each.path for each in http.receivers if each.stream == stream.name]
-    paths += [each.path for each in http.webhooks if stream.name in each.all_streams]
+        raise value.error("through requires an HTTP source", fix="Add sources: {http: …}, or remove through")
+    paths = [receiver.path for receiver in http.receivers if receiver.stream == stream.name]
+    paths += [webhook.path for webhook in http.webhooks if stream.name in webhook.all_streams]
     if stream.through not in paths:
         hint = suggest(stream.through or "", paths, plural="Receivers of this stream")
-        raise value.error(f'no receiver of this stream has the path "{stream.through}"', fix=f"{hint} Fix the path")
+        raise value.error(f'not found: receiver "{stream.through}" of this stream', fix=f"{hint} Fix the path")
 
 
 def read_port(section: Section, *, example: str) -> int:
-    """Return the port that a server of the pipeline prefers."""
+    """Return the preferred port of a pipeline's server."""
     return section.need("port", example=example).whole_number(at_least=1, at_most=MAX_PORT)
 
 
 def _read_functions(
     path: Path, *, place: Place, streams: Sequence[Stream], problems: Problems
 ) -> tuple[Receiver | Webhook, ...]:
-    """Return the file's receivers and webhooks; the file is read, not run. Mistakes in one of them are kept as problems."""
+    """Return the file's receivers and webhooks. The file is parsed, not run. Errors are collected in `problems`."""
     before = len(problems.errors)
     try:
         module = ast.parse(read_text(path, place=place))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise place.error(f"not valid Python: {getattr(error, 'msg', error)}", line=line, fix="Fix the line") from None
-    found: list[Receiver | Webhook] = []
-    calls = [(RECEIVE, *each) for each in _calls(module, RECEIVE, place=place)]
-    for decorator, function, call in [*calls, *((WEBHOOK, *each) for each in _calls(module, WEBHOOK, place=place))]:
+    functions: list[Receiver | Webhook] = []
+    calls = [(RECEIVE, *definition) for definition in _calls(module, RECEIVE, place=place)]
+    for decorator, function, call in [*calls, *((WEBHOOK, *definition) for definition in _calls(module, WEBHOOK, place=place))]:
         read: Callable[..., Receiver | Webhook] = _read_receiver if decorator == RECEIVE else _read_webhook
         receiver = problems.attempt(read, function, call, place=place, streams=streams, problems=problems)
-        if receiver is not None and any(each.path == receiver.path for each in found):
-            what = f'two functions receive "{receiver.path}"'
-            problems.errors.append(place.error(what, line=call.lineno, fix="Give each its own path"))
+        if receiver is not None and any(other.path == receiver.path for other in functions):
+            what = f'duplicate path "{receiver.path}"'
+            problems.errors.append(place.error(what, line=call.lineno, fix="Give each function its own path"))
         elif receiver is not None:
-            found.append(receiver)
-    if not found and len(problems.errors) == before:
-        raise place.error("the file receives nothing", line=1, fix=f"Write from headrace import receive, and {EXAMPLE}")
-    return tuple(found)
+            functions.append(receiver)
+    if not functions and len(problems.errors) == before:
+        raise place.error("the file defines no receiver", line=1, fix=f"Add from headrace import receive, and {EXAMPLE}")
+    return tuple(functions)
 
 
 def _calls(module: ast.Module, decorator: str, *, place: Place) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the names of the functions that have the decorator, and its calls."""
+    """Yield the functions with the decorator by name, each with the decorator's call."""
     for function, call in find_decorated(module, decorator):
         if isinstance(function, ast.AsyncFunctionDef):
             raise place.error(
-                f"{function.name} is async: a receiver only makes an event, and waits for nothing",
+                f"receivers can't be async: {function.name}",
                 line=function.lineno,
                 fix=f"Write def {function.name}",
             )
@@ -118,19 +118,19 @@ def _read_webhook(function: str, call: ast.Call, *, place: Place, streams: Seque
 
 
 def _arguments(call: ast.Call, positional: Sequence[str], *, place: Place) -> dict[str, object]:
-    """Return the arguments of a decorator by their names."""
+    """Return the arguments of a decorator by name."""
     try:
-        named = {each.arg or "**": ast.literal_eval(each.value) for each in call.keywords}
+        named = {keyword.arg or "**": ast.literal_eval(keyword.value) for keyword in call.keywords}
         return dict(zip(positional, map(ast.literal_eval, call.args), strict=False)) | named
     except ValueError:
         name = call.func.id if isinstance(call.func, ast.Name) else "the decorator"
-        what = f"the arguments of {name} are read without running the file"
-        raise place.error(what, line=call.lineno, fix="Write the values themselves") from None
+        what = f"the arguments of {name} must be literals, since the file is not run"
+        raise place.error(what, line=call.lineno, fix="Write the literal values") from None
 
 
 def _check_path(path: str, call: ast.Call, *, place: Place) -> None:
-    if not PATH.fullmatch(path) or path in OURS:
-        what = f'"{path}" is a path of the server itself' if path in OURS else f'"{path}" is not a path'
+    if not PATH.fullmatch(path) or path in RESERVED:
+        what = f'the path "{path}" is reserved' if path in RESERVED else f'"{path}" is not a valid path'
         raise place.error(what, line=call.lineno, fix="Write a path such as /log")
 
 
@@ -140,11 +140,11 @@ def _read_receiver(function: str, call: ast.Call, *, place: Place, streams: Sequ
     if not isinstance(path, str) or not isinstance(stream, str):
         raise place.error("receive needs a path and a stream", line=call.lineno, fix=f"Write {EXAMPLE}")
     problems.attempt(_check_path, path, call, place=place)
-    names = [each.name for each in streams]
+    names = [known_stream.name for known_stream in streams]
     if stream not in names:
-        hint, what = suggest(stream, names, plural="Streams"), f'there is no stream "{stream}"'
+        hint, what = suggest(stream, names, plural="Streams"), f'not found: stream "{stream}"'
         problems.errors.append(place.error(what, line=call.lineno, fix=f"{hint} Fix the name"))
     for known in METHODS:
         if known == method:
             return Receiver(function, path, known, stream)
-    raise place.error(f'"{method}" is not a method', line=call.lineno, fix=f"Write one of {', '.join(METHODS)}")
+    raise place.error(f'unknown method "{method}"', line=call.lineno, fix=f"Write one of {', '.join(METHODS)}")

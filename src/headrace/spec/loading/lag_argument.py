@@ -1,4 +1,4 @@
-"""The source of a Python table without its `target_lag`, which decides when the table is built and not what rows it has."""
+"""The source of a Python table without `target_lag`, which decides when a table is built, not which rows it has."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ _ARGUMENT = "target_lag"
 
 
 def without_target_lag(text: str) -> str:
-    """Return a file's text as it would be without `target_lag` in its decorator; text without one stays as it is.
+    """Return a file's text without `target_lag` in its decorator. Return text without the argument unchanged.
 
-    The argument goes with the comma and the blanks before it, so that adding the setting to a file, changing it and
-    removing it again all leave the same text.
+    The comma and blanks before the argument are removed as well, so that adding, changing and removing the setting all leave
+    the same text.
     """
     if _ARGUMENT not in text:
         return text
     for _, call in find_decorated(ast.parse(text), DECORATOR):
-        lag = next((each for each in call.keywords if each.arg == _ARGUMENT), None) if call else None
+        lag = next((keyword for keyword in call.keywords if keyword.arg == _ARGUMENT), None) if call else None
         if call is not None and lag is not None:
             return _cut(text, call, lag)
     return text
 
 
 def _cut(text: str, call: ast.Call, lag: ast.keyword) -> str:
-    others = sorted((each for each in call.keywords if each is not lag), key=lambda each: (each.lineno, each.col_offset))
-    before = [each for each in others if (each.lineno, each.col_offset) < (lag.lineno, lag.col_offset)]
+    others = sorted(
+        (keyword for keyword in call.keywords if keyword is not lag), key=lambda keyword: (keyword.lineno, keyword.col_offset)
+    )
+    before = [keyword for keyword in others if (keyword.lineno, keyword.col_offset) < (lag.lineno, lag.col_offset)]
     if before:
         start, end = _end(text, before[-1].value), _end(text, lag.value)
     elif others:
@@ -48,5 +50,5 @@ def _end(text: str, node: ast.expr) -> int:
 
 
 def _offset(text: str, line: int, column: int) -> int:
-    """Return the byte of a place that `ast` names by its line and the bytes before it in that line."""
-    return sum(len(each) + 1 for each in text.encode("utf-8").split(b"\n")[: line - 1]) + column
+    """Return the byte offset of a position that `ast` gives as line and byte column."""
+    return sum(len(row) + 1 for row in text.encode("utf-8").split(b"\n")[: line - 1]) + column

@@ -1,4 +1,4 @@
-"""From a pipeline's name to its frozen value."""
+"""Load a pipeline: from a name or path to a frozen value."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from headrace.spec.sql.graph import order_tables
 
 KEYS = ("name", "about", "trigger", "target_lag", "namespace", "sources", "streams", "serving", "people", "queries")
 KEYS_OF_PLACES = ("table", "output", "commit_log")
-"""The keys of a stream that name what it writes."""
-UNKNOWN_TABLE = ("is no table of this pipeline", "is no layer table of this pipeline", "is no stream of this pipeline")
-"""What errors say of a name that nothing has."""
+"""The keys of a stream that name its outputs."""
+UNKNOWN_TABLE = ("is not a table of this pipeline", "is not a layer table of this pipeline", "is not a stream of this pipeline")
+"""The texts of errors about unknown names."""
 
 
 @dataclass
 class Broken:
-    """Streams and tables that have mistakes of their own: whoever names them is right to do so.
+    """Streams and tables with errors of their own: references to them are not errors.
 
-    `unknown` says that there are more tables than can be named, because what would name them has a mistake.
+    With `unknown`, there may be further tables whose names can't be read because of an error.
     """
 
     unknown: bool = False
@@ -47,12 +47,12 @@ class Broken:
 
     @property
     def causes(self) -> frozenset[str]:
-        """What an error mentions that only follows from these mistakes."""
+        """The texts that mark an error as a consequence of these errors."""
         return frozenset((*(f'"{name}"' for name in self.streams), *map(str, self.tables), *self.unknown_names))
 
     @property
     def unknown_names(self) -> tuple[str, ...]:
-        """What an error says of a name that may be one of the unknown tables."""
+        """The texts of errors about names that may be among the unknown tables."""
         return UNKNOWN_TABLE if self.unknown else ()
 
     def add_stream(self, value: Value) -> None:
@@ -64,7 +64,7 @@ class Broken:
 
 
 def load_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> Pipeline:
-    """Return the pipeline that a name or path means in `folder`; the first mistake in its files is a SpecError."""
+    """Return the pipeline that a name or path refers to in `folder`. Raise the first error in its files as a SpecError."""
     problems = Problems()
     pipeline = read_pipeline(name_or_path, environ=environ, folder=folder, problems=problems)
     errors = problems.in_reading_order()
@@ -74,7 +74,7 @@ def load_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
 
 
 def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path, problems: Problems) -> Pipeline | None:
-    """Return the pipeline, or None where it has problems, all of which are kept."""
+    """Return the pipeline, or None if it has errors, all of which are collected in `problems`."""
     path = problems.attempt(find_pipeline, name_or_path, folder=folder)
     if path is None:
         return None
@@ -149,9 +149,9 @@ def _read_name(section: Section, path: Path) -> str:
     value = section.need("name", example=path.name)
     name = read_identifier(value)
     if name == METADATA:
-        raise value.error(f'"{METADATA}" is the namespace of Headrace\'s own tables', fix="Choose another name")
+        raise value.error(f'the name "{METADATA}" is reserved for Headrace\'s own tables', fix="Choose another name")
     if name != path.name:
-        raise value.error(f'the name is "{name}", and the folder is "{path.name}"', fix="Give both the same name")
+        raise value.error(f'the name "{name}" differs from the folder "{path.name}"', fix="Give both the same name")
     return name
 
 
@@ -171,47 +171,48 @@ def _with_default_lag(table: LayerTable, default: float | None) -> LayerTable:
 
 def _read_sources(section: Section, *, problems: Problems) -> Mapping[str, Value]:
     value = section.find(SOURCES)
-    found = value and problems.attempt(value.section, ("http", "postgres"), problems=problems)
-    return found.values if found else {}
+    sources = value and problems.attempt(value.section, ("http", "postgres"), problems=problems)
+    return sources.values if sources else {}
 
 
 def _read_streams(section: Section, *, files: Files, problems: Problems, broken: Broken) -> tuple[Stream, ...]:
     value = section.need("streams", example="{events: {topic: …, format: …, schema: …, table: …}}")
     values = value.section(None, problems=problems).values
     if not values:
-        raise value.error("the pipeline has no streams", fix="Add one, with its topic, format, schema and table")
+        raise value.error("the pipeline has no streams", fix="Add a stream with a topic, format, schema and table")
     streams: list[Stream] = []
-    for each in values.values():
-        stream = read_stream(each, files=files, problems=problems)
+    for entry in values.values():
+        stream = read_stream(entry, files=files, problems=problems)
         if stream:
-            problems.errors += _find_shared(stream, each, streams)
+            problems.errors += _find_shared(stream, entry, streams)
             streams.append(stream)
         else:
-            broken.add_stream(each)
+            broken.add_stream(entry)
     return tuple(streams)
 
 
 def written_by(stream: Stream) -> dict[str, str]:
-    """Return what a stream writes, which no other stream may write, by the key that names it."""
+    """Return the outputs of a stream by their keys. Two streams can't share an output."""
     places = dict(zip(KEYS_OF_PLACES, (str(stream.table), stream.output, stream.commit_log), strict=True))
     return {key: place.rstrip("/") for key, place in places.items() if place}
 
 
 def _find_shared(stream: Stream, value: Value, others: Sequence[Stream]) -> Iterator[SpecError]:
-    """Yield an error for each key that names what another stream has already."""
-    mine = {"topic": stream.topic, **written_by(stream)}
-    for key, owned in mine.items():
-        other = next((each for each in others if {"topic": each.topic, **written_by(each)}.get(key) == owned), None)
+    """Yield an error for each key whose value an earlier stream has already."""
+    places = {"topic": stream.topic, **written_by(stream)}
+    for key, owned in places.items():
+        other = next((earlier for earlier in others if {"topic": earlier.topic, **written_by(earlier)}.get(key) == owned), None)
         if other:
             yield value.at(key).error(
-                f'streams "{other.name}" and "{stream.name}" have the same {key}, {owned}', fix=f"Give each its own {key}"
+                f'streams "{other.name}" and "{stream.name}" have the same {key}, {owned}',
+                fix=f"Give each stream its own {key}",
             )
 
 
 def _with_count(errors: Sequence[SpecError]) -> SpecError:
-    """Return the first error, which says how many more there are."""
+    """Return the first error, with the number of further errors."""
     first, more = errors[0], len(errors) - 1
     if not more:
         return first
-    others = "1 more error is" if more == 1 else f"{more} more errors are"
+    others = "1 more error" if more == 1 else f"{more} more errors"
     return SpecError(first.what, where=first.where, next_step=f"{first.next_step}\n{others} in this pipeline.")

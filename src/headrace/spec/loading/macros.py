@@ -1,4 +1,4 @@
-"""The macros of a pipeline: `macros.sql`, a file of `CREATE MACRO name(parameters) AS expression;`."""
+"""Read the macros of a pipeline from `macros.sql`: `CREATE MACRO name(parameters) AS expression;`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FORM = "CREATE MACRO name(a, b) AS expression;"
 
 
 def read_macros(files: Files, *, argument: str, problems: Problems) -> Macros:
-    """Return the macros of a pipeline's folder, none where it has no macros.sql; mistakes are kept as problems."""
+    """Return the macros of a pipeline's folder, none if it has no macros.sql. Errors are collected in `problems`."""
     path, registered = files.pipeline_folder / MACROS, _find_registered(files.pipeline_folder)
     if not path.exists():
         return Macros(registered=registered)
@@ -42,16 +42,16 @@ def read_macros(files: Files, *, argument: str, problems: Problems) -> Macros:
 
 
 def _find_registered(folder: Path) -> frozenset[str]:
-    """Return all names that Python files have as texts, in lower case: any of them may be registered as a function."""
+    """Return all names in string literals of Python files, in lower case: any of them may be registered as a function."""
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in folder.rglob("*.py"))
     return frozenset(name.lower() for text in texts for name in _NAME_IN_QUOTES.findall(text))
 
 
 def parse_macros(text: str, *, place: Place, problems: Problems, registered: frozenset[str] = frozenset()) -> Macros:
-    """Return the macros of a text, each with a body that calls no other macro; mistakes are kept as problems."""
+    """Return the macros of a text, with calls of other macros expanded in their bodies. Errors are collected in `problems`."""
     tokens = tokenize_sql(text)
     if tokens is None:
-        problems.errors.append(place.error("a text or comment has no end", line=1, fix="Close the quote or the comment"))
+        problems.errors.append(place.error("unterminated string or comment", line=1, fix="Close the quote or the comment"))
         return Macros(is_whole=False)
     reader = _Reader(text, place, problems, registered)
     for is_end, statement in groupby(tokens, lambda token: kind(token) == "SEMICOLON"):
@@ -69,7 +69,7 @@ class _Definition:
 
 @dataclass
 class _Reader:
-    """Definitions as they were written, and the macros that they become, each after those that it calls."""
+    """The definitions of a file, and the macros that they resolve to, each after the macros that it calls."""
 
     text: str
     place: Place
@@ -80,11 +80,11 @@ class _Reader:
     is_whole: bool = True
 
     def define(self, tokens: Sequence[Token]) -> None:
-        """Add the definition that a statement is."""
+        """Add the definition in a statement."""
         words = [token.text.upper() for token in tokens]
         if words[:2] != ["CREATE", "MACRO"] or len(tokens) < 3:
             self.is_whole = False
-            raise self._error("not the definition of a macro", tokens[0], fix=f"Write {_FORM}")
+            raise self._error("not a macro definition", tokens[0], fix=f"Write {_FORM}")
         name = tokens[2]
         definition = None
         before = len(self.problems.errors)
@@ -107,27 +107,27 @@ class _Reader:
         name = token.text
         if name.lower() in self.definitions:
             first = locate(self.text, int(self.definitions[name.lower()].name.start)).line
-            raise self._error(f'macro "{name}" is already defined in line {first}', token, fix="Give one of them another name")
+            raise self._error(f'macro "{name}" is already defined in line {first}', token, fix="Rename one of them")
         if name.lower() in spark_words():
-            what = f'"{name}" is a function or keyword of Spark, which a macro can\'t replace'
-            raise self._error(what, token, fix="Give the macro another name")
+            what = f'"{name}" is a function or keyword of Spark, and a macro can\'t replace it'
+            raise self._error(what, token, fix="Rename the macro")
         if not is_identifier(name):
-            raise self._error(f"\"{name}\" can't be a macro's name", token, fix=f"Rename it: {IDENTIFIER_RULE}")
+            raise self._error(f'"{name}" is not a valid macro name', token, fix=f"Rename it: {IDENTIFIER_RULE}")
 
     def _read(self, name: Token, tokens: Sequence[Token]) -> _Definition:
         close = next((index for index, token in enumerate(tokens) if kind(token) == "R_PAREN"), None)
         if not tokens or kind(tokens[0]) != "L_PAREN" or close is None:
-            what = f'macro "{name.text}" has no list of parameters'
-            raise self._error(what, name, fix=f"Write {_FORM} with () where it takes none")
+            what = f'macro "{name.text}" has no parameter list'
+            raise self._error(what, name, fix=f"Write {_FORM} Use () for no parameters")
         if close + 1 >= len(tokens) or kind(tokens[close + 1]) != "ALIAS" or close + 2 >= len(tokens):
             raise self._error(f'macro "{name.text}" has no body', tokens[close], fix=f"Write AS and an expression: {_FORM}")
         parameters: dict[str, Token] = {}
         for part in split(tokens[1:close]) if close > 1 else ():
             if len(part) != 1 or not is_identifier(part[0].text) or kind(part[0]) in ("STRING", "IDENTIFIER"):
-                what = f'a parameter of macro "{name.text}" is a name alone'
-                raise self._error(what, (part or tokens)[0], fix=f"Use {IDENTIFIER_RULE}, without types and defaults")
+                what = f'invalid parameter of macro "{name.text}": a parameter is a plain name'
+                raise self._error(what, (part or tokens)[0], fix=f"Use {IDENTIFIER_RULE}, without a type or a default")
             if part[0].text in parameters:
-                raise self._error(f'parameter "{part[0].text}" is there twice', part[0], fix="Rename one of them")
+                raise self._error(f'duplicate parameter "{part[0].text}"', part[0], fix="Rename one of them")
             parameters[part[0].text] = part[0]
         return _Definition(name, tuple(parameters.values()), tuple(tokens[close + 2 :]))
 
@@ -139,8 +139,8 @@ class _Reader:
             called = call.text.lower()
             if called in (*path, name):
                 circle = (*path, name)[(*path, name).index(called) :]
-                what = f"macros call one another in a circle: {' → '.join((*circle, called))}"
-                self.problems.errors.append(self._error(what, call, fix="Take one of the calls out"))
+                what = f"circular macro calls: {' → '.join((*circle, called))}"
+                self.problems.errors.append(self._error(what, call, fix="Remove one of the calls"))
                 self.done |= dict.fromkeys(circle)
             else:
                 self._resolve(called, (*path, name))
@@ -175,5 +175,5 @@ def _refuse(text: str, place: Place, what: str, offset: int, fix: str) -> SpecEr
 
 
 def _calls(tokens: Sequence[Token], definitions: dict[str, _Definition]) -> Iterator[Token]:
-    """Yield the names of the macros that a body calls, those in arguments of another one too."""
+    """Yield the names of the macros that a body calls, including calls in arguments of other macros."""
     return (call.name for call in find_calls(tokens) if call.name.text.lower() in definitions)

@@ -1,4 +1,4 @@
-"""Loads the Python files of a pipeline's folder that are run: generators, receivers, pages."""
+"""Load the Python files of a pipeline's folder that Headrace runs: generators, receivers, pages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LOADING = Lock()
 
 
 def load_module(path: Path) -> ModuleType:
-    """Return the module of a file, loaded as part of a package that is its folder.
+    """Return the module of a file, loaded as part of a package that stands for its folder.
 
-    So it imports its neighbours by relative imports: sys.path stays as it is, and files of the same name in two pipelines
+    The file imports its neighbours by relative imports. sys.path does not change, and files of the same name in two pipelines
     are two modules.
     """
     folder = path.resolve().parent

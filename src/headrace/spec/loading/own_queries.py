@@ -1,4 +1,4 @@
-"""The queries of a pipeline.yml: what is worth asking of the pipeline's tables, in its author's words."""
+"""The queries of a pipeline.yml: example questions and the SQL that answers them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ DIALECT = "duckdb"
 
 
 def read_queries(section: Section, *, tables: Collection[TableName], problems: Problems) -> tuple[OwnQuery, ...]:
-    """Return the queries by their questions; what is not one SELECT over the pipeline's tables is kept as a problem."""
+    """Return the queries. An entry that is not one SELECT over the pipeline's tables is collected as an error."""
     value = section.find(KEY)
-    found = value and problems.attempt(value.section, None, problems=problems)
-    queries = [problems.attempt(_read_query, each, tables, problems) for each in (found.values.values() if found else ())]
+    questions = value and problems.attempt(value.section, None, problems=problems)
+    queries = [
+        problems.attempt(_read_query, entry, tables, problems) for entry in (questions.values.values() if questions else ())
+    ]
     return tuple(query for query in queries if query is not None)
 
 
 def check_see(postgres: Value | None, *, tables: Collection[TableName], problems: Problems) -> None:
-    """Check the query of `sources.postgres.by_hand.see`, which the demo asks of the pipeline's tables."""
+    """Check the query in `sources.postgres.by_hand.see`, which the demo runs on the pipeline's tables."""
     try:
         value = postgres and postgres.at("by_hand", "see")
     except KeyError:
@@ -41,7 +43,7 @@ def _read_query(value: Value, tables: Collection[TableName], problems: Problems)
     for name in dict.fromkeys(_tables_of(_parse(value, sql))):
         if name not in known and not name.startswith(f"{METADATA}."):
             hint = suggest(name, sorted(known), plural="Tables")
-            what = f'the query names "{name}", which is no table of this pipeline'
+            what = f'the query reads "{name}", which is not a table of this pipeline'
             problems.errors.append(value.error(what, fix=f"{hint} Fix the name"))
     return OwnQuery(value.key, sql)
 
@@ -52,7 +54,7 @@ def _parse(value: Value, sql: str) -> exp.Expr:
     from sqlglot.errors import ParseError, SqlglotError
 
     try:
-        statements = [each for each in sqlglot.parse(sql, dialect=DIALECT) if each is not None]
+        statements = [statement for statement in sqlglot.parse(sql, dialect=DIALECT) if statement is not None]
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         what = f'not valid SQL: {first.get("description", error)}, at "{first.get("highlight", "")}"'
@@ -62,14 +64,14 @@ def _parse(value: Value, sql: str) -> exp.Expr:
     except RecursionError:
         raise value.error("the query is nested too deeply", fix="Split it into CTEs") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
-        raise value.error("a query is one SELECT", fix="Write one for each question")
+        raise value.error("a query must be one SELECT", fix="Write one SELECT for each question")
     return statements[0]
 
 
 def _tables_of(tree: exp.Expr) -> Iterator[str]:
     from sqlglot import exp
 
-    local = {each.alias for each in tree.find_all(exp.CTE)}
+    local = {cte.alias for cte in tree.find_all(exp.CTE)}
     for node in tree.find_all(exp.Table):
         if node.name and not isinstance(node.this, exp.Func) and (node.db or node.name not in local):
-            yield ".".join(each.name for each in node.parts)
+            yield ".".join(part.name for part in node.parts)

@@ -1,4 +1,4 @@
-"""Who writes what: a table, or a place for files, has one pipeline that owns it."""
+"""Ownership of outputs: one pipeline owns each table and each location for files."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from headrace.spec.model.pipeline import Pipeline
 from headrace.spec.problems import Problems
 
 Owners = Mapping[tuple[str, str], tuple[str, Path]]
-"""The name and folder of the pipeline that owns a table or a place, by the key that names it in pipeline.yml."""
+"""The name and folder of the pipeline that owns an output, by its key in pipeline.yml and its value."""
 
 
 def find_owners(*, environ: Mapping[str, str], folder: Path) -> Owners:
-    """Return the owner of everything that the pipelines write which have a name in `folder`.
+    """Return the owner of every output of the pipelines that can be referred to by name in `folder`.
 
-    Of two, the one that comes with Headrace owns it, else the first by name. No query is read: names are in pipeline.yml, or
-    are those of files.
+    If several pipelines claim an output, a built-in pipeline owns it, else the first by name. No query is parsed: names come
+    from pipeline.yml and from file names.
     """
     owners: dict[tuple[str, str], tuple[str, Path]] = {}
-    for each in sorted(list_pipelines(folder), key=lambda each: (not each.built_in, each.name)):
-        for written in _list_written(each.path, environ=environ, folder=folder):
-            owners.setdefault(written, (each.name, each.path))
+    for pipeline in sorted(list_pipelines(folder), key=lambda pipeline: (not pipeline.built_in, pipeline.name)):
+        for written in _list_written(pipeline.path, environ=environ, folder=folder):
+            owners.setdefault(written, (pipeline.name, pipeline.path))
     return owners
 
 
 def find_taken(pipeline: Pipeline, owners: Owners, *, environ: Mapping[str, str], folder: Path) -> tuple[SpecError, ...]:
-    """Return an error for everything that the pipeline writes and another one owns."""
+    """Return an error for each output of the pipeline that another pipeline owns."""
     place = Files(pipeline.folder, absolute(folder)).place(pipeline.folder / FILE, argument=pipeline.name)
     document = read_document(pipeline.folder / FILE, place=place, environ=environ)
     errors = []
@@ -43,18 +43,18 @@ def find_taken(pipeline: Pipeline, owners: Owners, *, environ: Mapping[str, str]
             owner, home = owners.get((key, written), (pipeline.name, pipeline.folder))
             if home != pipeline.folder:
                 value = document.at("streams", stream.name, key)
-                what = f'pipeline "{owner}" already has the {key} {written}'
-                errors.append(value.error(what, fix=f"Give each pipeline its own {key}"))
+                what = f'pipeline "{owner}" already owns {key} {written}'
+                errors.append(value.error(what, fix=f"Set a different {key}"))
     for table in pipeline.tables:
         owner, home = owners.get(("table", str(table.table)), (pipeline.name, pipeline.folder))
         if home != pipeline.folder:
-            what = f'pipeline "{owner}" already has the table {table.table}'
-            errors.append(table.error(what, at="", fix="Give each pipeline a namespace of its own"))
+            what = f'pipeline "{owner}" already owns table {table.table}'
+            errors.append(table.error(what, at="", fix="Set a different namespace in pipeline.yml"))
     return tuple(errors)
 
 
 def _list_written(path: Path, *, environ: Mapping[str, str], folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the keys and values of what a pipeline writes, as far as its files can be read."""
+    """Yield the outputs of a pipeline as key and value, as far as its files can be read."""
     problems = Problems()
     place = Files(path, absolute(folder)).place(path / FILE, argument=path.name)
     document = problems.attempt(read_document, path / FILE, place=place, environ=environ)
@@ -63,8 +63,8 @@ def _list_written(path: Path, *, environ: Mapping[str, str], folder: Path) -> It
         return
     streams = section.find("streams")
     inner = streams and problems.attempt(streams.section, None, problems=problems)
-    for each in inner.values.values() if inner else ():
-        stream = problems.attempt(each.section, None, problems=problems)
+    for entry in inner.values.values() if inner else ():
+        stream = problems.attempt(entry.section, None, problems=problems)
         for key in KEYS_OF_PLACES if stream else ():
             written = _read_text(stream, key, problems=problems)
             if written:
@@ -79,10 +79,10 @@ def _list_written(path: Path, *, environ: Mapping[str, str], folder: Path) -> It
 
 def _stage_file(document: Value, path: Path) -> Path | None:
     try:
-        found = path / document.at("sources", "postgres", "stage").text()
+        file = path / document.at("sources", "postgres", "stage").text()
     except (KeyError, SpecError):
         return None
-    return found if found.is_file() else None
+    return file if file.is_file() else None
 
 
 def _read_text(section: Section | None, key: str, *, problems: Problems) -> str | None:

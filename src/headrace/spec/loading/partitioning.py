@@ -1,4 +1,4 @@
-"""Parts of a table's partitioning as text: `hours(event_time)`, `bucket(16, customer_id)`, `country`."""
+"""Read partition transforms: `hours(event_time)`, `bucket(16, customer_id)`, `country`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FITS: Mapping[TransformName, frozenset[str]] = {
     "bucket": DATES | {"int", "long", "decimal", "string", "binary"},
     "truncate": frozenset(("int", "long", "decimal", "string", "binary")),
 }
-"""The column types that Iceberg allows under each transform."""
+"""The column types that Iceberg allows for each transform."""
 
 WITH_ARGUMENT = ("bucket", "truncate")
 TIME = ("years", "months", "days", "hours")
@@ -45,7 +45,7 @@ MAX_ARGUMENT = 2**31 - 1
 
 
 def read_partitioning(value: Value, *, types: Mapping[str, ColumnType], problems: Problems) -> tuple[Transform, ...]:
-    """Return the transforms of a list, each of which fits a column in `types`; mistakes are kept as problems."""
+    """Return the transforms of a list, checked against the columns in `types`. Errors are collected in `problems`."""
     read = _read_items(value, problems=problems)
     for transform, item in read:
         problem = transform_problem(transform, types=types)
@@ -55,15 +55,15 @@ def read_partitioning(value: Value, *, types: Mapping[str, ColumnType], problems
 
 
 def read_transforms(value: Value, *, problems: Problems) -> tuple[Transform, ...]:
-    """Return the transforms of a list as they are written, whatever the columns turn out to be."""
+    """Return the transforms of a list without checking their columns."""
     return tuple(transform for transform, _ in _read_items(value, problems=problems))
 
 
 def _read_items(value: Value, *, problems: Problems) -> list[tuple[Transform, Value]]:
-    found: list[tuple[Transform, Value]] = []
+    transforms: list[tuple[Transform, Value]] = []
     is_open = False
     for item in value.items():
-        if is_open:  # YAML has split bucket(16, id) at its comma, which is an error already
+        if is_open:  # YAML split bucket(16, id) at its comma, which is reported already
             is_open = ")" not in _written(item)
             continue
         transform = problems.attempt(_read_transform, item)
@@ -71,17 +71,17 @@ def _read_items(value: Value, *, problems: Problems) -> list[tuple[Transform, Va
             is_open = "(" in _written(item) and ")" not in _written(item)
             continue
         same = next(
-            (other for other, _ in found if other.column == transform.column and _kind(other) == _kind(transform)), None
+            (other for other, _ in transforms if other.column == transform.column and _kind(other) == _kind(transform)), None
         )
         if same:
-            problems.errors.append(item.error(f'"{item.text()}" and "{same}" say the same twice', fix="Keep one of them"))
+            problems.errors.append(item.error(f'"{item.text()}" and "{same}" are redundant', fix="Remove one of them"))
         else:
-            found.append((transform, item))
-    return found
+            transforms.append((transform, item))
+    return transforms
 
 
 def transform_problem(transform: Transform, *, types: Mapping[str, ColumnType]) -> tuple[str, str] | None:
-    """Return why a table with columns of these types can't be partitioned so, and what to do; None where it can."""
+    """Return why a transform is invalid for columns of these types and what to do, or None if it is valid."""
     name, column = transform.name, transform.column
     if column not in types:
         return f'"{column}" is not a column of this table', f"{suggest(column, types, plural='Columns')} Fix the name"
@@ -89,11 +89,11 @@ def transform_problem(transform: Transform, *, types: Mapping[str, ColumnType]) 
     word = kind.name if isinstance(kind, Primitive) else "decimal" if isinstance(kind, Decimal) else "nested"
     if word not in FITS[name]:
         possible = ", ".join(other for other, fitting in FITS.items() if word in fitting) or "none"
-        return f'{name} does not fit "{column}", which is {kind}', f"Transforms that fit: {possible}. Change the transform"
+        return f'{name} does not support "{column}", which is {kind}', f"Supported transforms: {possible}. Change the transform"
     if name != "identity" and transform.field_name in types:
         return (
-            f'"{transform}" becomes the partition field "{transform.field_name}", and a column has that name',
-            "Rename or leave out the column",
+            f'the partition field "{transform.field_name}" of "{transform}" has the name of a column',
+            "Rename or remove the column",
         )
     return None
 
@@ -102,17 +102,17 @@ def _read_transform(item: Value) -> Transform:
     written = item.text().strip()
     match = TRANSFORM.fullmatch(written)
     if not match and written.count("(") != written.count(")"):
-        raise item.error(f'"{written}" has an open bracket', fix='Put it in quotes where it has a comma: "bucket(16, id)"')
+        raise item.error(f'unbalanced bracket in "{written}"', fix='Quote a transform that contains a comma: "bucket(16, id)"')
     if not match:
-        raise item.error(f'"{written}" is not a transform', fix="Write column, hours(column) or bucket(16, column)")
+        raise item.error(f'"{written}" is not a valid transform', fix="Write column, hours(column) or bucket(16, column)")
     name = _transform_name(item, match["name"])
     column = (match["inner"] or match["column"]).strip("`")
     argument = int(match["argument"]) if match["argument"] else None
     if (argument is not None) != (name in WITH_ARGUMENT):
         example = f"{name}(16, {column})" if name in WITH_ARGUMENT else f"{name}({column})"
-        raise item.error(f'"{written}" is not how {name} is written', fix=f"Write {example}")
+        raise item.error(f'wrong arguments of {name} in "{written}"', fix=f"Write {example}")
     if argument is not None and not 1 <= argument <= MAX_ARGUMENT:
-        raise item.error(f'"{written}" needs a number from 1 to {MAX_ARGUMENT}', fix="Change the number")
+        raise item.error(f'the number in "{written}" must be from 1 to {MAX_ARGUMENT}', fix="Change the number")
     return Transform(name, column, argument)
 
 

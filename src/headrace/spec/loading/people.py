@@ -1,4 +1,4 @@
-"""Whose the rows of a pipeline are, as pipeline.yml has it: `people: {streams: …, entities: …, requests: …}`."""
+"""Read which person each row belongs to from pipeline.yml: `people: {streams: …, entities: …, requests: …}`."""
 
 from __future__ import annotations
 
@@ -19,68 +19,67 @@ if TYPE_CHECKING:
 KEY = "people"
 DIALECT = "spark"
 ENTITY_COLUMNS = ("entity_id", "source", "source_id")
-"""What a table must have to say which records are one person's. `email`, `email_normalized`, `phone` and `phone_normalized` may
-be missing."""
+"""The columns that a table of entities must have. `email`, `email_normalized`, `phone` and `phone_normalized` are optional."""
 
-_WHOSE = ("email", "phone", "ids", "text")
+_PERSON_KEYS = ("email", "phone", "ids", "text")
 
 
 def read_people(
     section: Section, *, streams: Sequence[Stream], tables: Sequence[LayerTable], problems: Problems
 ) -> People | None:
-    """Return whose the pipeline's rows are, or None where it does not say; mistakes are kept as problems."""
+    """Return the person columns of the pipeline, or None if it declares none. Errors are collected in `problems`."""
     value = section.find(KEY)
-    found = value and problems.attempt(value.section, ("streams", "entities", "requests"), problems=problems)
-    if not found:
+    people = value and problems.attempt(value.section, ("streams", "entities", "requests"), problems=problems)
+    if not people:
         return None
     by_name = {stream.name: stream for stream in streams}
-    declared = problems.attempt(_read_streams, found, by_name, problems)
-    entities = found.find("entities")
+    declared = problems.attempt(_read_streams, people, by_name, problems)
+    entities = people.find("entities")
     table = None if entities is None else problems.attempt(_find_entities, entities, tables)
-    requests = found.find("requests")
+    requests = people.find("requests")
     items = () if requests is None else problems.attempt(requests.items) or ()
-    asked = [problems.attempt(_read_requests, each, by_name, problems) for each in items]
-    return People(declared or {}, table, tuple(each for each in asked if each is not None))
+    erasure_requests = [problems.attempt(_read_requests, item, by_name, problems) for item in items]
+    return People(declared or {}, table, tuple(request for request in erasure_requests if request is not None))
 
 
 def _read_streams(section: Section, by_name: Mapping[str, Stream], problems: Problems) -> Mapping[str, PersonColumns]:
     value = section.need("streams", example="{customers: {email: email, ids: {shop: id}}}")
-    found: dict[str, PersonColumns] = {}
-    for name, each in value.section(None, problems=problems).values.items():
-        stream = problems.attempt(_find_stream, name, each, by_name)
-        inner = stream and problems.attempt(each.section, _WHOSE, problems=problems)
+    columns: dict[str, PersonColumns] = {}
+    for name, entry in value.section(None, problems=problems).values.items():
+        stream = problems.attempt(_find_stream, name, entry, by_name)
+        inner = stream and problems.attempt(entry.section, _PERSON_KEYS, problems=problems)
         whose = stream and inner and problems.attempt(_read_whose, inner, stream, problems)
         if whose:
-            found[name] = whose
-    return MappingProxyType(found)
+            columns[name] = whose
+    return MappingProxyType(columns)
 
 
 def _find_stream(name: str, value: Value, by_name: Mapping[str, Stream], *, at_key: bool = True) -> Stream:
     if name not in by_name:
         error = value.key_error if at_key else value.error
         hint = suggest(name, by_name, plural="Streams")
-        raise error(f'"{name}" is no stream of this pipeline', fix=f"{hint} Fix the name")
+        raise error(f'"{name}" is not a stream of this pipeline', fix=f"{hint} Fix the name")
     return by_name[name]
 
 
 def _read_whose(section: Section, stream: Stream, problems: Problems) -> PersonColumns:
-    """Return the expressions under `email`, `phone`, `ids` and `text`: at least one of them must be there."""
-    if not any(section.find(key) for key in _WHOSE):
+    """Return the expressions under `email`, `phone`, `ids` and `text`. At least one of these keys is required."""
+    if not any(section.find(key) for key in _PERSON_KEYS):
         raise section.value.key_error(
-            f'"{section.value.key}" does not say whose a row is', fix=f"Add one of: {', '.join(_WHOSE)}"
+            f'"{section.value.key}" names no person columns', fix=f"Add one of: {', '.join(_PERSON_KEYS)}"
         )
     ids = section.find("ids")
     kinds: dict[str, tuple[str, ...]] = {}
     for kind, value in ids.section(None, problems=problems).values.items() if ids else ():
         if not is_identifier(kind):
-            problems.errors.append(value.key_error(f'"{kind}" can\'t be a name of ids', fix=f"Use {IDENTIFIER_RULE}"))
+            problems.errors.append(value.key_error(f'"{kind}" is not a valid name of ids', fix=f"Use {IDENTIFIER_RULE}"))
         kinds[kind] = _expressions(value, stream, problems)
     email, phone, text = (section.find(key) for key in ("email", "phone", "text"))
     return PersonColumns(
         _expressions(email, stream, problems) if email else (),
         _expressions(phone, stream, problems) if phone else (),
         MappingProxyType(kinds),
-        _found(problems.attempt(_column, each, stream) for each in _each(text)) if text else (),
+        _found(problems.attempt(_column, item, stream) for item in _each(text)) if text else (),
     )
 
 
@@ -89,21 +88,21 @@ def _each(value: Value) -> tuple[Value, ...]:
 
 
 def _expressions(value: Value, stream: Stream, problems: Problems) -> tuple[str, ...]:
-    return _found(problems.attempt(_expression, each, stream) for each in _each(value))
+    return _found(problems.attempt(_expression, item, stream) for item in _each(value))
 
 
 def _found(read: Iterable[str | None]) -> tuple[str, ...]:
-    return tuple(each for each in read if each is not None)
+    return tuple(expression for expression in read if expression is not None)
 
 
 def _expression(value: Value, stream: Stream) -> str:
-    """Return an expression of Spark SQL that names columns of the stream's table alone."""
+    """Return a Spark SQL expression over columns of the stream's raw table."""
     from sqlglot import exp
 
     written = value.text(example="lower(email)").strip()
     tree = _parse(value, written)
     if tree.find(exp.Query, exp.AggFunc, exp.Window):
-        raise value.error(f"an expression over one row is needed, not: {written}", fix="Write columns and functions of them")
+        raise value.error(f"the expression must be over one row, not: {written}", fix="Use columns and scalar functions only")
     names = [column.name for column in landed_columns(stream)]
     lowered = {name.lower(): name for name in names}
     used = list(tree.find_all(exp.Column))
@@ -114,16 +113,19 @@ def _expression(value: Value, stream: Stream) -> str:
             raise value.error(f'"{parts[0]}" is not a column of {stream.table}', fix=f"{hint} Fix the name")
         _check_partitioning(value, stream, lowered[parts[0].lower()])
     if not used:
-        raise value.error(f"{written} names no column of {stream.table}", fix="Name one")
+        raise value.error(f"{written} names no column of {stream.table}", fix="Name at least one column")
     return written
 
 
 def _check_partitioning(value: Value, stream: Stream, column: str) -> None:
-    """A partition's value stands in the names of files, and those outlive the files: in the commit log."""
+    """Raise a SpecError if partition values, which are part of file names, would hold a column that identifies people.
+
+    The commit log keeps file names after the files are deleted.
+    """
     for transform in stream.partition_by:
         if transform.column == column and transform.name in ("identity", "truncate") and value.key != "where":
             raise value.error(
-                f'{stream.table} is partitioned by {transform}, so the names of its files tell people\'s "{column}"',
+                f'{stream.table} is partitioned by {transform}, so its file names contain people\'s "{column}"',
                 fix=f"Partition it by bucket(16, {column}) or by a time",
             )
 
@@ -155,13 +157,13 @@ def _parse(value: Value, written: str) -> exp.Expr:
 
 def _find_entities(value: Value, tables: Sequence[LayerTable]) -> TableName:
     name = parse_table_name(value.text(example="semantic.entity_index"), value)
-    table = next((each for each in tables if each.table == name), None)
+    table = next((layer_table for layer_table in tables if layer_table.table == name), None)
     if table is None:
-        hint = suggest(str(name), [str(each.table) for each in tables], plural="Layer tables")
-        raise value.error(f'"{name}" is no layer table of this pipeline', fix=f"{hint} Fix the name")
+        hint = suggest(str(name), [str(layer_table.table) for layer_table in tables], plural="Layer tables")
+        raise value.error(f'"{name}" is not a layer table of this pipeline', fix=f"{hint} Fix the name")
     if table.kind == "entities" and set(table.keys) != set(ENTITY_COLUMNS[1:]):
         wanted = ", ".join(ENTITY_COLUMNS[1:])
-        raise value.error(f"{name} has the keys [{', '.join(table.keys)}]", fix=f"Give it the keys [{wanted}]")
+        raise value.error(f"{name} must have the keys [{wanted}], not [{', '.join(table.keys)}]", fix="Change its keys")
     return name
 
 

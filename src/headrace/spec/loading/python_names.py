@@ -1,4 +1,4 @@
-"""Names in the texts of a Python file: its strings and comments, never its code."""
+"""Change the strings and comments of a Python file, never its code."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _TEXTS = frozenset(
 
 
 def change_texts(source: str, change: Callable[[str], str]) -> str:
-    """Return a Python file with its strings and comments changed; what is no Python stays as it is."""
+    """Return a Python file with its strings and comments changed. Return text that is not valid Python unchanged."""
     try:
-        tokens = [each for each in tokenize.generate_tokens(io.StringIO(source, newline="").readline) if each.type in _TEXTS]
+        tokens = [token for token in tokenize.generate_tokens(io.StringIO(source, newline="").readline) if token.type in _TEXTS]
     except (tokenize.TokenError, SyntaxError):
         return source
     lines = source.splitlines(keepends=True)
     begins = [0]
     for line in lines:
         begins.append(begins[-1] + len(line))
-    for each in reversed(tokens):
-        start, end = (begins[row - 1] + column for row, column in (each.start, each.end))
+    for token in reversed(tokens):
+        start, end = (begins[row - 1] + column for row, column in (token.start, token.end))
         source = source[:start] + change(source[start:end]) + source[end:]
     return source

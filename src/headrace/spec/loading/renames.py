@@ -1,4 +1,4 @@
-"""What has to be renamed in a copy of a pipeline, so that it runs beside the original."""
+"""Rename everything in a copy of a pipeline that would conflict with the original."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from headrace.spec.loading.python_names import change_texts
 from headrace.spec.loading.variables import PATTERN
 
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`|^# .*?$", re.DOTALL | re.MULTILINE)
-"""The parts of a Markdown file where names are names: code, and the title."""
+"""The parts of a Markdown file in which names are replaced: code and the title."""
 
 PROPERTIES = re.compile(r"(?:[&!]\S+\s+)*")
-"""A YAML value's anchor and tag, which stay."""
+"""A YAML value's anchor and tag, which are kept."""
 
 READS = re.compile(r"(\b(?:FROM|JOIN)\s+)(\w+)(?![\w.])", re.IGNORECASE)
-"""A table without a namespace, which SQL reads: one of Postgres."""
+"""A table without a namespace after FROM or JOIN: a Postgres table."""
 
 PORTS = (("http", "port"), ("postgres", "seeder", "port"))
-"""Where a pipeline's sources name the port that they prefer."""
+"""The keys of the preferred ports in a pipeline's sources."""
 
 TOPIC = re.compile(r'("kafka_topic"\s*:\s*)("(?:[^"\\]|\\.)*")')
-"""The topic of an expected row."""
+"""The topic in an expected row."""
 
 
 @dataclass(frozen=True)
 class Renames:
-    """What a copy calls differently, for a pipeline `old` whose copy is `new`."""
+    """The renames in a copy named `new` of the pipeline `old`."""
 
     old: str
     new: str
@@ -47,21 +47,20 @@ class Renames:
     queries: tuple[yaml.ScalarNode, ...] = ()
 
     def apply_to_yaml(self, text: str) -> str:
-        """Return the text of pipeline.yml with the new values, and with its comments where they were."""
+        """Return the text of pipeline.yml with the new values. Comments and formatting are preserved."""
         by_place = {(node.start_mark.index, node.end_mark.index): (node, written) for node, written in self.edits}
         queries = {(node.start_mark.index, node.end_mark.index): (node, None) for node in self.queries}
-        for (start, end), (node, written) in sorted({**by_place, **queries}.items(), key=lambda each: each[0], reverse=True):
+        for (start, end), (node, written) in sorted({**by_place, **queries}.items(), key=lambda item: item[0], reverse=True):
             if written is None:
                 text = text[:start] + _replace_words(text[start:end], self.tables) + text[end:]
                 continue
             properties = PROPERTIES.match(text, start, end)
-            kept = properties[0] if properties else ""
-            text = text[:start] + kept + (written if node.style is None else _quote(written)) + text[end:]
+            prefix = properties[0] if properties else ""
+            text = text[:start] + prefix + (written if node.style is None else _quote(written)) + text[end:]
         return text
 
     def apply_to_file(self, path: Path) -> None:
-        """Change the names in a file of the copy: in Markdown's code, in SQL, in Python's strings, and the topics of
-        expected rows."""
+        """Rename in a file of the copy: in Markdown code, SQL, Python strings, YAML, and topics of expected rows."""
         if path.suffix == ".md":
             names = {**self.others, **self.tables, **self.topics, self.old: self.new}
             _rewrite(path, lambda text: CODE.sub(lambda code: _replace_words(code[0], names), text))
@@ -76,7 +75,7 @@ class Renames:
             _rewrite(path, lambda text: _replace_topics(text, self.topics))
 
     def _rename_in_text(self, text: str) -> str:
-        """Return a text of a Python file with the tables renamed, those of Postgres where SQL reads them."""
+        """Return a Python string or comment with tables renamed, Postgres tables only after FROM and JOIN."""
         reads = READS.sub(lambda match: match[1] + self.published.get(match[2], match[2]), text)
         return _replace_words(reads, self.tables)
 
@@ -84,11 +83,11 @@ class Renames:
 def find_renames(
     document: Value, *, old: str, new: str, table_files: Sequence[Path] = (), ports: Collection[int] = ()
 ) -> Renames:
-    """Return what to rename: the name, each stream's table, topic, places for files and their variables, the layers,
-    the tables of Postgres, the tables that queries and `people` name, the database that is captured, and each port, which
-    becomes the next not among `ports`.
+    """Return what to rename in a copy.
 
-    Layer tables move with their namespace; where that is their folder's name, the folder gets another.
+    These are the name, each stream's table, topic, locations and their variables, the layers, the Postgres tables, the
+    tables that queries and `people` name, and the captured database. Each port becomes the next one that is not in `ports`.
+    Layer tables move with their namespace. If that is their folder's name, the folder is renamed.
     """
 
     def rename_database(name: str) -> str:
@@ -125,15 +124,16 @@ def find_renames(
     for path in table_files:
         if namespaces:
             before, after = (
-                namespace_of(path.parent.name, written=each) for each in (namespaces[0].value, others[namespaces[0].value])
+                namespace_of(path.parent.name, written=namespace)
+                for namespace in (namespaces[0].value, others[namespaces[0].value])
             )
         else:
             before = path.parent.name
             after = layers.setdefault(before, f"{new}_{before}")
         tables[f"{before}.{path.stem}"] = f"{after}.{path.stem}"
-    queries = tuple(each.node for each in _children(document, "queries") if isinstance(each.node, yaml.ScalarNode))
+    queries = tuple(query.node for query in _children(document, "queries") if isinstance(query.node, yaml.ScalarNode))
     queries += tuple(
-        each.node for each in _children(document, "people") if each.key == "entities" and isinstance(each.node, yaml.ScalarNode)
+        key.node for key in _children(document, "people") if key.key == "entities" and isinstance(key.node, yaml.ScalarNode)
     )
     queries += tuple(_scalars(document, "sources", "postgres", "by_hand", "see"))
     published: dict[str, str] = {}
@@ -153,10 +153,10 @@ def _rename(
     old: str,
     new: str,
 ) -> str:
-    """Return the new value, and notes the old and new names in it.
+    """Return the new value, and add its old and new names to `names` and `variables`.
 
-    A variable with a default is the pipeline's own and gets a new name; one without is shared, as the copy can't know
-    another that is set.
+    A variable with a default belongs to the pipeline and gets a new name. A variable without a default stays, since the copy
+    can't know another one that is set.
     """
     match = PATTERN.fullmatch(written)
     if not match or match["fallback"] is None:
@@ -170,7 +170,7 @@ def _rename(
 
 
 def _next_port(taken: Collection[int]) -> Callable[[str], str]:
-    """Return how a port becomes the first one after it that is not taken; what is no port stays."""
+    """Return a function that replaces a port by the next free one, and leaves other text unchanged."""
 
     def move(written: str) -> str:
         if not written.isdecimal():
@@ -181,22 +181,22 @@ def _next_port(taken: Collection[int]) -> Callable[[str], str]:
 
 
 def _rename_prefix(name: str, old: str, new: str, *, signs: str, otherwise: str) -> str:
-    """Return the name with `new` in the place of a leading `old`, else with another start."""
+    """Return the name with its prefix `old` replaced by `new`, or else with the prefix `otherwise`."""
     if name == old or (name.startswith(old) and name[len(old)] in signs):
         return new + name[len(old) :]
     return otherwise + name
 
 
 def _rename_namespace(table: str, old: str, new: str) -> str:
-    """Return the table with `new` in the place of a namespace that is `old`, else with another first namespace."""
+    """Return the table with the namespace `old` replaced by `new`, or else with a prefixed first namespace."""
     *namespaces, name = table.split(".")
     if old in namespaces:
-        return ".".join((*(new if each == old else each for each in namespaces), name))
+        return ".".join((*(new if namespace == old else namespace for namespace in namespaces), name))
     return f"{new}_{table}"
 
 
 def _replace_words(text: str, names: Mapping[str, str]) -> str:
-    """Return the text with whole names replaced, longest first. `headrace lineage` is a command and stays."""
+    """Return the text with whole names replaced, longest first. The command `headrace lineage` is not changed."""
     if not names:
         return text
     longest_first = sorted(names, key=len, reverse=True)
@@ -228,7 +228,7 @@ def _children(value: Value, key: str) -> Iterator[Value]:
 
 
 def _served(document: Value) -> Iterator[tuple[yaml.ScalarNode, Value]]:
-    """Yield the tables of Postgres: the key that names each, and what stands under it."""
+    """Yield the published Postgres tables: the key node and the value of each."""
     try:
         inner = document.at("serving", "postgres")
     except KeyError:
@@ -240,7 +240,7 @@ def _served(document: Value) -> Iterator[tuple[yaml.ScalarNode, Value]]:
 
 
 def _scalars(value: Value, *keys: str) -> Iterator[yaml.ScalarNode]:
-    """Yield the value under these keys where it is one that is not empty."""
+    """Yield the node under these keys if it is a non-empty scalar."""
     try:
         node = value.at(*keys).node
     except KeyError:

@@ -1,4 +1,4 @@
-"""A pipeline's sample and the rows that it must become, as far as that can be told without landing it."""
+"""Check a pipeline's sample and its expected rows without landing the sample."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ SAMPLE, EXPECTED = "sample", "expected"
 
 
 def check_samples(pipeline: Pipeline, *, files: Files, argument: str, problems: Problems) -> None:
-    """Keep as problems the first line of each file of the sample and of its expected rows that is not JSON.
+    """Collect an error for the first line of each sample file and each file of expected rows that is not valid JSON.
 
-    A message of a JSON stream may be none, to show what becomes of it, where the expected rows leave it out.
+    A sample of a JSON stream may contain invalid messages, which are quarantined: as many as it has more lines than the
+    expected rows.
     """
     for stream in pipeline.streams:
         path = pipeline.folder / SAMPLE / f"{stream.name}.jsonl"
@@ -29,23 +30,23 @@ def check_samples(pipeline: Pipeline, *, files: Files, argument: str, problems: 
 
 def _check_sample(stream: Stream, path: Path, *, place: Place) -> None:
     expected = path.parent.parent / EXPECTED / path.name
-    meant = 0
+    allowed = 0
     if stream.format == "json" and expected.is_file():
         lines = read_text(path, place=place).splitlines()
-        meant = max(0, len(lines) - len(read_text(expected, place=place).splitlines()))
-    left_out = f", or leave its row out of {EXPECTED}/{path.name}" if stream.format == "json" else ""
-    _check_lines(path, place=place, fix=f"Fix the line{left_out}", meant=meant)
+        allowed = max(0, len(lines) - len(read_text(expected, place=place).splitlines()))
+    left_out = f", or remove its row from {EXPECTED}/{path.name}" if stream.format == "json" else ""
+    _check_lines(path, place=place, fix=f"Fix the line{left_out}", allowed=allowed)
 
 
-def _check_lines(path: Path, *, place: Place, fix: str, meant: int = 0) -> None:
-    """Refuse the first line that is not JSON, unless no more than `meant` are."""
+def _check_lines(path: Path, *, place: Place, fix: str, allowed: int = 0) -> None:
+    """Raise a SpecError for the first line that is not valid JSON if more than `allowed` lines are not."""
     wrong: list[tuple[int, ValueError]] = []
     for number, line in enumerate(read_text(path, place=place).splitlines(), start=1):
         try:
             json.loads(line)
         except ValueError as error:
             wrong.append((number, error))
-    if len(wrong) > meant:
+    if len(wrong) > allowed:
         number, first = wrong[0]
-        said = f"{first.msg}, in column {first.colno}" if isinstance(first, json.JSONDecodeError) else str(first)
-        raise place.error(f"the line is not JSON: {said}", line=number, fix=fix)
+        reason = f"{first.msg}, in column {first.colno}" if isinstance(first, json.JSONDecodeError) else str(first)
+        raise place.error(f"not valid JSON: {reason}", line=number, fix=fix)

@@ -1,4 +1,4 @@
-"""A new pipeline, started as a copy of another one."""
+"""Create a pipeline as a copy of another one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
 
 def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
-    """Return the new folder ./pipelines/<target_name>, a copy of the pipeline that `source` names.
+    """Copy the pipeline that `source` names to ./pipelines/<target_name>, and return the new folder.
 
-    It runs beside the original: its name, tables, topics, places for files, the variables that set them and its port are its
-    own, also where its README, SQL, Python and expected rows mention them. The folder is there in whole or not at all.
+    The copy can run beside the original: its name, tables, topics, locations, their environment variables and its port are
+    renamed, also in its README, SQL, Python and expected rows. The folder is created atomically.
     """
     folder = absolute(folder)
     target = folder / OWN / target_name
@@ -51,7 +51,7 @@ def copy_pipeline(source: str, *, target_name: str, folder: Path) -> Path:
 
 
 def _staged(document: Value, original: Path, *, place: Place) -> list[Path]:
-    """Return the stage tables as if each had a file of its own."""
+    """Return a path for each stage table, as if it had a file of its own."""
     try:
         file = original / document.at("sources", "postgres", "stage").text()
     except (KeyError, SpecError):
@@ -60,34 +60,34 @@ def _staged(document: Value, original: Path, *, place: Place) -> list[Path]:
 
 
 def _list_ports(folder: Path) -> set[int]:
-    """Return the ports on which the pipelines that have a name here listen, unless a variable says otherwise."""
+    """Return the ports in the files of all pipelines that can be referred to by name, ignoring environment variables."""
     ports = set()
-    for each in list_pipelines(folder):
-        place = Place(show_path(each.path / FILE, folder=folder), each.name)
+    for pipeline in list_pipelines(folder):
+        place = Place(show_path(pipeline.path / FILE, folder=folder), pipeline.name)
         for keys in PORTS:
             try:
-                document = read_document(each.path / FILE, place=place, environ={})
+                document = read_document(pipeline.path / FILE, place=place, environ={})
                 ports.add(document.at("sources", *keys).whole_number(at_least=1, at_most=MAX_PORT))
             except (SpecError, KeyError):
-                continue  # it has none, or none that can be read
+                continue  # no port, or an unreadable one
     return ports
 
 
 def _check_target(name: str, target: Path, *, folder: Path) -> None:
     if not is_identifier(name):
-        raise SpecError(f"\"{name}\" can't be a pipeline's name", next_step=f"Use {IDENTIFIER_RULE}: headrace new mine")
+        raise SpecError(f'"{name}" is not a valid pipeline name', next_step=f"Use {IDENTIFIER_RULE}: headrace new mine")
     if name == METADATA:
         raise SpecError(
-            f'"{name}" is the namespace of Headrace\'s own tables', next_step="Choose another name: headrace new mine"
+            f'the name "{name}" is reserved for Headrace\'s own tables', next_step="Choose another name: headrace new mine"
         )
     if target.exists():
         raise SpecError(
-            "the folder is already there",
+            "the folder already exists",
             where=show_path(target, folder=folder),
             next_step="Choose another name, or remove the folder first.",
         )
-    if any(each.name == name for each in list_pipelines(folder)):
+    if any(pipeline.name == name for pipeline in list_pipelines(folder)):
         raise SpecError(
-            f'"{name}" is a pipeline that comes with Headrace',
+            f'"{name}" is the name of a built-in pipeline',
             next_step=f"Choose another name: headrace new my_{name} --from {name}",
         )

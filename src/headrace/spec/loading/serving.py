@@ -1,4 +1,4 @@
-"""What a pipeline serves, as pipeline.yml has it: `serving: {postgres: {weather: {from: …, ddl: …}}, pages: …}`."""
+"""Read what a pipeline serves from pipeline.yml: `serving: {postgres: {weather: {from: …, ddl: …}}, pages: …}`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from headrace.spec.problems import Place, Problems, suggest
 KEY = "serving"
 DIALECT = "postgres"
 PROGRESS = "headrace_published"
-"""The table of Postgres that says how far each other one has come."""
+"""The Postgres table that holds the progress of each published table."""
 
 
 def read_serving(section: Section, *, files: Files, tables: Sequence[LayerTable], problems: Problems) -> Serving:
-    """Return what the pipeline serves; mistakes are kept as problems."""
+    """Return what the pipeline serves. Errors are collected in `problems`."""
     value = section.find(KEY)
-    found = value and problems.attempt(value.section, ("postgres", "pages"), problems=problems)
-    if not found:
+    serving = value and problems.attempt(value.section, ("postgres", "pages"), problems=problems)
+    if not serving:
         return Serving()
-    written = found.find("postgres")
+    written = serving.find("postgres")
     inner = written and problems.attempt(written.section, None, problems=problems)
-    each = [_read_table(one, files=files, tables=tables, problems=problems) for one in (inner.values.values() if inner else ())]
-    pages = found.find("pages")
+    published = [
+        _read_table(entry, files=files, tables=tables, problems=problems) for entry in (inner.values.values() if inner else ())
+    ]
+    pages = serving.find("pages")
     return Serving(
-        tuple(table for table in each if table is not None),
+        tuple(table for table in published if table is not None),
         None if pages is None else problems.attempt(_find_pages, pages, files=files),
     )
 
@@ -53,57 +55,65 @@ def _read_table(value: Value, *, files: Files, tables: Sequence[LayerTable], pro
 
 def _is_name(value: Value) -> bool:
     if not is_identifier(value.key) or value.key == PROGRESS:
-        raise value.key_error(f"\"{value.key}\" can't be a table's name here", fix=f"Use {IDENTIFIER_RULE}")
+        raise value.key_error(f'"{value.key}" is not a valid name of a published table', fix=f"Use {IDENTIFIER_RULE}")
     return True
 
 
 def _find_source(section: Section, tables: Sequence[LayerTable]) -> LayerTable:
     value = section.need("from", example="default.weather_by_minute")
     name = parse_table_name(value.text(), value)
-    found = next((each for each in tables if each.table == name), None)
-    if found is None:
-        hint = suggest(str(name), [str(each.table) for each in tables], plural="Layer tables")
-        raise value.error(f'"{name}" is no layer table of this pipeline', fix=f"{hint} Fix the name")
-    if not found.keys or found.kind == "history":
+    source = next((table for table in tables if table.table == name), None)
+    if source is None:
+        hint = suggest(str(name), [str(table.table) for table in tables], plural="Layer tables")
+        raise value.error(f'"{name}" is not a layer table of this pipeline', fix=f"{hint} Fix the name")
+    if not source.keys or source.kind == "history":
         raise value.error(
-            f"{name} is of kind {found.kind}, which has not one row for each key",
+            f"{name} is of kind {source.kind}, which does not keep one row per key",
             fix="Publish a table of kind upsert, aggregate or features",
         )
-    return found
+    return source
 
 
 def _read_ddl(name: str, source: LayerTable, path: Path, place: Place) -> PostgresTable:
-    """Return the table that the file makes: one CREATE TABLE with a primary key, and what comes after it."""
+    """Return the table that the file creates: one CREATE TABLE with a primary key, and its indexes."""
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
     text = read_text(path, place=place)
     try:
-        statements = [each for each in sqlglot.parse(text, dialect=DIALECT) if each is not None]
+        statements = [statement for statement in sqlglot.parse(text, dialect=DIALECT) if statement is not None]
     except SqlglotError as error:
-        raise place.error(f"not valid SQL of Postgres: {str(error).splitlines()[0]}", line=1, fix="Fix it") from None
+        raise place.error(f"not valid Postgres SQL: {str(error).splitlines()[0]}", line=1, fix="Fix the statement") from None
     except RecursionError:
         raise place.error("the file is nested too deeply", line=1, fix="Write it with fewer levels") from None
-    made = [each for each in statements if isinstance(each, exp.Create)]
-    first = made[0] if made and isinstance(made[0].this, exp.Schema) else None
-    if first is None or len(made) != len(statements) or any(each.kind not in ("TABLE", "INDEX") for each in made):
+    created = [statement for statement in statements if isinstance(statement, exp.Create)]
+    first = created[0] if created and isinstance(created[0].this, exp.Schema) else None
+    if (
+        first is None
+        or len(created) != len(statements)
+        or any(statement.kind not in ("TABLE", "INDEX") for statement in created)
+    ):
         fix = "Write CREATE TABLE first, and CREATE INDEX after it"
-        raise place.error("a published table is made by CREATE TABLE and CREATE INDEX alone", line=1, fix=fix)
-    if first.this.this.name != name or first.this.this.db or len([each for each in made if each.kind == "TABLE"]) > 1:
-        what = f'it makes the table "{first.this.this.sql()}", and pipeline.yml calls it "{name}"'
-        raise place.error(what, line=1, fix="Make one table of that name")
-    columns = {each.name: each for each in first.this.expressions if isinstance(each, exp.ColumnDef)}
-    key = [each.name for found in first.find_all(exp.PrimaryKey) for each in found.expressions]
-    key += [each.name for each in columns.values() if each.find(exp.PrimaryKeyColumnConstraint)]
+        raise place.error("only CREATE TABLE and CREATE INDEX are allowed here", line=1, fix=fix)
+    if (
+        first.this.this.name != name
+        or first.this.this.db
+        or len([statement for statement in created if statement.kind == "TABLE"]) > 1
+    ):
+        what = f'the file must create one table "{name}", as in pipeline.yml, not "{first.this.this.sql()}"'
+        raise place.error(what, line=1, fix="Create one table of that name")
+    columns = {definition.name: definition for definition in first.this.expressions if isinstance(definition, exp.ColumnDef)}
+    key = [column.name for constraint in first.find_all(exp.PrimaryKey) for column in constraint.expressions]
+    key += [definition.name for definition in columns.values() if definition.find(exp.PrimaryKeyColumnConstraint)]
     for column in key:
-        if column.lower() not in {each.lower() for each in columns}:
+        if column.lower() not in {name.lower() for name in columns}:
             hint = suggest(column, columns, plural="Columns")
             what = f'"{column}" of the primary key is not a column of the table'
             raise place.error(what, line=1, fix=f"{hint} Fix the name")
     if set(key) != set(source.keys):
         raise place.error(
-            f"the primary key is ({', '.join(key)}), and {source.table} has the keys ({', '.join(source.keys)})",
+            f"the primary key ({', '.join(key)}) differs from the keys of {source.table} ({', '.join(source.keys)})",
             line=1,
             fix="Give both the same columns",
         )

@@ -1,4 +1,4 @@
-"""The text of a stage_tables.yaml, and of floor schemas, made from the schemas that messages are written with."""
+"""Generate stage_tables.yaml and minimum schemas from the schemas of a topic's messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.spec.problems import Place, Problems
 from headrace.spec.sql.stage_query import source_columns, staged_type
 
 DATED_BY = ("created_at", "created_on", "created", "inserted_at", "occurred_at", "happened_at", "event_time")
-"""Names of columns that say when a row came to be, the likeliest first."""
+"""Names of columns that hold a row's creation time, the likeliest first."""
 
 _MOMENTS = (Primitive("timestamp"), Primitive("date"))
 _PRIMITIVES = {
@@ -41,7 +41,7 @@ _PRIMITIVES = {
 
 @dataclass(frozen=True)
 class CapturedStream:
-    """A stream of changes as pipeline.yml names it, whether its schema is there yet or not."""
+    """A stream of format debezium in pipeline.yml. Its schema file may not exist yet."""
 
     name: str
     topic: str
@@ -51,7 +51,7 @@ class CapturedStream:
 
 @dataclass(frozen=True)
 class CapturedPipeline:
-    """What is known of a pipeline that captures a database before its schemas and its stage tables are there."""
+    """A pipeline that captures a database. Its schemas and stage tables may not exist yet."""
 
     folder: Path
     stage: Path | None
@@ -59,68 +59,70 @@ class CapturedPipeline:
 
 
 def read_captured(name_or_path: str, *, environ: Mapping[str, str], folder: Path) -> CapturedPipeline:
-    """Return the streams of changes of a pipeline. Files that it names need not be there; other mistakes are SpecErrors."""
+    """Return the debezium streams of a pipeline. Files that it names may be missing; any other mistake raises a SpecError."""
     path = find_pipeline(name_or_path, folder=folder)
     place = Files(path, absolute(folder)).place(path / FILE, argument=name_or_path)
     problems = Problems()
     document = read_document(path / FILE, place=place, environ=environ)
     section = document.section(None, problems=problems)
     entries = section.need("streams", example="{orders: {topic: …, format: debezium, …}}").section(None, problems=problems)
-    streams = [_read_stream(each, path, problems) for each in entries.values.values()]
+    streams = [_read_stream(stream, path, problems) for stream in entries.values.values()]
     if problems.errors:
         raise problems.errors[0]
-    found = tuple(each for each in streams if each)
-    if not found:
-        raise place.error("no stream is one of changes", line=1, fix="Add one with format: debezium")
-    return CapturedPipeline(path, _find_stage(document, path), found)
+    captured = tuple(stream for stream in streams if stream)
+    if not captured:
+        raise place.error("the pipeline has no stream with format: debezium", line=1, fix="Add one")
+    return CapturedPipeline(path, _find_stage(document, path), captured)
 
 
 def stage_text(schemas: Iterable[tuple[CapturedStream, str]]) -> str:
-    """Return a stage_tables.yaml of the tables whose envelopes these schemas are, written as Avro."""
+    """Return the text of a stage_tables.yaml for these streams and their envelopes' Avro schemas."""
     return "tables:\n" + "\n".join(_entry(stream, envelope_columns(text, of=stream)) for stream, text in schemas)
 
 
 def envelope_columns(text: str, *, of: CapturedStream) -> tuple[Column, ...]:
-    """Return the columns of an envelope; a schema that no table can have is a SpecError."""
+    """Return the columns of an envelope. A schema that a table can't have raises a SpecError."""
     problems = Problems()
     columns = parse_avro(text, place=Place(f"schema of {of.topic}", ""), problems=problems)
     if problems.errors:
         raise problems.errors[0]
     if not source_columns(columns):
-        raise SpecError("the schema is not that of a change", where=of.topic, next_step="Check that Debezium writes the topic.")
+        raise SpecError(
+            "the schema is not a change envelope", where=of.topic, next_step="Check that Debezium writes the topic."
+        )
     return all_optional(columns)
 
 
 def as_avro(schema: Mapping[str, Any]) -> str:
-    """Return a schema of Kafka Connect's, as messages in JSON bring it, as the Avro that the same connector would write."""
+    """Return the Avro schema that a connector would write for a Kafka Connect schema in a JSON message."""
     return json.dumps(_avro(schema, "Envelope", set()), indent=2)
 
 
 def _entry(stream: CapturedStream, columns: tuple[Column, ...]) -> str:
     source, staged = source_columns(columns), Staged(stream.table, 1)
-    types = {each.name: staged_type(staged, each) for each in source}
+    types = {column.name: staged_type(staged, column) for column in source}
     dated = next((name for name in DATED_BY if types.get(name) in _MOMENTS), None)
     lines = [f"  {stream.name}:", f"    source: {stream.table}"]
     lines += [f"    event_date: {dated}"] if dated else []
     lines += ["    partition_by: [event_date]", "    columns:"]
-    width = max(len(_key(each.name)) for each in source) + 1
-    for each in source:
-        told = sql_type(types[each.name]).lower()
-        if types[each.name] == each.type:
-            lines.append(f"      {_key(each.name) + ':':<{width}}  # {told}")
+    width = max(len(_key(column.name)) for column in source) + 1
+    for column in source:
+        type_text = sql_type(types[column.name]).lower()
+        if types[column.name] == column.type:
+            lines.append(f"      {_key(column.name) + ':':<{width}}  # {type_text}")
         else:
-            lines.append(f"      {_key(each.name) + ':':<{width}} {_key(told)}")
+            lines.append(f"      {_key(column.name) + ':':<{width}} {_key(type_text)}")
     return "\n".join(lines) + "\n"
 
 
 def _key(text: str) -> str:
-    """Return a text as YAML has it: in quotes, unless it is plain."""
+    """Return a text as a YAML scalar, quoted unless it is plain."""
     plain = text.replace("_", "").replace("(", "").replace(")", "").replace(",", "").replace("<", "").replace(">", "")
     return text if plain.isalnum() and plain[0].isalpha() and text not in _WORDS else json.dumps(text)
 
 
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n"))
-"""What YAML reads as something else than text."""
+"""Plain scalars that YAML does not read as text."""
 
 
 def _read_stream(value: Value, path: Path, problems: Problems) -> CapturedStream | None:
@@ -146,26 +148,26 @@ def _find_stage(document: Value, path: Path) -> Path | None:
 
 def _avro(schema: Mapping[str, Any], name: str, taken: set[str]) -> object:
     kind = schema.get("type")
-    said = {"connect.name": schema["name"]} if isinstance(schema.get("name"), str) else {}
+    meaning = {"connect.name": schema["name"]} if isinstance(schema.get("name"), str) else {}
     if kind == "struct":
         own = str(schema.get("name") or name)
         if own in taken:
             return own
         taken.add(own)
-        fields = [_field(each, f"{name}_{each['field']}", taken) for each in schema["fields"]]
-        return {"type": "record", "name": own, "fields": fields, **said}
+        fields = [_field(field, f"{name}_{field['field']}", taken) for field in schema["fields"]]
+        return {"type": "record", "name": own, "fields": fields, **meaning}
     if kind == "array":
-        return {"type": "array", "items": _optional(schema["items"], name, taken), **said}
+        return {"type": "array", "items": _optional(schema["items"], name, taken), **meaning}
     if kind == "map":
-        return {"type": "map", "values": _optional(schema["values"], name, taken), **said}
+        return {"type": "map", "values": _optional(schema["values"], name, taken), **meaning}
     parameters = schema.get("parameters") or {}
-    if said.get("connect.name") == "org.apache.kafka.connect.data.Decimal" and "connect.decimal.precision" in parameters:
+    if meaning.get("connect.name") == "org.apache.kafka.connect.data.Decimal" and "connect.decimal.precision" in parameters:
         precision, scale = int(parameters["connect.decimal.precision"]), int(parameters["scale"])
-        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale, **said}
+        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale, **meaning}
     plain = _PRIMITIVES.get(str(kind))
     if plain is None:
-        raise SpecError(f"the type {kind} is none of Kafka Connect's", where=name, next_step="Check the topic's messages.")
-    return {"type": plain, **said} if said else plain
+        raise SpecError(f"unknown Kafka Connect type {kind}", where=name, next_step="Check the topic's messages.")
+    return {"type": plain, **meaning} if meaning else plain
 
 
 def _field(field: Mapping[str, Any], name: str, taken: set[str]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The stage tables of a pipeline, as stage_tables.yaml has them: which columns of a captured table, of which types."""
+"""Read the stage tables of a pipeline from stage_tables.yaml: which columns of a captured table, with which types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.spec.sql.macro_expansion import Macros
 from headrace.spec.sql.stage_query import READABLE, UNREADABLE, source_columns, stage_query, staged_type
 
 STAGE = "stage"
-"""The layer of these tables."""
+"""The layer of stage tables."""
 
 SETTINGS = ("about", "partition_by", "target_lag", "expect")
 KEYS = ("source", "event_date", "columns", "other_columns", *SETTINGS)
@@ -34,7 +34,7 @@ DATES = (Primitive("date"), Primitive("timestamp"), Primitive("timestamp_ntz"))
 
 @dataclass(frozen=True)
 class StageFile:
-    """The file, the namespace of its tables, the streams that they can be made from, and the macros of their conditions."""
+    """The file, the namespace of its tables, the streams that they can read, and the macros that conditions can call."""
 
     path: Path
     place: Place
@@ -44,17 +44,17 @@ class StageFile:
 
 
 def read_stage_tables(file: StageFile, *, environ: Mapping[str, str], problems: Problems) -> tuple[LayerTable, ...]:
-    """Return the tables of the file, in its order; mistakes are kept as problems with their lines."""
+    """Return the tables in the order of the file. Errors are collected in `problems`."""
     document = problems.attempt(read_document, file.path, place=file.place, environ=environ)
     section = document and problems.attempt(document.section, ("tables",), problems=problems)
     value = section and problems.attempt(lambda: section.need("tables", example="{orders: {event_date: created_at}}"))
     entries = value and problems.attempt(value.section, None, problems=problems)
-    found = [_read_table(each, file, problems) for each in (entries.values.values() if entries else ())]
-    return tuple(each for each in found if each is not None)
+    tables = [_read_table(entry, file, problems) for entry in (entries.values.values() if entries else ())]
+    return tuple(table for table in tables if table is not None)
 
 
 def staged_names(path: Path, *, place: Place, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of the file's tables, as far as it can be read."""
+    """Return the names of the file's tables, or none if it can't be read."""
     problems = Problems()
     document = problems.attempt(read_document, path, place=place, environ=environ)
     try:
@@ -92,7 +92,7 @@ def _read_table(value: Value, file: StageFile, problems: Problems) -> LayerTable
 
 
 def _make_table(name: TableName, staged: Staged, stream: Stream, settings: TableSettings, file: StageFile) -> LayerTable:
-    values = {each.name: getattr(settings, each.name) for each in fields(TableSettings)}
+    values = {field.name: getattr(settings, field.name) for field in fields(TableSettings)}
     readable = Expectation("every value can be read as its type", READABLE, "quarantine", staged.line)
     values["expectations"] = (readable, *settings.expectations)
     values["except_columns"] = (UNREADABLE,)
@@ -109,37 +109,37 @@ def _make_table(name: TableName, staged: Staged, stream: Stream, settings: Table
 
 
 def _find_stream(section: Section, streams: Sequence[Stream]) -> Stream:
-    """Return the stream whose raw table the entry is made from: that of `source`, or else of the entry's own name."""
-    captured = {str(each.table): each for each in streams if each.format == "debezium"}
+    """Return the stream whose raw table the entry reads: the one in `source`, else the stream of the entry's name."""
+    captured = {str(stream.table): stream for stream in streams if stream.format == "debezium"}
     value = section.find("source")
     if value is None:
-        found = next((each for each in captured.values() if each.name == section.value.key), None)
-        if found is None:
-            known = suggest(section.value.key, [each.name for each in captured.values()], plural="Streams of changes")
-            what = f'there is no stream of changes "{section.value.key}"'
+        matching = next((stream for stream in captured.values() if stream.name == section.value.key), None)
+        if matching is None:
+            known = suggest(section.value.key, [stream.name for stream in captured.values()], plural="Debezium streams")
+            what = f'not found: stream "{section.value.key}" with format: debezium'
             raise section.value.key_error(what, fix=f"{known} Fix the name, or add source: raw.…")
-        return found
+        return matching
     name = str(parse_table_name(value.text(example="raw.shop.orders"), value))
     if name not in captured:
         hint = suggest(name, list(captured), plural="Tables")
-        raise value.error(f"no stream of changes (format: debezium) lands in {name}", fix=f"{hint} Fix the name")
+        raise value.error(f"no stream with format: debezium lands in {name}", fix=f"{hint} Fix the name")
     return captured[name]
 
 
 def _check_name(value: Value) -> None:
     if not is_identifier(value.key):
-        raise value.key_error(f"\"{value.key}\" can't be a table's name", fix=f"Use {IDENTIFIER_RULE}")
+        raise value.key_error(f'"{value.key}" is not a valid table name', fix=f"Use {IDENTIFIER_RULE}")
 
 
 def _read_columns(section: Section, stream: Stream, problems: Problems) -> tuple[StagedColumn, ...]:
     value = section.find("columns")
     if value is None:
         return ()
-    value.section(None, problems=problems)  # tells keys that stand twice; a name alone is a column, too
-    source = {each.name: each for each in source_columns(stream.columns)}
+    value.section(None, problems=problems)  # reports duplicate keys; a key without a value is a column, too
+    source = {column.name: column for column in source_columns(stream.columns)}
     keys = [key.value for key, _ in value.node.value] if isinstance(value.node, yaml.MappingNode) else []
-    found = [problems.attempt(_read_column, value.at(key), source, stream, problems) for key in dict.fromkeys(keys)]
-    return tuple(each for each in found if each is not None)
+    columns = [problems.attempt(_read_column, value.at(key), source, stream, problems) for key in dict.fromkeys(keys)]
+    return tuple(column for column in columns if column is not None)
 
 
 def _read_column(value: Value, source: Mapping[str, Column], stream: Stream, problems: Problems) -> StagedColumn:
@@ -154,7 +154,9 @@ def _read_column(value: Value, source: Mapping[str, Column], stream: Stream, pro
     section = value.section(("cast", "unit"), problems=problems)
     cast, unit = section.find("cast"), section.find("unit")
     if unit is not None and source[value.key].type not in (Primitive("int"), Primitive("long")):
-        raise unit.error(f'"{value.key}" is {source[value.key].type}, which counts nothing', fix="Leave the unit out")
+        raise unit.error(
+            f'unit requires an integer column, and "{value.key}" is {source[value.key].type}', fix="Remove the unit"
+        )
     return StagedColumn(
         value.key,
         value.key_line,
@@ -167,31 +169,33 @@ def _read_type(value: Value) -> ColumnType:
     problems = Problems()
     written = value.text(example="decimal(12,2)")
     try:
-        found = parse_ddl(f"x {written}", place=value.place, problems=problems)
+        parsed = parse_ddl(f"x {written}", place=value.place, problems=problems)
     except SpecError as error:
         problems.errors.append(error)
-        found = ()
-    if problems.errors or len(found) != 1 or found[0].required:
-        raise value.error(f'"{written}" is no type', fix="Write one such as BIGINT, DECIMAL(12,2), TIMESTAMP or STRING")
-    return found[0].type
+        parsed = ()
+    if problems.errors or len(parsed) != 1 or parsed[0].required:
+        raise value.error(
+            f'"{written}" is not a valid type', fix="Write a type such as BIGINT, DECIMAL(12,2), TIMESTAMP or STRING"
+        )
+    return parsed[0].type
 
 
 def _read_date(value: Value, staged: Staged, stream: Stream) -> str:
     name = value.text(example="created_at")
-    source = {each.name: each for each in source_columns(stream.columns)}
-    dates = [each.name for each in source.values() if staged_type(staged, each) in DATES]
+    source = {column.name: column for column in source_columns(stream.columns)}
+    dates = [column.name for column in source.values() if staged_type(staged, column) in DATES]
     if name not in dates:
-        what = f"is {staged_type(staged, source[name])}, not a date or a time" if name in source else "is not a column"
+        what = f"is {staged_type(staged, source[name])}, not a date or a timestamp" if name in source else "is not a column"
         raise value.error(
-            f'"{name}" {what}', fix=f"{suggest(name, dates, plural='Dates and times')} Choose one, or leave it out"
+            f'"{name}" {what}', fix=f"{suggest(name, dates, plural='Dates and timestamps')} Choose one, or remove event_date"
         )
     if staged.find(name) is None and not staged.others:
-        raise value.error(f'"{name}" is not among the columns', fix="Add it to columns")
+        raise value.error(f'event_date "{name}" is not listed in columns', fix="Add it to columns")
     return name
 
 
 def _only(value: Value, keys: Sequence[str]) -> Value:
-    """Return the same value with these keys alone."""
+    """Return the value with only these keys."""
     node = value.node
     pairs = [pair for pair in node.value if pair[0].value in keys] if isinstance(node, yaml.MappingNode) else []
     return replace(value, node=yaml.MappingNode(node.tag, pairs, node.start_mark, node.end_mark))

@@ -1,4 +1,4 @@
-"""A stream as its section of pipeline.yml describes it."""
+"""Read a stream from its section of pipeline.yml."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MAX_RECORD_BYTES = 1_000_000_000
 
 @dataclass(frozen=True)
 class GeneratorSettings:
-    """A stream's generator: its file, the seconds between two of its events, and the receiver that it sends them to."""
+    """A stream's generator: its file, the seconds between two events, and the path of the receiver that it sends them to."""
 
     path: Path | None = None
     every_seconds: float = Stream.every_seconds
@@ -51,7 +51,7 @@ class GeneratorSettings:
 
 @dataclass(frozen=True)
 class StreamReader:
-    """Reads the keys of one stream; each method returns one of its values or raises a SpecError."""
+    """Read the keys of one stream: each method returns one value or raises a SpecError."""
 
     section: Section
     files: Files
@@ -74,34 +74,34 @@ class StreamReader:
         """Return the text of the schema that Avro messages are decoded with."""
         if message_format in ("avro", "debezium") and schema.avro is None:
             value = self.section.need("schema", example="schemas/event.avsc")
-            what = f'format {message_format} needs an .avsc, and "{value.text()}" is none'
-            raise value.error(what, fix="Write the schema as Avro")
+            what = f'format {message_format} needs an .avsc file, and "{value.text()}" is not one'
+            raise value.error(what, fix="Write the schema as Avro in an .avsc file")
         return schema.avro if message_format in ("avro", "debezium") else None
 
     def framing(self, message_format: Format | None) -> Framing:
-        """Return whether Avro messages start with the id of their schema; other formats say it themselves or have none."""
+        """Return the framing: whether Avro messages start with the id of their schema."""
         value = self.section.find("framing")
         if value is None:
             return Stream.framing
         if message_format is not None and message_format != "avro":
-            raise value.error(f"framing is for format avro, and this stream's is {message_format}", fix="Leave framing out")
+            raise value.error(f"framing requires format: avro, not {message_format}", fix="Remove framing")
         return value.choice(FRAMINGS)
 
     def columns(self, message_format: Format | None, schema: Schema) -> tuple[Column, ...]:
-        """Return the columns of messages; of Debezium's, which bring schemas of their own, the least that they are."""
+        """Return the columns of messages. For Debezium they are a minimum, all optional: its messages bring their schemas."""
         if message_format != "debezium" or schema.avro is None:
             return schema.columns
         problem = envelope_problem(schema.columns)
         if problem:
             value = self.section.need("schema", example="schemas/event.avsc")
             raise value.error(
-                f"format debezium needs the schema of a whole envelope, and {problem}",
+                f"format debezium needs the schema of the whole envelope: {problem}",
                 fix=f"Write a record with {', '.join(PARTS)}, as Debezium registers it for the topic",
             )
         return all_optional(schema.columns)
 
     def event_time(self, columns: tuple[Column, ...] | None) -> EventTime | None:
-        """Return the column that is added; where the schema has mistakes (None), only its unit is checked."""
+        """Return the event-time column to add. If `columns` is None because the schema has errors, check only the unit."""
         value = self.section.find("event_time")
         if value is None:
             return None
@@ -115,21 +115,21 @@ class StreamReader:
         return None if unit is None or column is None or source is None else EventTime(column, source, unit)
 
     def _new_column(self, value: Value, columns: tuple[Column, ...]) -> str:
-        """Return the name of a column that is added to these."""
-        problem = name_problem(value.text(), taken=[each.name for each in columns])
+        """Return the name of a column to add to these."""
+        problem = name_problem(value.text(), taken=[column.name for column in columns])
         if problem:
             raise value.error(f"event_time: {problem[0]}", fix="Choose another name")
         return value.text()
 
     def _whole_number(self, source: Value, columns: tuple[Column, ...]) -> str:
-        """Return the name of the column with whole numbers that the value names."""
-        found = {each.name: each.type for each in columns}.get(source.text())
-        if found not in WHOLE_NUMBERS:
-            numbers = ", ".join(each.name for each in columns if each.type in WHOLE_NUMBERS) or "none"
-            what = "is not a column of the schema" if found is None else f"is {found}, not a whole number"
+        """Return the integer column that the value names."""
+        column_type = {column.name: column.type for column in columns}.get(source.text())
+        if column_type not in WHOLE_NUMBERS:
+            numbers = ", ".join(column.name for column in columns if column.type in WHOLE_NUMBERS) or "none"
+            what = "is not a column of the schema" if column_type is None else f"is {column_type}, not an integer"
             raise source.error(
-                f'event_time is made from "{source.text()}", which {what}',
-                fix=f"Columns with whole numbers are: {numbers}. Choose one of them",
+                f'event_time: "{source.text()}" {what}',
+                fix=f"Integer columns are: {numbers}. Choose one of them",
             )
         return source.text()
 
@@ -137,21 +137,21 @@ class StreamReader:
         value = self.section.find("partition_by")
         if value is None:
             return ()
-        types: dict[str, ColumnType] = {each.name: each.type for each in (*columns, *COORDINATES)}
+        types: dict[str, ColumnType] = {column.name: column.type for column in (*columns, *COORDINATES)}
         if event_time:
             types[event_time.column] = Primitive("timestamp")
         return read_partitioning(value, types=types, problems=self.problems)
 
     def generator(self, message_format: Format | None, framing: Framing | None) -> GeneratorSettings:
-        """Return the generator as `file.py` or `{file: …, every: …, through: …}` has it."""
+        """Return the generator, written as `file.py` or as `{file: …, every: …, through: …}`."""
         value = self.section.find("generator")
         if value is None:
             return GeneratorSettings()
         if message_format == "debezium":
-            raise value.error("changes come from a database, not from a generator", fix="Leave the generator out")
+            raise value.error("a stream with format: debezium can't have a generator", fix="Remove the generator")
         if framing == "confluent":
-            what = "generators write plain Avro, and framing: confluent refuses it"
-            raise value.error(what, fix="Write framing: auto, or leave the generator out")
+            what = "generators write plain Avro, which framing: confluent rejects"
+            raise value.error(what, fix="Write framing: auto, or remove the generator")
         if value.is_text():
             return GeneratorSettings(self.files.find_generator(value))
         inner = value.section(("file", "every", "through"), problems=self.problems)
@@ -182,7 +182,7 @@ class StreamReader:
 
 
 def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | None:
-    """Return the stream, or None where it has problems, all of which are kept."""
+    """Return the stream, or None if it has errors, all of which are collected in `problems`."""
     before = len(problems.errors)
     problems.attempt(_check_name, value)
     section = problems.attempt(value.section, KEYS, problems=problems)
@@ -236,4 +236,4 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
 
 def _check_name(value: Value) -> None:
     if not is_identifier(value.key):
-        raise value.key_error(f"\"{value.key}\" can't be a stream's name", fix=f"Use {IDENTIFIER_RULE}")
+        raise value.key_error(f'"{value.key}" is not a valid stream name', fix=f"Use {IDENTIFIER_RULE}")

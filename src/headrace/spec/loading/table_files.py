@@ -1,4 +1,4 @@
-"""The layer tables of a pipeline: every SQL and Python file in a folder that is a layer."""
+"""Read the layer tables of a pipeline: every SQL and Python file in a layer's folder."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def read_tables(
     environ: Mapping[str, str],
     problems: Problems,
 ) -> tuple[LayerTable, ...]:
-    """Return the tables of all layers, folder by folder; mistakes are kept as problems.
+    """Return the tables of all layers, folder by folder. Errors are collected in `problems`.
 
-    `others` are tables that they can read besides one another, `macros` those that their SQL can call. A table's namespace is
-    its folder's name unless the pipeline names one for all of them, in which that name may stand.
+    The tables can read one another and `others`, and their SQL can call `macros`. A table's namespace is its folder's name,
+    unless the pipeline sets a `namespace`, which may contain `{layer}`.
     """
     names = name_tables(files, namespace=namespace)
     context = _Context(_by_parameter(others, tuple(names)), macros, environ, problems)
@@ -52,26 +52,26 @@ def read_tables(
 
 
 def name_tables(files: Files, *, namespace: str | None) -> dict[TableName, list[Path]]:
-    """Return the tables that the files of all layers are meant to make, with their files: two files may make one table."""
-    found: dict[TableName, list[Path]] = {}
+    """Return the tables that the files of all layers define, with their files. Two files may define the same table."""
+    tables: dict[TableName, list[Path]] = {}
     for path in list_table_files(files.pipeline_folder):
-        found.setdefault(TableName(namespace_of(path.parent.name, written=namespace), path.stem), []).append(path)
-    return found
+        tables.setdefault(TableName(namespace_of(path.parent.name, written=namespace), path.stem), []).append(path)
+    return tables
 
 
 def _by_parameter(others: Sequence[TableName], files: Sequence[TableName]) -> dict[str, tuple[TableName, ...]]:
-    """Return the tables that a parameter of a Python table can mean: `orders`, or `stage__orders` for stage.shop.orders.
+    """Return the tables that a parameter of a Python table can refer to: `orders`, or `stage__orders` for stage.shop.orders.
 
-    The table of a file is meant before one of the same name that is landed or staged.
+    The table of a file takes precedence over a raw or stage table of the same name.
     """
-    found: dict[str, tuple[TableName, ...]] = {}
+    by_name: dict[str, tuple[TableName, ...]] = {}
     for tables in (others, files):
         level: dict[str, tuple[TableName, ...]] = {}
-        for each in tables:
-            for parameter in (each.name, _long_parameter(each)):
-                level[parameter] = (*level.get(parameter, ()), each)
-        found |= level
-    return found
+        for table in tables:
+            for parameter in (table.name, _long_parameter(table)):
+                level[parameter] = (*level.get(parameter, ()), table)
+        by_name |= level
+    return by_name
 
 
 def _long_parameter(table: TableName) -> str:
@@ -79,7 +79,7 @@ def _long_parameter(table: TableName) -> str:
 
 
 def list_table_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a pipeline's folder that are tables, layer by layer."""
+    """Yield the files of a pipeline's folder that define tables, layer by layer."""
     for layer in sorted(path for path in folder.iterdir() if path.is_dir() and path.name not in OTHER_FOLDERS):
         for path in sorted(layer.iterdir()):
             if path.suffix in (".sql", ".py") and not path.name.startswith(("_", ".")):
@@ -88,7 +88,7 @@ def list_table_files(folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class _Context:
-    """What the files of all tables have in common; `by_name` are the tables that a parameter of a Python table can mean."""
+    """What reading any table needs. `by_name` maps the parameter names of Python tables to tables."""
 
     by_name: Mapping[str, tuple[TableName, ...]]
     macros: Macros
@@ -99,7 +99,7 @@ class _Context:
 def _read_file(path: Path, name: TableName, *, place: Place, context: _Context) -> list[LayerTable]:
     for part, what in ((path.parent.name, "layer"), (path.stem, "table")):
         if not is_identifier(part):
-            raise place.error(f"\"{part}\" can't be a {what}'s name", line=1, fix=f"Rename it: {IDENTIFIER_RULE}")
+            raise place.error(f'"{part}" is not a valid {what} name', line=1, fix=f"Rename it: {IDENTIFIER_RULE}")
     text = read_text(path, place=place)
     if path.suffix == ".sql":
         table = _read_query(path, name, text, place=place, context=context)
@@ -123,7 +123,7 @@ def _read_query(path: Path, name: TableName, text: str, *, place: Place, context
 
 
 def _expand(text: str, *, place: Place, context: _Context) -> Expanded | None:
-    """Return the SQL of a file with its macros expanded, or None where one can't be."""
+    """Return the SQL of a file with its macros expanded, or None if a call has a mistake."""
 
     def refuse(what: str, offset: int, fix: str) -> SpecError:
         location = locate(text, offset)
@@ -133,14 +133,14 @@ def _expand(text: str, *, place: Place, context: _Context) -> Expanded | None:
 
 
 def _header(text: str, *, place: Place, environ: Mapping[str, str]) -> Value:
-    """Return the YAML of the comment on top, with the lines of the file; no comment is as good as an empty one."""
+    """Return the YAML of the comment at the top, with the file's line numbers. No comment means no settings."""
     start = len(text) - len(text.lstrip())
     if not text.startswith(_OPEN, start):
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], mark_of(1), mark_of(1))
         return Value("", 1, node, place, environ)
     end = text.find(_CLOSE, start)
     if end < 0:
-        raise place.error("the comment on top has no end", line=text.count("\n", 0, start) + 1, fix="End it with */")
+        raise place.error("unterminated comment at the top", line=text.count("\n", 0, start) + 1, fix="End it with */")
     lines_before = "\n" * text.count("\n", 0, start)
     return parse_document(lines_before + text[start + len(_OPEN) : end], place=place, environ=environ)
 
@@ -161,13 +161,17 @@ def _read_functions(
         settings = read_settings(function.settings, macros=context.macros, problems=problems)
         parameters = []
         for parameter in function.parameters:
-            meant = () if parameter == SESSION else tuple(each for each in by_name.get(parameter, ()) if each != name)
-            if parameter != SESSION and len(meant) != 1:
-                problems.attempt(_refuse_input, parameter, function.line, place=place, meant=meant, by_name=by_name)
-            parameters.append((parameter, meant[0] if meant else None))
+            candidates = (
+                ()
+                if parameter == SESSION
+                else tuple(candidate for candidate in by_name.get(parameter, ()) if candidate != name)
+            )
+            if parameter != SESSION and len(candidates) != 1:
+                problems.attempt(_refuse_input, parameter, function.line, place=place, candidates=candidates, by_name=by_name)
+            parameters.append((parameter, candidates[0] if candidates else None))
         if settings is None:
             continue
-        inputs = tuple(each for _, each in parameters if each is not None)
+        inputs = tuple(table for _, table in parameters if table is not None)
         yield _table(
             path,
             name,
@@ -183,7 +187,7 @@ def _read_functions(
 
 def _refuse_name(function: str, table: str, line: int, *, place: Place) -> None:
     raise place.error(
-        f"the table's function is called {function}, and its file {table}.py", line=line, fix="Give both the same name"
+        f"function {function} does not match its file {table}.py", line=line, fix="Give the function and the file the same name"
     )
 
 
@@ -192,19 +196,19 @@ def _refuse_input(
     line: int,
     *,
     place: Place,
-    meant: Sequence[TableName],
+    candidates: Sequence[TableName],
     by_name: Mapping[str, tuple[TableName, ...]],
 ) -> None:
-    if meant:
+    if candidates:
         raise place.error(
-            f'parameter "{parameter}" can be {" or ".join(map(str, meant))}',
+            f'parameter "{parameter}" is ambiguous: {" or ".join(map(str, candidates))}',
             line=line,
-            fix=f"Name it after the layer too, such as {_long_parameter(meant[-1])}",
+            fix=f"Add the layer to the name, such as {_long_parameter(candidates[-1])}",
         )
     known = [name for name, tables in by_name.items() if len(tables) == 1]
     shortest = [name for name in known if by_name[name][0].name == name or len(by_name[by_name[name][0].name]) > 1]
     raise place.error(
-        f'parameter "{parameter}" is no table of this pipeline',
+        f'parameter "{parameter}" is not a table of this pipeline',
         line=line,
         fix=f"{suggest(parameter, shortest, plural='Tables')} Fix the name",
     )
@@ -222,7 +226,7 @@ def _table(
     about: str = "",
     line: int = 1,
 ) -> LayerTable:
-    values = {each.name: getattr(settings, each.name) for each in fields(TableSettings)}
+    values = {field.name: getattr(settings, field.name) for field in fields(TableSettings)}
     values["lines"] = {"": line, **settings.lines}
     values["about"] = settings.about or about
     return LayerTable(

@@ -1,4 +1,4 @@
-"""The settings of a layer table, as the comment on top of a SQL file or a decorator's arguments give them."""
+"""Read the settings of a layer table from the comment at the top of a SQL file or from a decorator's arguments."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _WITH_SEQUENCE = ("upsert", "history", "entities")
 
 
 def read_settings(value: Value, *, macros: Macros, problems: Problems) -> TableSettings | None:
-    """Return the settings with macros expanded in their conditions, or None where they have problems, all of which are kept."""
+    """Return the settings with macros expanded in their conditions, or None if they have errors, all of which are collected."""
     before = len(problems.errors)
     section = problems.attempt(value.section, KEYS, problems=problems)
     if section is None:
@@ -84,7 +84,7 @@ def read_settings(value: Value, *, macros: Macros, problems: Problems) -> TableS
         fuzzy=attempt(reader.fuzzy),
         largest_entity=attempt(reader.largest_entity) or LARGEST_ENTITY,
         expectations=attempt(reader.expectations) or (),
-        lines={key: each.key_line for key, each in section.values.items()},
+        lines={key: setting.key_line for key, setting in section.values.items()},
     )
     if len(problems.errors) == before:
         reader.check_kind(settings)
@@ -93,7 +93,7 @@ def read_settings(value: Value, *, macros: Macros, problems: Problems) -> TableS
 
 @dataclass
 class _SettingsReader:
-    """`is_expanded` says whether every macro could be expanded; one with mistakes of its own could not, and says so itself."""
+    """Read the settings one by one. `is_expanded` is False if a condition calls a macro whose definition has errors."""
 
     section: Section
     macros: Macros
@@ -101,7 +101,7 @@ class _SettingsReader:
     is_expanded: bool = True
 
     def kind(self) -> Kind:
-        """Return the kind that is written, or the one that the other settings make it."""
+        """Return the kind that is set, or the one that the other settings imply."""
         value = self.section.find("kind")
         if value is not None:
             return value.choice(KINDS)
@@ -131,7 +131,7 @@ class _SettingsReader:
         return None if value is None else self._expand(value).strip()
 
     def _expand(self, value: Value) -> str:
-        """Return the SQL condition that a value is, with its macros expanded."""
+        """Return a SQL condition with its macros expanded."""
         text = value.text()
         errors: list[SpecError] = []
         expanded = self.macros.expand(text, refuse=lambda what, offset, fix: value.error(what, fix=fix), errors=errors)
@@ -145,8 +145,8 @@ class _SettingsReader:
             return ()
         if value.is_text():
             return (value.text().strip(),)
-        found = [self.problems.attempt(item.text) for item in value.items()]
-        return tuple(name for name in found if name is not None)
+        names = [self.problems.attempt(item.text) for item in value.items()]
+        return tuple(name for name in names if name is not None)
 
     def partition_by(self) -> tuple[Transform, ...]:
         value = self.section.find("partition_by")
@@ -156,25 +156,25 @@ class _SettingsReader:
         value = self.section.find("rebuild_on")
         if value is None:
             return {}
-        found: dict[TableName, Mapping[str, str]] = {}
-        for name, each in value.section(None, problems=self.problems).values.items():
-            table = self.problems.attempt(parse_table_name, name, each)
-            pairs = self.problems.attempt(self._pairs, each)
+        lookups: dict[TableName, Mapping[str, str]] = {}
+        for name, entry in value.section(None, problems=self.problems).values.items():
+            table = self.problems.attempt(parse_table_name, name, entry)
+            pairs = self.problems.attempt(self._pairs, entry)
             if table and pairs is not None:
-                found[table] = pairs
-        return MappingProxyType(found)
+                lookups[table] = pairs
+        return MappingProxyType(lookups)
 
     def _pairs(self, value: Value) -> Mapping[str, str]:
-        """Return the lookup's columns and the driver's: `[charge_id]`, `{id: charge_id}` if names differ, none for `all`."""
+        """Return the lookup's columns and the driver's: `[charge_id]`, `{id: charge_id}` if names differ, empty for `all`."""
         if value.is_text() and value.text().strip() == _ALL:
             return {}
         if value.is_list():
             pairs = {item.text(): item.text() for item in value.items()}
         else:
             inner = value.section(None, problems=self.problems).values
-            pairs = {name: each.text() for name, each in inner.items()}
+            pairs = {name: column.text() for name, column in inner.items()}
         if not pairs:
-            raise value.error("rebuild_on names no column", fix=f"Name the columns of the join, or write {_ALL}")
+            raise value.error("rebuild_on lists no columns", fix=f"Name the columns of the join, or write {_ALL}")
         return pairs
 
     def frozen(self) -> tuple[TableName, ...]:
@@ -226,8 +226,8 @@ class _SettingsReader:
         if value is None:
             return ()
         sentences = value.section(None, problems=self.problems).values.items()
-        found = [self.problems.attempt(self._expectation, sentence, each) for sentence, each in sentences]
-        return tuple(each for each in found if each is not None)
+        expectations = [self.problems.attempt(self._expectation, sentence, entry) for sentence, entry in sentences]
+        return tuple(expectation for expectation in expectations if expectation is not None)
 
     def _expectation(self, sentence: str, value: Value) -> Expectation | None:
         if value.is_text():
@@ -239,12 +239,12 @@ class _SettingsReader:
         return None if that is None or otherwise is None else Expectation(sentence, that, otherwise, value.key_line)
 
     def check_kind(self, settings: TableSettings) -> None:
-        """Check that the settings go together; what does not is kept as problems."""
+        """Check that the settings fit the kind and each other. Errors are collected in `problems`."""
         kind = settings.kind
         if kind in _WITH_KEYS and not settings.keys:
             self._keep("kind", f"a table of kind {kind} needs keys", fix="Add keys: [column]")
         if kind in ("append", "full") and settings.keys:
-            self._keep("keys", f"a table of kind {kind} has no keys", fix="Leave out keys, or the kind")
+            self._keep("keys", f"a table of kind {kind} can't have keys", fix="Remove keys, or the kind")
         if kind in _WITH_SEQUENCE and not settings.sequence_by:
             self._keep("kind", f"a table of kind {kind} needs sequence_by", fix="Add sequence_by: column")
         if kind not in _WITH_SEQUENCE:
@@ -256,36 +256,36 @@ class _SettingsReader:
                 ("except_column_list", settings.except_columns),
             ):
                 if is_set:
-                    self._keep(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+                    self._keep(key, f"{key} has no effect in a table of kind {kind}", fix=f"Remove {key}")
         if kind == "history" and len(settings.sequence_by) > 1 and not settings.valid_from:
             self._keep(
                 "sequence_by",
-                "of several columns of sequence_by none is the time of a version",
-                fix="Add valid_from: with the column that says when a version begins",
+                "a history with several columns in sequence_by needs valid_from",
+                fix="Add valid_from: with the column that holds the start of a version",
             )
         if settings.valid_from and kind != "history":
             self._keep(
                 "valid_from",
-                f"valid_from does nothing in a table of kind {kind}",
-                fix="Leave it out, or add stored_as_scd_type: 2",
+                f"valid_from has no effect in a table of kind {kind}",
+                fix="Remove it, or add stored_as_scd_type: 2",
             )
         if settings.untracked and kind != "history":
             self._keep(
                 "track_history_except_column_list",
-                f"track_history_except_column_list does nothing in a table of kind {kind}",
-                fix="Leave it out, or add stored_as_scd_type: 2",
+                f"track_history_except_column_list has no effect in a table of kind {kind}",
+                fix="Remove it, or add stored_as_scd_type: 2",
             )
         if (kind == "features") != (settings.window is not None):
             self._keep(
                 "window" if settings.window else "kind",
-                "window and kind: features go together",
-                fix="Write window: {partition_by: [customer_id], order_by: created_at, range: 1h}, or leave it out",
+                "window and kind: features require each other",
+                fix="Write window: {partition_by: [customer_id], order_by: created_at, range: 1h}, or remove both",
             )
         if (kind == "entities") != bool(settings.matches):
             self._keep(
                 "match" if settings.matches else "kind",
-                "match and kind: entities go together",
-                fix="Write match: {email_normalized: {from: email, as: email}}, or leave it out",
+                "match and kind: entities require each other",
+                fix="Write match: {email_normalized: {from: email, as: email}}, or remove both",
             )
         for key, written in (
             ("apply_as_deletes", settings.apply_as_deletes),
@@ -295,30 +295,32 @@ class _SettingsReader:
             ("partition_by", settings.partition_by),
         ):
             if kind == "entities" and written:
-                self._keep(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+                self._keep(key, f"{key} has no effect in a table of kind {kind}", fix=f"Remove {key}")
         for key in ("oldest_by", "fuzzy", "largest_entity"):
             if kind != "entities" and self.section.find(key):
-                self._keep(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+                self._keep(key, f"{key} has no effect in a table of kind {kind}", fix=f"Remove {key}")
         if kind == "full" and (settings.rebuild_on or settings.frozen):
             key = "rebuild_on" if settings.rebuild_on else "frozen"
-            self._keep(key, f"{key} does nothing in a table of kind {kind}", fix=f"Leave out {key}")
+            self._keep(key, f"{key} has no effect in a table of kind {kind}", fix=f"Remove {key}")
         if kind in ("append", "features") and any(settings.rebuild_on.values()):
             self._keep(
                 "rebuild_on",
-                f"a table of kind {kind} can't rebuild single rows",
-                fix=f"Leave out rebuild_on, write {_ALL} for the lookup, or give the table keys and no window",
+                f"a table of kind {kind} can't rebuild individual rows",
+                fix=f"Remove rebuild_on, write {_ALL} for the lookup, or give the table keys and no window",
             )
         for column in (*settings.keys, *settings.sequence_by, settings.valid_from, settings.oldest_by):
             if column in settings.except_columns:
                 self._keep(
-                    "except_column_list", f'"{column}" is needed to tell rows apart', fix="Take it out of except_column_list"
+                    "except_column_list",
+                    f'except_column_list can\'t contain "{column}", which identifies rows',
+                    fix="Remove it from except_column_list",
                 )
         for column in settings.fuzzy.columns if settings.fuzzy else ():
             if column in settings.except_columns:
                 self._keep(
                     "except_column_list",
-                    f'"{column}" is needed to compare later records with',
-                    fix="Take it out of except_column_list",
+                    f'except_column_list can\'t contain "{column}", which fuzzy compares',
+                    fix="Remove it from except_column_list",
                 )
 
     def _keep(self, key: str, what: str, *, fix: str) -> None:

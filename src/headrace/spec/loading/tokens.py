@@ -1,4 +1,4 @@
-"""The words and signs of a DDL text, each with its line, read from left to right."""
+"""Tokenize DDL: words, signs and literals, each with its line."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Token:
 
     @property
     def keyword(self) -> str:
-        """The word in upper case; nothing for a name in backticks or a text in quotes."""
+        """The word or sign in upper case; empty for a name in backticks and for a literal."""
         return self.text.upper() if self.kind in ("word", "sign") else ""
 
 
 @dataclass
 class Tokens:
-    """A place in a row of tokens. The last one is of kind "end"."""
+    """A cursor over tokens. The last token is of kind "end"."""
 
     tokens: list[Token]
     place: Place
@@ -45,13 +45,13 @@ class Tokens:
         return self.tokens[self.position]
 
     def take(self) -> Token:
-        """Return the next token and goes past it."""
+        """Return the next token and advance past it."""
         token = self.next
         self.position += token.kind != "end"
         return token
 
     def skip(self, *keywords: str) -> bool:
-        """Go past these words or signs where they come next, and return whether they did."""
+        """Advance past these words or signs if they come next, and return whether they did."""
         following = self.tokens[self.position : self.position + len(keywords)]
         if tuple(token.keyword for token in following) != keywords:
             return False
@@ -59,7 +59,7 @@ class Tokens:
         return True
 
     def skip_item(self) -> None:
-        """Go to the comma after this item of a list, or to the end of the list; what stands in brackets is passed over."""
+        """Advance to the comma after this list item, or to the end of the list. Skip everything in brackets."""
         depth = 0
         while self.next.kind != "end":
             sign = self.next.keyword
@@ -69,9 +69,9 @@ class Tokens:
             self.take()
 
     def expect(self, sign: str) -> None:
-        """Go past a word or sign that has to come next."""
+        """Advance past a required word or sign."""
         if not self.skip(sign):
-            self.fail(f'"{sign}" is expected here, not "{self.next.text}"', fix="Fix the line")
+            self.fail(f'expected "{sign}", found "{self.next.text}"', fix="Fix the line")
 
     def error(self, what: str, *, at: Token, fix: str) -> SpecError:
         return self.place.error(what, line=at.line, fix=fix)
@@ -82,7 +82,7 @@ class Tokens:
 
 
 def tokenize(text: str, *, place: Place) -> Tokens:
-    """Return the tokens of a text, without its spaces and comments."""
+    """Return the tokens of a text without spaces and comments."""
     tokens, line = [], 1
     for match in PATTERN.finditer(text):
         kind = match.lastgroup or "sign"

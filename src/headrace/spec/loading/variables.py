@@ -1,4 +1,4 @@
-"""`${VAR}` and `${VAR:-default}` in the text values of a pipeline, with the meaning that they have in a shell."""
+"""Fill in `${VAR}` and `${VAR:-default}` in the text values of a pipeline, as a shell does."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 
 PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<fallback>:-(?P<default>[^}]*))?\}|\$\{[^}]*\}?")
-"""A variable; or `$${`, which stands for a plain `${`; or something that starts like a variable and is none."""
+"""A variable, or `$${`, which stands for a plain `${`, or an invalid variable."""
 
 
 class VariableError(ValueError):
-    """A text that can't be filled in: what is wrong with it, and what to do."""
+    """A text with an invalid or unset variable: what is wrong, and what to do."""
 
     def __init__(self, what: str, fix: str) -> None:
         super().__init__(what)
@@ -19,9 +19,10 @@ class VariableError(ValueError):
 
 
 def fill_variables(text: str, environ: Mapping[str, str]) -> str:
-    """Return the text with every variable replaced; an unset one without a default is a VariableError.
+    """Return the text with every variable replaced.
 
-    As in a shell, `:-` covers a variable that is set but empty.
+    As in a shell, the default after `:-` also replaces a variable that is set but empty. An invalid variable, or an unset one
+    without a default, raises a VariableError.
     """
 
     def fill(match: re.Match[str]) -> str:
@@ -29,7 +30,9 @@ def fill_variables(text: str, environ: Mapping[str, str]) -> str:
             return "${"
         name, default = match["name"], match["default"]
         if name is None:
-            raise VariableError(f'"{match[0]}" is not a variable', "Write ${NAME} or ${NAME:-default}, or $${ for a plain ${")
+            raise VariableError(
+                f'"{match[0]}" is not a valid variable', "Write ${NAME} or ${NAME:-default}, or $${ for a plain ${"
+            )
         value = environ.get(name)
         if match["fallback"] is not None:
             return value or default
