@@ -11,7 +11,15 @@ from typing import get_args, get_type_hints
 import pytest
 
 from headrace.errors import SettingsError
-from headrace.settings import HANDED_ON, KNOWN, SECRETS, Settings, load_settings, passwords_in, without_passwords
+from headrace.settings import (
+    PASSED_ON_SECTIONS,
+    SECRETS,
+    SETTING_SPECS,
+    Settings,
+    load_settings,
+    passwords_in,
+    without_passwords,
+)
 from headrace.settings.setting_specs import specs_of
 
 PRODUCTION = """
@@ -128,7 +136,7 @@ def test_an_address_is_shown_without_the_passwords_in_it() -> None:
 
 def test_every_value_has_the_type_of_its_field(tmp_path: Path) -> None:
     kinds = {"number": "3", "bool": "true", "web": "https://host", "postgres": "postgresql://host", "database": "sqlite:///x"}
-    given = {each.environ: each.choices[0] if each.choices else kinds.get(each.kind, "file:///x") for each in KNOWN}
+    given = {each.environ: each.choices[0] if each.choices else kinds.get(each.kind, "file:///x") for each in SETTING_SPECS}
     types = get_type_hints(Settings)
     for environ in ({}, {**given, **dict.fromkeys(SECRETS.values(), "hidden")}):
         found = load_settings(flags={}, environ=environ, folder=tmp_path)
@@ -147,9 +155,9 @@ def test_the_guide_lists_every_setting() -> None:
     rows = [
         *(
             f"| {code(each.name)} | {code(each.environ)} | {code(each.default) if each.default else ''} | {each.about} |"
-            for each in KNOWN
+            for each in SETTING_SPECS
         ),
-        *(f"| {code(each.name + '.…')} | | | {each.about} |" for each in HANDED_ON),
+        *(f"| {code(each.name + '.…')} | | | {each.about} |" for each in PASSED_ON_SECTIONS),
     ]
     secrets = [f"| {code(each.environ)} | {each.about} |" for each in specs_of(Settings) if each.kind == "secret"]
     guide = GUIDE.read_text(encoding="utf-8")

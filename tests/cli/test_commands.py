@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.settings import KNOWN
+from headrace.settings import SETTING_SPECS
 from headrace.spec import list_pipelines
 from headrace.spec.loading.folders import BUILT_IN
 from tests.cli.conftest import Here
@@ -309,7 +309,7 @@ def test_doctor(tmp_path: Path) -> None:
     assert code == 0
     found = json.loads(said)
     origins = {one["name"]: (one["value"], one["origin"]) for one in found["settings"]}
-    assert set(origins) == {"profile", *(known.name for known in KNOWN)}
+    assert set(origins) == {"profile", *(spec.name for spec in SETTING_SPECS)}
     assert origins["batch.max_records"] == ("77", "environment (HEADRACE_BATCH_MAX_RECORDS)")
     assert origins["spark.master"] == ("local[1]", "headrace.toml [local]")
     assert origins["home"] == (str(tmp_path / ".headrace"), "default")

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from deploy.compose.polaris_setup import set_up
-from headrace.settings import KNOWN, SECRETS, load_settings
+from headrace.settings import SECRETS, SETTING_SPECS, load_settings
 from tests.deploy.known_settings import BY_SERVICE, TRINO
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,7 +188,9 @@ def test_addresses_are_those_of_services_that_listen_there() -> None:
 def test_settings_are_known(name: str) -> None:
     environment = SERVICES[name].get("environment", {})
     known = (
-        {each.environ for each in KNOWN} | {*SECRETS.values()} | BESIDE_SETTINGS if name in OWN else BY_SERVICE.get(name, set())
+        {each.environ for each in SETTING_SPECS} | {*SECRETS.values()} | BESIDE_SETTINGS
+        if name in OWN
+        else BY_SERVICE.get(name, set())
     )
     assert environment.keys() <= known
     assert all(isinstance(value, str) for value in environment.values()), "YAML made something else of it"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from kubeflow_spark_api import models
 
-from headrace.settings import KNOWN, SECRETS, load_settings
+from headrace.settings import SECRETS, SETTING_SPECS, load_settings
 from headrace.spark.submit import IN_IMAGE, SECRET
 from headrace.spec import load_pipeline
 
@@ -89,7 +89,7 @@ def test_what_an_application_mounts_and_reads_is_there(name: str) -> None:
     assert mount["mountPath"] == f"/srv/headrace/{mount['subPath']}"
     assert spec["driver"]["envFrom"] == [{"secretRef": {"name": SECRET}}]
     assert read("secret.yaml.template")["metadata"]["name"] == SECRET
-    assert {each["name"] for each in spec["driver"]["env"]} <= {"HEADRACE_PROFILE", *(each.environ for each in KNOWN)}
+    assert {each["name"] for each in spec["driver"]["env"]} <= {"HEADRACE_PROFILE", *(each.environ for each in SETTING_SPECS)}
 
 
 def test_pods_reach_each_other_and_the_systems_of_the_settings_alone() -> None:

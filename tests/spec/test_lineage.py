@@ -94,7 +94,7 @@ def test_a_python_table_is_traced_as_a_table(shop: Lineage) -> None:
 def test_names(shop: Lineage) -> None:
     assert shop.find("by_country") == shop.find("marts.by_country") == TableName("marts", "by_country")
     assert shop.find("by_country.total") == shop.find("marts.by_country.TOTAL") == field("marts.by_country.total")
-    with pytest.raises(SpecError, match="table name .* is ambiguous") as several:
+    with pytest.raises(SpecError, match=r"table name .* is ambiguous") as several:
         shop.find("charges")
     assert "raw.charges, staging.charges" in str(several.value)
 

@@ -324,7 +324,8 @@ def test_check_reports_functions_that_are_almost_a_macro(tmp_path: Path) -> None
 CREATE MACRO clean_text(a) AS trim(a);
 CREATE MACRO clean_all(a) AS cleantext(a);  -- ! unknown function or macro "cleantext"
 """,
-        "staging/typo.sql": '/*\nexpect:\n  it is clean: clean_texts(id) = id  # ! unknown function or macro "clean_texts"\n*/\n'
+        "staging/typo.sql": "/*\nexpect:\n"
+        '  it is clean: clean_texts(id) = id  # ! unknown function or macro "clean_texts"\n*/\n'
         'SELECT clean_txt(id) AS id FROM raw.orders  -- ! unknown function or macro "clean_txt"',
         "staging/short.sql": 'SELECT clean(id) AS id FROM raw.orders  -- ! unknown function or macro "clean"',
         "staging/other.sql": 'SELECT another(id) AS id FROM raw.orders AS t  -- ! unknown function or macro "another"',

@@ -93,7 +93,7 @@ def test_names_are_found_whole_and_short_where_one_table_has_them(tmp_path: Path
     assert lineage.find("totals.id") == Field(TableName("serve.shop", "totals"), "id")
     assert lineage.find("shop.totals") == TableName("serve.shop", "totals")
     for name in ("orders", "shop.orders", "orders.id"):
-        with pytest.raises(SpecError, match="table name .* is ambiguous"):
+        with pytest.raises(SpecError, match=r"table name .* is ambiguous"):
             lineage.find(name)
     assert choose_tables(pipeline, "shape.shop.orders")[-1].table == TableName("shape.shop", "orders")
     with pytest.raises(SpecError, match=r"several tables are called .*stage.shop.orders"):

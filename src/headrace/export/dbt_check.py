@@ -39,7 +39,7 @@ _SYNTAX = frozenset(
 """Functions in DuckDB's grammar that are missing from its list of functions."""
 
 
-def find_refused(
+def find_unsupported(
     pipeline: Pipeline, models: Sequence[LayerTable], columns: Mapping[TableName, Sequence[str] | None]
 ) -> dict[TableName, SpecError]:
     """Return an error with file and line for each table whose query DuckDB can't run.

@@ -12,7 +12,7 @@ from typing import get_args
 import yaml
 
 from headrace.errors import SettingsError, SpecError
-from headrace.export.dbt_check import find_refused
+from headrace.export.dbt_check import find_unsupported
 from headrace.export.dbt_models import Dialect, condition_sql, differences, escape_jinja, model_sql, quote
 from headrace.export.dbt_profile import DATABASE, PACKAGES, PLUGIN, profile_of, readme_of
 from headrace.export.written import check_folder
@@ -83,7 +83,7 @@ def dbt_project(pipeline: Pipeline, *, dialect: Dialect, home: str) -> DbtProjec
     candidates = [table for table in pipeline.tables if _is_model(table)]
     refused: Mapping[TableName, SpecError] = {}
     if dialect == "duckdb":
-        refused = find_refused(pipeline, candidates, {table.table: _columns(lineage, table) for table in candidates})
+        refused = find_unsupported(pipeline, candidates, {table.table: _columns(lineage, table) for table in candidates})
     models = [table for table in candidates if table.table not in refused]
     if candidates and not models:
         raise next(iter(refused.values()))

@@ -23,7 +23,7 @@ from headrace.servers.ports import HOST
 from headrace.servers.postgres import running_postgres, without_password
 from headrace.servers.registry import running_registry
 from headrace.servers.trino import running_trino
-from headrace.settings import FILE, HANDED_ON, KNOWN, SECRETS, Settings, without_passwords
+from headrace.settings import FILE, PASSED_ON_SECTIONS, SECRETS, SETTING_SPECS, Settings, without_passwords
 from headrace.settings.setting_specs import Kind, SettingSpec
 from headrace.spark.session import spark_groups
 
@@ -69,10 +69,10 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
     from_file = f"{FILE} [{settings.profile}]"
     return (
         profile,
-        *(SettingOrigin(each.name, _shown(each, settings), settings.origins[each.name]) for each in KNOWN),
+        *(SettingOrigin(each.name, _shown(each, settings), settings.origins[each.name]) for each in SETTING_SPECS),
         *(
             SettingOrigin(f"{each.name}.{name}", value, from_file)
-            for each in HANDED_ON
+            for each in PASSED_ON_SECTIONS
             for name, value in getattr(settings, each.field).items()
         ),
         *(SettingOrigin(variable, "(set)", "environment") for name, variable in SECRETS.items() if getattr(settings, name)),

@@ -8,17 +8,17 @@ from headrace.settings.addresses import passwords_in, without_passwords
 from headrace.settings.load import load_settings
 from headrace.settings.profile import FILE, LOCAL, STACK, read_profile
 from headrace.settings.setting_specs import SENSITIVE
-from headrace.settings.values import ADDRESSED, HANDED_ON, KNOWN, REDACTED, SECRETS, Settings
+from headrace.settings.values import ADDRESS_FIELDS, PASSED_ON_SECTIONS, REDACTED, SECRETS, SETTING_SPECS, Settings
 
 __all__ = [
-    "ADDRESSED",
+    "ADDRESS_FIELDS",
     "FILE",
-    "HANDED_ON",
-    "KNOWN",
     "LOCAL",
+    "PASSED_ON_SECTIONS",
     "REDACTED",
     "SECRETS",
     "SENSITIVE",
+    "SETTING_SPECS",
     "STACK",
     "Settings",
     "load_settings",

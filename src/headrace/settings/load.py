@@ -11,7 +11,7 @@ from headrace.errors import SettingsError
 from headrace.settings.check import check_settings
 from headrace.settings.profile import FILE, LOCAL, STACK, read_profile, refuse_secrets
 from headrace.settings.setting_specs import SettingSpec
-from headrace.settings.values import HANDED_ON, KNOWN, SECRETS, Settings
+from headrace.settings.values import PASSED_ON_SECTIONS, SECRETS, SETTING_SPECS, Settings
 
 _DEFAULT = "default"
 
@@ -22,19 +22,19 @@ def load_settings(*, flags: Mapping[str, str], environ: Mapping[str, str], folde
     from_file = read_profile(folder / FILE, profile=profile)
     refuse_secrets(from_file, profile=profile)
     values: dict[str, Any] = {name: environ.get(variable) or None for name, variable in SECRETS.items()}
-    values |= {section.field: _select(f"{section.name}.", from_file) for section in HANDED_ON}
+    values |= {section.field: _select(f"{section.name}.", from_file) for section in PASSED_ON_SECTIONS}
     origins = {"profile": chosen_by}
-    for known in KNOWN:
-        if flags.get(known.name):
-            text, origin = flags[known.name], "flag"
-        elif environ.get(known.environ):
-            text, origin = environ[known.environ], f"environment ({known.environ})"
-        elif known.name in from_file:
-            text, origin = from_file[known.name], f"{FILE} [{profile}]"
+    for spec in SETTING_SPECS:
+        if flags.get(spec.name):
+            text, origin = flags[spec.name], "flag"
+        elif environ.get(spec.environ):
+            text, origin = environ[spec.environ], f"environment ({spec.environ})"
+        elif spec.name in from_file:
+            text, origin = from_file[spec.name], f"{FILE} [{profile}]"
         else:
-            text, origin = known.default or "", _DEFAULT
-        values[known.field] = None if not text and known.default is None else _read(known, text, origin, folder=folder)
-        origins[known.name] = origin
+            text, origin = spec.default or "", _DEFAULT
+        values[spec.field] = None if not text and spec.default is None else _read(spec, text, origin, folder=folder)
+        origins[spec.name] = origin
     if profile == STACK and origins["home"] == _DEFAULT:
         values["home"] = (values["home"] / STACK).resolve()
     if profile == STACK:
@@ -60,15 +60,15 @@ def _select(prefix: str, from_file: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType({name.removeprefix(prefix): value for name, value in from_file.items() if name.startswith(prefix)})
 
 
-def _read(known: SettingSpec, text: str, origin: str, *, folder: Path) -> str | int | bool | Path:
+def _read(spec: SettingSpec, text: str, origin: str, *, folder: Path) -> str | int | bool | Path:
     """Return the value of a setting, converted from text."""
-    if known.choices:
-        return _choice(known, text, origin)
-    match known.kind:
+    if spec.choices:
+        return _choice(spec, text, origin)
+    match spec.kind:
         case "number":
-            return _whole_number(known, text, origin)
+            return _whole_number(spec, text, origin)
         case "bool":
-            return _yes_or_no(known, text, origin)
+            return _boolean(spec, text, origin)
         case "file":
             return str((folder / Path(text).expanduser()).resolve()) if text else ""
         case "folder":
@@ -76,37 +76,37 @@ def _read(known: SettingSpec, text: str, origin: str, *, folder: Path) -> str | 
     return text
 
 
-def _choice(known: SettingSpec, text: str, origin: str) -> str:
-    choices = {choice.lower(): choice for choice in known.choices} | ({} if known.default else {"": ""})
+def _choice(spec: SettingSpec, text: str, origin: str) -> str:
+    choices = {choice.lower(): choice for choice in spec.choices} | ({} if spec.default else {"": ""})
     if text.lower() not in choices:
         raise SettingsError(
-            f'invalid value "{text}" for {known.name}',
+            f'invalid value "{text}" for {spec.name}',
             where=origin,
-            next_step=f"Set it to one of: {', '.join(known.choices)}.",
+            next_step=f"Set it to one of: {', '.join(spec.choices)}.",
         )
     return choices[text.lower()]
 
 
-def _whole_number(known: SettingSpec, text: str, origin: str) -> int:
+def _whole_number(spec: SettingSpec, text: str, origin: str) -> int:
     try:
         number = int(text)
     except ValueError:
         number = -1
     if number < 1:
         raise SettingsError(
-            f'{known.name} must be a whole number above 0, not "{text}"',
+            f'{spec.name} must be a whole number above 0, not "{text}"',
             where=origin,
-            next_step=f"Set {known.name} to a number such as {known.default or 1}.",
+            next_step=f"Set {spec.name} to a number such as {spec.default or 1}.",
         )
     return number
 
 
-def _yes_or_no(known: SettingSpec, text: str, origin: str) -> bool:
+def _boolean(spec: SettingSpec, text: str, origin: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise SettingsError(
-            f'{known.name} must be true or false, not "{text}"',
+            f'{spec.name} must be true or false, not "{text}"',
             where=origin,
-            next_step=f"Set {known.name} to true or false.",
+            next_step=f"Set {spec.name} to true or false.",
         )
     return text.lower() == "true"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.errors import SettingsError
 from headrace.settings.setting_specs import SENSITIVE
-from headrace.settings.values import HANDED_ON, KNOWN, SECRETS
+from headrace.settings.values import PASSED_ON_SECTIONS, SECRETS, SETTING_SPECS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,7 +23,7 @@ LOCAL, STACK = "local", "stack"
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|password\s*=", re.IGNORECASE)
 """A connection string that contains a password."""
 
-_PREFIXES = tuple(f"{section.name}." for section in HANDED_ON)
+_PREFIXES = tuple(f"{section.name}." for section in PASSED_ON_SECTIONS)
 """The prefixes of names that are passed on to other programs, and not checked."""
 
 
@@ -52,7 +52,7 @@ def read_profile(path: Path, *, profile: str) -> dict[str, str]:
             next_step=f"Profiles are: {', '.join(sorted(document)) or 'none'}. Add [{profile}] or choose one of them.",
         )
     flat = dict(_flatten(document[profile]))
-    names = {known.name for known in KNOWN}
+    names = {spec.name for spec in SETTING_SPECS}
     for name in flat:
         if name not in names and not name.startswith(_PREFIXES):
             raise SettingsError(
@@ -65,7 +65,7 @@ def read_profile(path: Path, *, profile: str) -> dict[str, str]:
 
 def refuse_secrets(from_file: Mapping[str, str], *, profile: str) -> None:
     """Raise a SettingsError if the file contains a password: the file is committed, copied and displayed."""
-    by_name = {known.name: known for known in KNOWN}
+    by_name = {spec.name: spec for spec in SETTING_SPECS}
     for name, value in from_file.items():
         is_passed_on = name.startswith(_PREFIXES)
         if not _PASSWORD.search(value) and not (is_passed_on and re.search(SENSITIVE, name)):

@@ -268,19 +268,19 @@ class Settings:
 
 _ALL = specs_of(Settings)
 
-KNOWN = tuple(spec for spec in _ALL if spec.kind not in ("secret", "handed on"))
+SETTING_SPECS = tuple(spec for spec in _ALL if spec.kind not in ("secret", "handed on"))
 """The settings with a name in the file and a variable in the environment."""
 
-HANDED_ON = tuple(spec for spec in _ALL if spec.kind == "handed on")
+PASSED_ON_SECTIONS = tuple(spec for spec in _ALL if spec.kind == "handed on")
 """The sections of the file that are passed on to other programs, with any names."""
 
 SECRETS = {spec.field: spec.environ for spec in _ALL if spec.kind == "secret"}
 """The fields of Settings that come only from the environment, with their variables."""
 
-ADDRESSED = {spec.environ: spec.field for spec in KNOWN if spec.kind in ADDRESSES}
+ADDRESS_FIELDS = {spec.environ: spec.field for spec in SETTING_SPECS if spec.kind in ADDRESSES}
 """The variables of addresses, which may contain a password, with their fields."""
 
-_ADDRESSES = tuple(ADDRESSED.values())
+_ADDRESSES = tuple(ADDRESS_FIELDS.values())
 
-REDACTED = "|".join((SENSITIVE, LOGIN, *sorted({*SECRETS.values(), *ADDRESSED})))
+REDACTED = "|".join((SENSITIVE, LOGIN, *sorted({*SECRETS.values(), *ADDRESS_FIELDS})))
 """The pattern by which Spark redacts settings: these names, and values that contain a login."""

@@ -17,7 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.errors import ServiceError
-from headrace.settings import ADDRESSED, FILE, KNOWN, LOCAL, REDACTED, SECRETS, Settings, passwords_in, read_profile
+from headrace.settings import (
+    ADDRESS_FIELDS,
+    FILE,
+    LOCAL,
+    REDACTED,
+    SECRETS,
+    SETTING_SPECS,
+    Settings,
+    passwords_in,
+    read_profile,
+)
 from headrace.spark.master import on_a_cluster, on_this_machine, pack_code, with_retries
 
 MAIN = Path(__file__).resolve().parent.parent / "submitted" / "main.py"
@@ -144,13 +154,15 @@ def _driver_environment(
     """
     from_file = read_profile(settings.folder / FILE, profile=settings.profile)
     values = {
-        each.environ: environ.get(each.environ) or from_file.get(each.name, "") for each in KNOWN if each.name not in _NOT_SENT
+        each.environ: environ.get(each.environ) or from_file.get(each.name, "")
+        for each in SETTING_SPECS
+        if each.name not in _NOT_SENT
     }
     values["HEADRACE_SPARK_MASTER"] = settings.spark_master
     values["HEADRACE_PROFILE"] = settings.profile if has_file and settings.profile != LOCAL else ""
     secret = {name: environ.get(name, "") for name in (*SECRETS.values(), *_BESIDE_SETTINGS)}
     secret |= {name: value for name, value in values.items() if settings.without_secrets(value) != value}
-    secret |= {name: values[name] for name in ADDRESSED if passwords_in(values.get(name, ""))}
+    secret |= {name: values[name] for name in ADDRESS_FIELDS if passwords_in(values.get(name, ""))}
     plain = {name: value for name, value in values.items() if name not in secret}
     return {name: value for name, value in plain.items() if value}, {name: value for name, value in secret.items() if value}
 

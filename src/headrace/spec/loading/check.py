@@ -11,7 +11,7 @@ from headrace.spec.loading.files import Files
 from headrace.spec.loading.folders import absolute, list_pipelines
 from headrace.spec.loading.imports import check_imports
 from headrace.spec.loading.loader import read_pipeline
-from headrace.spec.loading.owners import Owners, find_owners, find_taken
+from headrace.spec.loading.owners import Owners, find_conflicts, find_owners
 from headrace.spec.loading.samples import check_samples
 from headrace.spec.model.pipeline import Pipeline
 from headrace.spec.problems import Problems
@@ -51,5 +51,5 @@ def _check(name_or_path: str, owners: Owners, *, environ: Mapping[str, str], fol
     for table in pipeline.tables:
         problems.attempt(table.check_extras)
     check_samples(pipeline, files=files, argument=name_or_path, problems=problems)
-    errors = (*find_taken(pipeline, owners, environ=environ, folder=folder), *problems.in_reading_order())
+    errors = (*find_conflicts(pipeline, owners, environ=environ, folder=folder), *problems.in_reading_order())
     return Check(pipeline.name, None if errors else pipeline, errors)

@@ -83,7 +83,7 @@ class Value:
             raise self.error(f'"{self.key}" must be from {at_least} to {at_most}, not {node.value}', fix="Change the number")
         return number
 
-    def truth(self) -> bool:
+    def boolean(self) -> bool:
         """Return the boolean value."""
         node = self.node
         if not isinstance(node, yaml.ScalarNode) or node.tag != TRUTH:

@@ -38,19 +38,19 @@ class Files:
 
     def find(self, value: Value) -> Path:
         """Return the file that the value names."""
-        path = self._inside(value, "file")
+        path = self._resolve(value, "file")
         if not path.is_file():
             raise value.error(f'not found: file "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
         return path
 
     def find_folder(self, value: Value) -> Path:
         """Return the folder that the value names."""
-        path = self._inside(value, "folder")
+        path = self._resolve(value, "folder")
         if not path.is_dir():
             raise value.error(f'not found: folder "{value.text()}" in the pipeline\'s folder', fix="Create it or fix the path")
         return path
 
-    def _inside(self, value: Value, what: str) -> Path:
+    def _resolve(self, value: Value, what: str) -> Path:
         written = value.text()
         if Path(written).is_absolute() or ".." in Path(written).parts:
             raise value.error(f'"{written}" is outside the pipeline\'s folder', fix=f"Copy the {what} into the folder")

@@ -45,17 +45,19 @@ def read_http(http: Value | None, *, files: Files, streams: Sequence[Stream], pr
     return HttpSource(path, port, receivers, webhooks)
 
 
-def check_ways(section: Section, *, streams: Sequence[Stream], http: HttpSource | None, problems: Problems) -> None:
+def check_generator_receivers(
+    section: Section, *, streams: Sequence[Stream], http: HttpSource | None, problems: Problems
+) -> None:
     """Check that a generator with `through` names a receiver of its own stream."""
     if http is None and section.find(KEY) and problems.errors:
         return
     for stream in streams:
         if stream.through is not None:
             value = section.values["streams"].at(stream.name, "generator", "through")
-            problems.attempt(_check_way, value, stream, http)
+            problems.attempt(_check_receiver, value, stream, http)
 
 
-def _check_way(value: Value, stream: Stream, http: HttpSource | None) -> None:
+def _check_receiver(value: Value, stream: Stream, http: HttpSource | None) -> None:
     if http is None:
         raise value.error("through requires an HTTP source", fix="Add sources: {http: …}, or remove through")
     paths = [receiver.path for receiver in http.receivers if receiver.stream == stream.name]

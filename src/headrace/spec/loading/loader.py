@@ -13,10 +13,10 @@ from headrace.spec.loading.durations import read_seconds
 from headrace.spec.loading.files import Files
 from headrace.spec.loading.folders import FILE, absolute, find_pipeline
 from headrace.spec.loading.http import KEY as SOURCES
-from headrace.spec.loading.http import check_ways, read_http
+from headrace.spec.loading.http import check_generator_receivers, read_http
 from headrace.spec.loading.macros import read_macros
 from headrace.spec.loading.names import METADATA, namespace_of, read_identifier, read_namespace, read_table_name
-from headrace.spec.loading.own_queries import check_see, read_queries
+from headrace.spec.loading.own_queries import check_demo_query, read_queries
 from headrace.spec.loading.people import read_people
 from headrace.spec.loading.serving import read_serving
 from headrace.spec.loading.stage_file import STAGE, StageFile, read_stage_tables
@@ -28,7 +28,7 @@ from headrace.spec.problems import Problems
 from headrace.spec.sql.graph import order_tables
 
 KEYS = ("name", "about", "trigger", "target_lag", "namespace", "sources", "streams", "serving", "people", "queries")
-KEYS_OF_PLACES = ("table", "output", "commit_log")
+OUTPUT_KEYS = ("table", "output", "commit_log")
 """The keys of a stream that name its outputs."""
 UNKNOWN_TABLE = ("is not a table of this pipeline", "is not a layer table of this pipeline", "is not a stream of this pipeline")
 """The texts of errors about unknown names."""
@@ -98,7 +98,7 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
         sources = _read_sources(section, problems=problems)
         http = read_http(sources.get("http"), files=files, streams=streams, problems=problems)
         capture = read_capture(sources.get("postgres"), files=files, problems=problems)
-        check_ways(section, streams=streams, http=http, problems=problems)
+        check_generator_receivers(section, streams=streams, http=http, problems=problems)
         staged: tuple[LayerTable, ...] = ()
         before = len(problems.errors)
         stage = capture.stage if capture else peek_stage(sources.get("postgres"), files=files)
@@ -124,7 +124,7 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
         ordered = order_tables(tables, streams=streams, broken=broken.tables, problems=problems)
         names = [*(stream.table for stream in streams), *(table.table for table in tables), *broken.tables]
         queries = read_queries(section, tables=names, problems=problems)
-        check_see(sources.get("postgres"), tables=names, problems=problems)
+        check_demo_query(sources.get("postgres"), tables=names, problems=problems)
     with problems.without_follow_ons(broken.causes):
         serving = read_serving(section, files=files, tables=tables, problems=problems)
         people = read_people(section, streams=streams, tables=tables, problems=problems)
@@ -184,24 +184,24 @@ def _read_streams(section: Section, *, files: Files, problems: Problems, broken:
     for entry in values.values():
         stream = read_stream(entry, files=files, problems=problems)
         if stream:
-            problems.errors += _find_shared(stream, entry, streams)
+            problems.errors += _find_shared_outputs(stream, entry, streams)
             streams.append(stream)
         else:
             broken.add_stream(entry)
     return tuple(streams)
 
 
-def written_by(stream: Stream) -> dict[str, str]:
+def outputs_of(stream: Stream) -> dict[str, str]:
     """Return the outputs of a stream by their keys. Two streams can't share an output."""
-    places = dict(zip(KEYS_OF_PLACES, (str(stream.table), stream.output, stream.commit_log), strict=True))
+    places = dict(zip(OUTPUT_KEYS, (str(stream.table), stream.output, stream.commit_log), strict=True))
     return {key: place.rstrip("/") for key, place in places.items() if place}
 
 
-def _find_shared(stream: Stream, value: Value, others: Sequence[Stream]) -> Iterator[SpecError]:
+def _find_shared_outputs(stream: Stream, value: Value, others: Sequence[Stream]) -> Iterator[SpecError]:
     """Yield an error for each key whose value an earlier stream has already."""
-    places = {"topic": stream.topic, **written_by(stream)}
+    places = {"topic": stream.topic, **outputs_of(stream)}
     for key, owned in places.items():
-        other = next((earlier for earlier in others if {"topic": earlier.topic, **written_by(earlier)}.get(key) == owned), None)
+        other = next((earlier for earlier in others if {"topic": earlier.topic, **outputs_of(earlier)}.get(key) == owned), None)
         if other:
             yield value.at(key).error(
                 f'streams "{other.name}" and "{stream.name}" have the same {key}, {owned}',

@@ -27,7 +27,7 @@ def read_queries(section: Section, *, tables: Collection[TableName], problems: P
     return tuple(query for query in queries if query is not None)
 
 
-def check_see(postgres: Value | None, *, tables: Collection[TableName], problems: Problems) -> None:
+def check_demo_query(postgres: Value | None, *, tables: Collection[TableName], problems: Problems) -> None:
     """Check the query in `sources.postgres.by_hand.see`, which the demo runs on the pipeline's tables."""
     try:
         value = postgres and postgres.at("by_hand", "see")

@@ -9,7 +9,7 @@ from headrace.errors import SpecError
 from headrace.spec.loading.document import Section, Value, read_document
 from headrace.spec.loading.files import Files
 from headrace.spec.loading.folders import FILE, absolute, list_pipelines
-from headrace.spec.loading.loader import KEYS_OF_PLACES, written_by
+from headrace.spec.loading.loader import OUTPUT_KEYS, outputs_of
 from headrace.spec.loading.names import namespace_of
 from headrace.spec.loading.stage_file import STAGE, staged_names
 from headrace.spec.loading.table_files import list_table_files
@@ -28,18 +28,18 @@ def find_owners(*, environ: Mapping[str, str], folder: Path) -> Owners:
     """
     owners: dict[tuple[str, str], tuple[str, Path]] = {}
     for pipeline in sorted(list_pipelines(folder), key=lambda pipeline: (not pipeline.built_in, pipeline.name)):
-        for written in _list_written(pipeline.path, environ=environ, folder=folder):
+        for written in _list_outputs(pipeline.path, environ=environ, folder=folder):
             owners.setdefault(written, (pipeline.name, pipeline.path))
     return owners
 
 
-def find_taken(pipeline: Pipeline, owners: Owners, *, environ: Mapping[str, str], folder: Path) -> tuple[SpecError, ...]:
+def find_conflicts(pipeline: Pipeline, owners: Owners, *, environ: Mapping[str, str], folder: Path) -> tuple[SpecError, ...]:
     """Return an error for each output of the pipeline that another pipeline owns."""
     place = Files(pipeline.folder, absolute(folder)).place(pipeline.folder / FILE, argument=pipeline.name)
     document = read_document(pipeline.folder / FILE, place=place, environ=environ)
     errors = []
     for stream in pipeline.streams:
-        for key, written in written_by(stream).items():
+        for key, written in outputs_of(stream).items():
             owner, home = owners.get((key, written), (pipeline.name, pipeline.folder))
             if home != pipeline.folder:
                 value = document.at("streams", stream.name, key)
@@ -53,7 +53,7 @@ def find_taken(pipeline: Pipeline, owners: Owners, *, environ: Mapping[str, str]
     return tuple(errors)
 
 
-def _list_written(path: Path, *, environ: Mapping[str, str], folder: Path) -> Iterator[tuple[str, str]]:
+def _list_outputs(path: Path, *, environ: Mapping[str, str], folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the outputs of a pipeline as key and value, as far as its files can be read."""
     problems = Problems()
     place = Files(path, absolute(folder)).place(path / FILE, argument=path.name)
@@ -65,7 +65,7 @@ def _list_written(path: Path, *, environ: Mapping[str, str], folder: Path) -> It
     inner = streams and problems.attempt(streams.section, None, problems=problems)
     for entry in inner.values.values() if inner else ():
         stream = problems.attempt(entry.section, None, problems=problems)
-        for key in KEYS_OF_PLACES if stream else ():
+        for key in OUTPUT_KEYS if stream else ():
             written = _read_text(stream, key, problems=problems)
             if written:
                 yield key, written.rstrip("/")

@@ -48,7 +48,7 @@ def _read_streams(section: Section, by_name: Mapping[str, Stream], problems: Pro
     for name, entry in value.section(None, problems=problems).values.items():
         stream = problems.attempt(_find_stream, name, entry, by_name)
         inner = stream and problems.attempt(entry.section, _PERSON_KEYS, problems=problems)
-        whose = stream and inner and problems.attempt(_read_whose, inner, stream, problems)
+        whose = stream and inner and problems.attempt(_read_person_columns, inner, stream, problems)
         if whose:
             columns[name] = whose
     return MappingProxyType(columns)
@@ -62,7 +62,7 @@ def _find_stream(name: str, value: Value, by_name: Mapping[str, Stream], *, at_k
     return by_name[name]
 
 
-def _read_whose(section: Section, stream: Stream, problems: Problems) -> PersonColumns:
+def _read_person_columns(section: Section, stream: Stream, problems: Problems) -> PersonColumns:
     """Return the expressions under `email`, `phone`, `ids` and `text`. At least one of these keys is required."""
     if not any(section.find(key) for key in _PERSON_KEYS):
         raise section.value.key_error(
@@ -79,19 +79,19 @@ def _read_whose(section: Section, stream: Stream, problems: Problems) -> PersonC
         _expressions(email, stream, problems) if email else (),
         _expressions(phone, stream, problems) if phone else (),
         MappingProxyType(kinds),
-        _found(problems.attempt(_column, item, stream) for item in _each(text)) if text else (),
+        _without_none(problems.attempt(_column, item, stream) for item in _list_items(text)) if text else (),
     )
 
 
-def _each(value: Value) -> tuple[Value, ...]:
+def _list_items(value: Value) -> tuple[Value, ...]:
     return value.items() if value.is_list() else (value,)
 
 
 def _expressions(value: Value, stream: Stream, problems: Problems) -> tuple[str, ...]:
-    return _found(problems.attempt(_expression, item, stream) for item in _each(value))
+    return _without_none(problems.attempt(_expression, item, stream) for item in _list_items(value))
 
 
-def _found(read: Iterable[str | None]) -> tuple[str, ...]:
+def _without_none(read: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(expression for expression in read if expression is not None)
 
 
@@ -173,7 +173,7 @@ def _read_requests(value: Value, by_name: Mapping[str, Stream], problems: Proble
     stream = _find_stream(source.text(), source, by_name, at_key=False)
     where = problems.attempt(lambda: _expression(section.need("where", example="type = 'customers/redact'"), stream))
     identity = problems.attempt(lambda: _expression(section.need("id", example="event_id"), stream))
-    whose = problems.attempt(_read_whose, section, stream, problems)
+    whose = problems.attempt(_read_person_columns, section, stream, problems)
     if where is None or identity is None or whose is None:
         return None
     return ErasureRequests(stream.name, where, identity, whose)

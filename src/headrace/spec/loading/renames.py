@@ -137,7 +137,7 @@ def find_renames(
     )
     queries += tuple(_scalars(document, "sources", "postgres", "by_hand", "see"))
     published: dict[str, str] = {}
-    for named, served in _served(document):
+    for named, served in _published_tables(document):
         published[named.value] = _rename_prefix(named.value, old, new, signs="_", otherwise=f"{new}_")
         edits.append((named, published[named.value]))
         queries += tuple(_scalars(served, "from"))
@@ -227,7 +227,7 @@ def _children(value: Value, key: str) -> Iterator[Value]:
             yield inner.at(name.value)
 
 
-def _served(document: Value) -> Iterator[tuple[yaml.ScalarNode, Value]]:
+def _published_tables(document: Value) -> Iterator[tuple[yaml.ScalarNode, Value]]:
     """Yield the published Postgres tables: the key node and the value of each."""
     try:
         inner = document.at("serving", "postgres")

@@ -71,7 +71,7 @@ def _read_table(value: Value, file: StageFile, problems: Problems) -> LayerTable
     if not section or not stream:
         return None
     attempt(_check_name, value)
-    settings = read_settings(_only(value, SETTINGS), macros=file.macros, problems=problems)
+    settings = read_settings(_select_keys(value, SETTINGS), macros=file.macros, problems=problems)
     columns = attempt(_read_columns, section, stream, problems) or ()
     others = section.find("other_columns")
     staged = Staged(
@@ -194,7 +194,7 @@ def _read_date(value: Value, staged: Staged, stream: Stream) -> str:
     return name
 
 
-def _only(value: Value, keys: Sequence[str]) -> Value:
+def _select_keys(value: Value, keys: Sequence[str]) -> Value:
     """Return the value with only these keys."""
     node = value.node
     pairs = [pair for pair in node.value if pair[0].value in keys] if isinstance(node, yaml.MappingNode) else []

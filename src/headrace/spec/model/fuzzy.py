@@ -101,7 +101,7 @@ def _read_training(section: Section, *, problems: Problems) -> tuple[bool, int]:
     if value is None:
         return False, _SEED
     if not value.is_section():
-        return value.truth(), _SEED
+        return value.boolean(), _SEED
     seed = value.section(("seed",), problems=problems).need("seed", example="7")
     return True, seed.whole_number(at_least=0, at_most=_MOST_SEED)
 

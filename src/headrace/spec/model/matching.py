@@ -105,7 +105,7 @@ def _read_match(name: str, value: Value, *, problems: Problems) -> Match:
 
 def _is_on(section: Section, key: str) -> bool:
     value = section.find(key)
-    return True if value is None else value.truth()
+    return True if value is None else value.boolean()
 
 
 def _read_region(section: Section) -> tuple[str | None, str | None]:

@@ -117,13 +117,13 @@ def _moment(value: str, unit: Unit) -> str:
     return functions.get(unit, "timestamp_micros(({0} - pmod({0}, 1000)) div 1000)").format(value)
 
 
-def lost(value: str, converted: str, made_type: ColumnType) -> str:
+def lost_condition(value: str, converted: str, converted_type: ColumnType) -> str:
     """Return the condition that a value is not null and its conversion is. For an array, that holds for any element."""
-    gone = f"({value} IS NOT NULL AND {converted} IS NULL)"
-    if not isinstance(made_type, Array):
-        return gone
+    is_null = f"({value} IS NOT NULL AND {converted} IS NULL)"
+    if not isinstance(converted_type, Array):
+        return is_null
     counts = [f"size(filter({array}, _each -> _each IS NOT NULL))" for array in (converted, value)]
-    return f"({gone} OR {counts[0]} < {counts[1]})"
+    return f"({is_null} OR {counts[0]} < {counts[1]})"
 
 
 def _is_any_decimal(column_type: ColumnType) -> bool:

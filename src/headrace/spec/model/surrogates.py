@@ -19,8 +19,8 @@ def keep_lone_surrogates(written: bytes) -> bytes:
     """
     if b"\\ud" not in written and b"\\uD" not in written:
         return written
-    return _ESCAPES.sub(_kept, written)
+    return _ESCAPES.sub(_escape_lone, written)
 
 
-def _kept(match: re.Match[bytes]) -> bytes:
+def _escape_lone(match: re.Match[bytes]) -> bytes:
     return match[0] if match["lone"] is None else b"\\" + match[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.spec.problems import Place, Problems, suggest
 from headrace.spec.sql.macro_expansion import Macro, Use
-from headrace.spec.sql.macro_tokens import fills_its_place, flatten, kind, tokenize_sql
+from headrace.spec.sql.macro_tokens import flatten, kind, needs_no_brackets, tokenize_sql
 from headrace.spec.sql.queries import parse_sql
 from headrace.spec.sql.source_map import Piece, SourceMap
 
@@ -52,16 +52,16 @@ class _BodyReader:
         if any("\n" in self._body[token.start : token.end + 1] for token in self._tokens):
             raise self._error("a macro can't contain a multi-line string", 0, fix="Write the line break as \\n")
         if kind(self._tokens[0]) == "TABLE":
-            raise self._no_expression("it returns a table")
+            raise self._not_an_expression("it returns a table")
         tree = parse_sql(_SELECT + self._body, place=self._place, origin=self._origin, fix="Fix the macro")
         parts = {name for name, value in tree.args.items() if value} - {"expressions", "kind"}
         if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or parts:
-            raise self._no_expression("it is not a single value")
+            raise self._not_an_expression("it is not a single value")
         value: exp.Expr = tree.expressions[0]
         if value.find(exp.Query):
-            raise self._no_expression("it contains a query")
+            raise self._not_an_expression("it contains a query")
         if isinstance(value, exp.Alias | exp.Star | exp.Lambda) or any(kind(token) == "ARROW" for token in self._tokens[:2]):
-            raise self._no_expression("it is an alias, a star or a lambda")
+            raise self._not_an_expression("it is an alias, a star or a lambda")
         return value
 
     def find_mistakes(self, value: exp.Expr) -> Iterator[SpecError]:
@@ -99,7 +99,7 @@ class _BodyReader:
                 index = around[start]
                 before = self._tokens[index - 1] if index else None
                 after = self._tokens[index + 1] if index + 1 < len(self._tokens) else None
-                uses.append(Use(parameter, start, end, fills_its_place(before, after)))
+                uses.append(Use(parameter, start, end, needs_no_brackets(before, after)))
         variables: Mapping[str, tuple[tuple[int, int], ...]] = {
             variable: tuple(self._places(variable)) for variable in self._variables(value)
         }
@@ -126,7 +126,7 @@ class _BodyReader:
         names = (name.name.lower() for scope in value.find_all(exp.Lambda) for name in scope.expressions)
         return tuple(dict.fromkeys(names))
 
-    def _no_expression(self, why: str) -> SpecError:
+    def _not_an_expression(self, why: str) -> SpecError:
         what = f'the body of macro "{self._macro.name}" is not an expression: {why}'
         return self._error(what, 0, fix="Write one value of columns, literals and functions")
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from headrace.errors import SpecError
 from headrace.spec.sql.macro_tokens import (
     Call,
-    fills_its_place,
     find_calls,
     flatten,
     is_operand,
     kind,
+    needs_no_brackets,
     tokenize_sql,
     with_depth,
 )
@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 
 LARGEST, LARGEST_BODY = 500_000, 20_000
 """The maximum length of an expanded query and of an expanded macro body. Repeated arguments grow with every level."""
-_NO_EXPRESSION = {"ARROW": "a lambda", "FARROW": "a named argument", "ALIAS": "an alias"}
-_NO_START = {"SELECT": "a query without brackets", "WITH": "a query without brackets", "DISTINCT": "DISTINCT", "ALL": "ALL"}
+_INVALID_PARTS = {"ARROW": "a lambda", "FARROW": "a named argument", "ALIAS": "an alias"}
+_INVALID_STARTS = {
+    "SELECT": "a query without brackets",
+    "WITH": "a query without brackets",
+    "DISTINCT": "DISTINCT",
+    "ALL": "ALL",
+}
 Refuse = Callable[[str, int, str], SpecError]
 """A function that returns a SpecError for a text: what is wrong, the offset, and what to do."""
 
@@ -215,14 +220,14 @@ class _Expansion:
         words |= {
             token.text.lower() for value in values.values() for token in tokenize_sql("".join(p.text for p in value)) or ()
         }
-        return macro.apply(values, words=words, start=call.start, bare=fills_its_place(call.before, call.after))
+        return macro.apply(values, words=words, start=call.start, bare=needs_no_brackets(call.before, call.after))
 
     def _argument(self, call: Call, tokens: Sequence[Token]) -> list[Piece] | None:
         """Return the pieces of an argument, or None with an error if it is not an expression."""
         if not tokens:
             self._keep(f'an argument of "{call.name.text}" is empty', call.start, "Write an expression, or NULL")
             return None
-        wrong = _find_no_expression(tokens)
+        wrong = _find_invalid_part(tokens)
         if any("\n" in self.text[token.start : token.end + 1] for token in tokens):
             wrong = "a multi-line string"
         if wrong:
@@ -239,12 +244,12 @@ def _is_operand(pieces: Sequence[Piece]) -> bool:
     return is_operand(tokenize_sql("".join(piece.text for piece in pieces)) or ())
 
 
-def _find_no_expression(tokens: Sequence[Token]) -> str | None:
+def _find_invalid_part(tokens: Sequence[Token]) -> str | None:
     """Return what these tokens contain that an expression can't contain, or None."""
-    if kind(tokens[0]) in _NO_START or kind(tokens[-1]) == "STAR":
-        return _NO_START.get(kind(tokens[0]), "*")
+    if kind(tokens[0]) in _INVALID_STARTS or kind(tokens[-1]) == "STAR":
+        return _INVALID_STARTS.get(kind(tokens[0]), "*")
     kinds = (kind(token) for token, depth in with_depth(tokens) if depth == 0)
-    return next((_NO_EXPRESSION[name] for name in kinds if name in _NO_EXPRESSION), None)
+    return next((_INVALID_PARTS[name] for name in kinds if name in _INVALID_PARTS), None)
 
 
 def _rename(variables: Collection[str], words: Collection[str]) -> dict[str, str]:

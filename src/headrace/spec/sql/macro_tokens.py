@@ -132,7 +132,7 @@ def is_operand(tokens: Sequence[Token]) -> bool:
     return kind(tokens[opened]) == "L_PAREN" and _matching(tokens, opened) == len(tokens) - 1
 
 
-def fills_its_place(before: Token | None, after: Token | None) -> bool:
+def needs_no_brackets(before: Token | None, after: Token | None) -> bool:
     """Return whether an expression between two tokens is a whole argument, column or condition, so it needs no brackets."""
     return (before is None or kind(before) in _BEFORE_WHOLE) and (after is None or kind(after) in _AFTER_WHOLE)
 

@@ -82,7 +82,7 @@ def check_mixed_rows(table: LayerTable, *, known: Mapping[TableName, Sequence[st
         what = f"{mixture} combines several rows, but not all keys are plain columns of the table's drivers"
         fix = "Select the keys as plain columns, group in a separate table without sequence_by, or write kind: full"
         return table.error(what, at="keys", fix=fix)
-    why = _why_keys_hide(table, parsed)
+    why = _why_keys_are_missed(table, parsed)
     fix = "Compute it in a separate table that this one reads, or write kind: full"
     return table.error(f"can't map changed rows to keys: {why}", at="keys", fix=fix) if why else None
 
@@ -94,7 +94,7 @@ def _mixtures(query: exp.Expr, kind: Kind) -> Iterator[str]:
     ignored = {"distinct"} if kind in _ONE_OF_REPEATED else set()
     for select, _ in _driving(query, {}):
         if isinstance(select, exp.SetOperation):
-            if not (ignored and isinstance(select, exp.Union) and not _cuts(select)):
+            if not (ignored and isinstance(select, exp.Union) and not _has_limit(select)):
                 yield f"{where_found(select)}{type(select).__name__.upper()}"
             continue
         clauses = [words for name, words in _MIXES.items() if select.args.get(name) and name not in ignored]
@@ -117,7 +117,7 @@ def _driving(query: exp.Expr, visible: Queries) -> Iterator[tuple[exp.Query, Que
     if isinstance(query, exp.Subquery):
         yield from _driving(query.this, names)
     elif isinstance(query, exp.SetOperation):
-        if not isinstance(query, exp.Union) or query.args.get("distinct") or _cuts(query):
+        if not isinstance(query, exp.Union) or query.args.get("distinct") or _has_limit(query):
             yield query, names
         yield from _driving(query.this, names)
         yield from _driving(query.expression, names)
@@ -128,7 +128,7 @@ def _driving(query: exp.Expr, visible: Queries) -> Iterator[tuple[exp.Query, Que
             yield from _driving(*below)
 
 
-def _cuts(query: exp.SetOperation) -> bool:
+def _has_limit(query: exp.SetOperation) -> bool:
     return any(query.args.get(name) for name in ("limit", "offset"))
 
 
@@ -143,7 +143,7 @@ def _source(select: exp.Select, names: Queries) -> tuple[exp.Query, Queries] | N
     return (node.this, names) if isinstance(node, exp.Subquery) else None
 
 
-def _why_keys_hide(table: LayerTable, parsed: ParsedQuery) -> str | None:
+def _why_keys_are_missed(table: LayerTable, parsed: ParsedQuery) -> str | None:
     """Return why running the query on the changed rows may miss keys that they touch, or None.
 
     Keys that are expressions are found by running the query on the changed rows. That misses keys that are computed from
@@ -159,7 +159,11 @@ def _why_keys_hide(table: LayerTable, parsed: ParsedQuery) -> str | None:
         for name in ("where", "qualify"):
             clause = select.args.get(name)
             for condition in clause.this.flatten() if clause and isinstance(clause.this, exp.And) else [clause and clause.this]:
-                if condition is not None and _of_many(condition, select, names) and not _is_first(condition, select, names):
+                if (
+                    condition is not None
+                    and _depends_on_many(condition, select, names)
+                    and not _is_first(condition, select, names)
+                ):
                     return f"{where_found(condition)}a filter on a value computed from several rows hides keys"
         for window in (node for node in own_nodes(select) if isinstance(node, exp.Window)):
             if not _partitions_by_keys(window, select, table.keys):
@@ -167,7 +171,7 @@ def _why_keys_hide(table: LayerTable, parsed: ParsedQuery) -> str | None:
     for select, names in _outermost(parsed.tree, {}):
         for key in table.keys:
             expression = _output(select, key)
-            if expression is not None and _of_many(expression, select, names):
+            if expression is not None and _depends_on_many(expression, select, names):
                 return f'{where_found(expression)}key "{key}" is computed from several rows'
     return None
 
@@ -190,12 +194,12 @@ def _output(select: exp.Select, name: str) -> exp.Expr | None:
     return next((output.unalias() for output in select.selects if output.alias_or_name.lower() == name.lower()), None)
 
 
-def _of_many(expression: exp.Expr, select: exp.Select, names: Queries) -> bool:
+def _depends_on_many(expression: exp.Expr, select: exp.Select, names: Queries) -> bool:
     """Return whether an expression of a SELECT is computed from several rows, in the SELECT itself or in its FROM."""
-    return next(_many(expression, select, names), None) is not None
+    return next(_multi_row_nodes(expression, select, names), None) is not None
 
 
-def _many(expression: exp.Expr, select: exp.Select, names: Queries) -> Iterator[exp.Expr]:
+def _multi_row_nodes(expression: exp.Expr, select: exp.Select, names: Queries) -> Iterator[exp.Expr]:
     """Yield the aggregates and window functions that an expression depends on."""
     from sqlglot import exp
 
@@ -203,19 +207,19 @@ def _many(expression: exp.Expr, select: exp.Select, names: Queries) -> Iterator[
         if isinstance(node, (exp.AggFunc, exp.Window)):
             yield node
         if isinstance(node, exp.Column):
-            yield from _many_below(node, select, names)
+            yield from _multi_row_nodes_below(node, select, names)
 
 
-def _many_below(column: exp.Column, select: exp.Select, names: Queries) -> Iterator[exp.Expr]:
+def _multi_row_nodes_below(column: exp.Column, select: exp.Select, names: Queries) -> Iterator[exp.Expr]:
     below = _source(select, names)
     if below is None or column.table not in ("", select.args["from_"].this.alias_or_name):
         return
     for inner, inner_names in _outermost(*below):
         output = _output(inner, column.name)
         if output is not None:
-            yield from _many(output, inner, inner_names)
+            yield from _multi_row_nodes(output, inner, inner_names)
         elif any(column.is_star for column in inner.selects):
-            yield from _many_below(column, inner, inner_names)
+            yield from _multi_row_nodes_below(column, inner, inner_names)
 
 
 def _is_first(condition: exp.Expr, select: exp.Select, names: Queries) -> bool:
@@ -226,11 +230,13 @@ def _is_first(condition: exp.Expr, select: exp.Select, names: Queries) -> bool:
     is_bound = isinstance(condition, (exp.LTE, exp.LT)) and isinstance(condition.expression, exp.Literal)
     if not (is_one or is_bound) or not isinstance(condition.this, (exp.Column, exp.Window)):
         return False
-    windows = list(_many(condition.this, select, names))
-    return all(isinstance(node, exp.Window) and type(node.this).__name__ in _RANKS for node in windows if not _inside(node))
+    windows = list(_multi_row_nodes(condition.this, select, names))
+    return all(
+        isinstance(node, exp.Window) and type(node.this).__name__ in _RANKS for node in windows if not _is_in_window(node)
+    )
 
 
-def _inside(node: exp.Expr) -> bool:
+def _is_in_window(node: exp.Expr) -> bool:
     """Return whether an aggregate is inside a window function."""
     from sqlglot import exp
 

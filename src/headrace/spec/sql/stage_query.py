@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.spec.model.envelopes import ROWS
 from headrace.spec.model.layers import LayerTable, Staged, StagedColumn
-from headrace.spec.model.meanings import Converted, convert, is_unavailable, lost
+from headrace.spec.model.meanings import Converted, convert, is_unavailable, lost_condition
 from headrace.spec.model.pipeline import TableName
 from headrace.spec.model.types import Column, ColumnType, Primitive, Struct
 from headrace.spec.sql.queries import parse_query
@@ -43,7 +43,7 @@ def stage_query(staged: Staged, columns: tuple[Column, ...], *, place: Place) ->
 
     The query is cached, because every build needs it.
     """
-    return parse_query(_Text(staged, columns).sql(), place=place).query
+    return parse_query(_QueryBuilder(staged, columns).sql(), place=place).query
 
 
 def source_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -74,7 +74,7 @@ class _SelectedColumn:
     lost: str | None
 
 
-class _Text:
+class _QueryBuilder:
     def __init__(self, staged: Staged, columns: Sequence[Column]) -> None:
         self._staged = staged
         self._types = {column.name: column.type for column in columns}
@@ -96,7 +96,7 @@ class _Text:
                 text += "\n" * (column.line - 1 - text.count("\n")) + f"{', ' if index else ''}{column.read} AS `{column.name}`"
             text, source = f"{text}) AS {_READ} FROM _changes)", "_values"
         selected = [f"{column.sql} AS `{staged_name(column.name)}`" for column in selected_columns]
-        selected += [f"{sql} AS {name}" for name, sql in self._own(selected_columns).items()]
+        selected += [f"{sql} AS {name}" for name, sql in self._metadata_columns(selected_columns).items()]
         return f"{text} SELECT {', '.join(selected)} FROM {source}"
 
     def _columns(self) -> Iterator[_SelectedColumn]:
@@ -114,17 +114,17 @@ class _Text:
         unavailable = f"(op = 'u' AND {missing})" if missing else None
         converted = _converted(value, column, staged)
         sql = f"{_READ}.`{column.name}`" if converted.may_fail else converted.sql
-        gone = lost(value, sql, converted.type) if converted.may_fail else None
+        unreadable = lost_condition(value, sql, converted.type) if converted.may_fail else None
         return _SelectedColumn(
             name=column.name,
             line=staged.line if staged else 0,
             sql=f"IF({unavailable}, NULL, {sql})" if unavailable else sql,
             read=converted.sql if converted.may_fail else None,
             unavailable=unavailable,
-            lost=f"{gone} AND NOT coalesce({unavailable}, false)" if gone and unavailable else gone,
+            lost=f"{unreadable} AND NOT coalesce({unavailable}, false)" if unreadable and unavailable else unreadable,
         )
 
-    def _own(self, selected_columns: Sequence[_SelectedColumn]) -> dict[str, str]:
+    def _metadata_columns(self, selected_columns: Sequence[_SelectedColumn]) -> dict[str, str]:
         business = next((column for column in selected_columns if column.name == self._staged.event_date), None)
         day = f"CAST(timestamp_millis({_EVENT_TIME}) AS DATE)"
         moment = self._field("source", "ts_us", "BIGINT", "timestamp_micros({})")
