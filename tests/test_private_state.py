@@ -29,7 +29,7 @@ def load(folder: Path, **environ: str) -> Settings:
     return load_settings(flags={}, environ=environ, folder=folder)
 
 
-def test_what_is_created_is_private(tmp_path: Path) -> None:
+def test_protect_state_makes_new_files_private(tmp_path: Path) -> None:
     settings = load(tmp_path)
     protect_state(settings)
     assert not settings.home.exists(), "it creates nothing itself"
@@ -38,7 +38,7 @@ def test_what_is_created_is_private(tmp_path: Path) -> None:
     assert [mode(settings.home), mode(settings.home / "kafka"), mode(settings.home / "catalog.db")] == [0o700, 0o700, 0o600]
 
 
-def test_open_state_of_an_earlier_version_is_tightened(tmp_path: Path) -> None:
+def test_protect_state_restricts_existing_state(tmp_path: Path) -> None:
     lake, catalog = tmp_path / "lake", tmp_path / "cat.db"
     lake.mkdir(mode=0o755)
     catalog.touch(mode=0o644)
@@ -49,7 +49,7 @@ def test_open_state_of_an_earlier_version_is_tightened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("permissions", [0o1777, 0o2775])
-def test_a_folder_that_is_shared_on_purpose_keeps_its_permissions(tmp_path: Path, permissions: int) -> None:
+def test_protect_state_keeps_shared_folders(tmp_path: Path, permissions: int) -> None:
     lake = tmp_path / "lake"
     lake.mkdir()
     lake.chmod(permissions)
@@ -57,7 +57,7 @@ def test_a_folder_that_is_shared_on_purpose_keeps_its_permissions(tmp_path: Path
     assert mode(lake) == permissions
 
 
-def test_shared_state_keeps_its_permissions(tmp_path: Path) -> None:
+def test_protect_state_skips_shared_state(tmp_path: Path) -> None:
     settings = load(tmp_path, HEADRACE_STATE_SHARED="true")
     settings.home.mkdir(mode=0o755)
     protect_state(settings)
@@ -65,7 +65,7 @@ def test_shared_state_keeps_its_permissions(tmp_path: Path) -> None:
     assert [mode(settings.home), mode(settings.home / "new")] == [0o755, 0o755]
 
 
-def test_files_for_others_follow_the_shell_s_umask(tmp_path: Path) -> None:
+def test_inherited_umask_applies_to_output_files(tmp_path: Path) -> None:
     protect_state(load(tmp_path))
     protect_state(load(tmp_path))
     with inherited_umask():

@@ -51,30 +51,30 @@ def load(folder: Path, text: str = "", profile: str = "", **environ: str) -> Set
     return load_settings(flags={"profile": profile}, environ=environ, folder=folder)
 
 
-def test_a_profile_says_where_everything_is(tmp_path: Path) -> None:
-    found = load(tmp_path, PRODUCTION, "production", **KAFKA)
-    assert (found.catalog_type, found.catalog_uri) == ("rest", "https://catalog.example.com/api")
-    assert dict(found.catalog_properties) == {"rest.sigv4-enabled": "false"}
-    assert dict(found.spark_conf) == {"spark.kubernetes.namespace": "streams"}
-    assert (found.s3_path_style, found.spark_executor_cores, found.is_on_s3, found.is_local) == (True, 2, True, False)
-    assert (found.kafka_security_protocol, found.kafka_sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
-    assert found.kafka_ca_location == str(tmp_path / "ca.pem")
+def test_profile_sets_all_locations(tmp_path: Path) -> None:
+    loaded = load(tmp_path, PRODUCTION, "production", **KAFKA)
+    assert (loaded.catalog_type, loaded.catalog_uri) == ("rest", "https://catalog.example.com/api")
+    assert dict(loaded.catalog_properties) == {"rest.sigv4-enabled": "false"}
+    assert dict(loaded.spark_conf) == {"spark.kubernetes.namespace": "streams"}
+    assert (loaded.s3_path_style, loaded.spark_executor_cores, loaded.is_on_s3, loaded.is_local) == (True, 2, True, False)
+    assert (loaded.kafka_security_protocol, loaded.kafka_sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert loaded.kafka_ca_location == str(tmp_path / "ca.pem")
 
 
-def test_without_a_profile_all_is_on_this_machine(tmp_path: Path) -> None:
-    found = load_settings(flags={}, environ={}, folder=tmp_path)
-    assert found.catalog_uri == f"sqlite:///{tmp_path}/.headrace/catalog.db"
-    assert (found.is_local, found.is_on_s3, found.kafka_security_protocol) == (True, False, "PLAINTEXT")
+def test_default_profile_is_local(tmp_path: Path) -> None:
+    loaded = load_settings(flags={}, environ={}, folder=tmp_path)
+    assert loaded.catalog_uri == f"sqlite:///{tmp_path}/.headrace/catalog.db"
+    assert (loaded.is_local, loaded.is_on_s3, loaded.kafka_security_protocol) == (True, False, "PLAINTEXT")
 
 
-def test_a_choice_may_be_written_in_any_case(tmp_path: Path) -> None:
-    found = load(tmp_path, '[p]\ncatalog.type = "SQL"', "p")
-    assert (found.catalog_type, found.catalog_uri) == ("sql", f"sqlite:///{tmp_path}/.headrace/catalog.db")
+def test_choices_ignore_case(tmp_path: Path) -> None:
+    loaded = load(tmp_path, '[p]\ncatalog.type = "SQL"', "p")
+    assert (loaded.catalog_type, loaded.catalog_uri) == ("sql", f"sqlite:///{tmp_path}/.headrace/catalog.db")
 
 
-def test_the_stack_needs_no_file(tmp_path: Path) -> None:
-    found = load_settings(flags={"profile": "stack"}, environ={}, folder=tmp_path)
-    assert (found.profile, found.home) == ("stack", tmp_path / ".headrace" / "stack")
+def test_stack_profile_needs_no_file(tmp_path: Path) -> None:
+    loaded = load_settings(flags={"profile": "stack"}, environ={}, folder=tmp_path)
+    assert (loaded.profile, loaded.home) == ("stack", tmp_path / ".headrace" / "stack")
 
 
 @pytest.mark.parametrize(
@@ -95,25 +95,25 @@ def test_the_stack_needs_no_file(tmp_path: Path) -> None:
         ('[p]\nkafka.bootstrap_servers = "a:1"\nkafka.sasl_mechanism = "GSSAPI"', "SCRAM-SHA-512"),
     ],
 )
-def test_what_cannot_be_says_what_to_do(tmp_path: Path, text: str, says: str) -> None:
+def test_invalid_settings_name_the_next_step(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(SettingsError) as raised:
         load(tmp_path, text, "p")
     assert says in str(raised.value)
     assert "hidden" not in str(raised.value)
 
 
-def test_secrets_are_never_printed(tmp_path: Path) -> None:
+def test_settings_repr_contains_no_secrets(tmp_path: Path) -> None:
     environ = {variable: f"hidden-{number}" for number, variable in enumerate(SECRETS.values())}
-    found = load_settings(
+    loaded = load_settings(
         flags={}, environ={**environ, "HEADRACE_CATALOG_URI": "postgresql://me:hidden-uri@host/lake"}, folder=tmp_path
     )
-    assert "hidden" not in repr(found)
-    assert all(getattr(found, name) == environ[variable] for name, variable in SECRETS.items())
-    said = found.without_secrets("no login with hidden-2, hidden-4 or hidden-uri")
-    assert said == "no login with ***, *** or ***"
+    assert "hidden" not in repr(loaded)
+    assert all(getattr(loaded, name) == environ[variable] for name, variable in SECRETS.items())
+    redacted = loaded.without_secrets("no login with hidden-2, hidden-4 or hidden-uri")
+    assert redacted == "no login with ***, *** or ***"
 
 
-def test_an_address_is_shown_without_the_passwords_in_it() -> None:
+def test_without_passwords_redacts_addresses() -> None:
     shown = {
         "postgresql://me:hidden@host/lake": "postgresql://me:***@host/lake",
         "postgresql://me:hid@den@host/lake": "postgresql://me:***@host/lake",
@@ -134,32 +134,32 @@ def test_an_address_is_shown_without_the_passwords_in_it() -> None:
     assert not any(passwords_in(plain) for plain in ("store:9000", "thrift://one:9083,thrift://two:9083", "sqlite:///a.db"))
 
 
-def test_every_value_has_the_type_of_its_field(tmp_path: Path) -> None:
+def test_settings_values_match_their_types(tmp_path: Path) -> None:
     kinds = {"number": "3", "bool": "true", "web": "https://host", "postgres": "postgresql://host", "database": "sqlite:///x"}
-    given = {each.environ: each.choices[0] if each.choices else kinds.get(each.kind, "file:///x") for each in SETTING_SPECS}
+    given = {spec.environ: spec.choices[0] if spec.choices else kinds.get(spec.kind, "file:///x") for spec in SETTING_SPECS}
     types = get_type_hints(Settings)
     for environ in ({}, {**given, **dict.fromkeys(SECRETS.values(), "hidden")}):
-        found = load_settings(flags={}, environ=environ, folder=tmp_path)
-        for each in fields(Settings):
+        loaded = load_settings(flags={}, environ=environ, folder=tmp_path)
+        for field in fields(Settings):
             allowed = (
-                MappingProxyType if types[each.name] == Mapping[str, str] else get_args(types[each.name]) or types[each.name]
+                MappingProxyType if types[field.name] == Mapping[str, str] else get_args(types[field.name]) or types[field.name]
             )
-            value = getattr(found, each.name)
-            assert isinstance(value, allowed), each.name
-            assert isinstance(value, bool) == (types[each.name] is bool), each.name
-            assert not environ or value is not None or each.name == "spark_conf_dir", each.name
+            value = getattr(loaded, field.name)
+            assert isinstance(value, allowed), field.name
+            assert isinstance(value, bool) == (types[field.name] is bool), field.name
+            assert not environ or value is not None or field.name == "spark_conf_dir", field.name
 
 
-def test_the_guide_lists_every_setting() -> None:
+def test_guide_lists_every_setting() -> None:
     code = "`{}`".format
     rows = [
         *(
-            f"| {code(each.name)} | {code(each.environ)} | {code(each.default) if each.default else ''} | {each.about} |"
-            for each in SETTING_SPECS
+            f"| {code(spec.name)} | {code(spec.environ)} | {code(spec.default) if spec.default else ''} | {spec.about} |"
+            for spec in SETTING_SPECS
         ),
-        *(f"| {code(each.name + '.…')} | | | {each.about} |" for each in PASSED_ON_SECTIONS),
+        *(f"| {code(section.name + '.…')} | | | {section.about} |" for section in PASSED_ON_SECTIONS),
     ]
-    secrets = [f"| {code(each.environ)} | {each.about} |" for each in specs_of(Settings) if each.kind == "secret"]
+    secrets = [f"| {code(spec.environ)} | {spec.about} |" for spec in specs_of(Settings) if spec.kind == "secret"]
     guide = GUIDE.read_text(encoding="utf-8")
     assert "\n".join(["| --- | --- | --- | --- |", *rows, ""]) in guide
     assert "\n".join(["| --- | --- |", *secrets, ""]) in guide

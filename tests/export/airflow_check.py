@@ -55,14 +55,14 @@ def _run(airflow: Airflow, lake: Lake, sound: Pipeline, broken: Pipeline) -> Ite
 def _check_sound(airflow: Airflow, lake: Lake, pipeline: Pipeline) -> Iterator[str]:
     """Every task succeeded, after those that it waits for and alone; its log has its quality, its table the rows expected."""
     tasks = airflow.tasks(pipeline.name, RUN)
-    wanted = {**{_task_of(each): "success" for each in pipeline.tables}, "start": "success", "end": "success"}
+    wanted = {**{_task_of(table): "success" for table in pipeline.tables}, "start": "success", "end": "success"}
     yield from _check_states(pipeline, tasks, wanted)
     yield from _check_order(pipeline, tasks)
     for table in pipeline.tables:
         log = "\n".join(airflow.logs(pipeline.name, RUN, _task_of(table)))
-        for each in table.expectations:
-            if f"quality: {each.sentence}: " not in log:
-                yield f'{table.table}: its log does not say whether "{each.sentence}"'
+        for expectation in table.expectations:
+            if f"quality: {expectation.sentence}: " not in log:
+                yield f'{table.table}: its log does not say whether "{expectation.sentence}"'
         expected = (pipeline.folder / "expected" / table.layer / f"{table.table.name}.jsonl").read_text(encoding="utf-8")
         if layer_lines(lake, table) != expected.splitlines():
             yield f"{table.table}: its rows are not those that are expected"
@@ -72,26 +72,26 @@ def _check_broken(airflow: Airflow, pipeline: Pipeline) -> Iterator[str]:
     """One task failed after all of its tries; those after it never ran; the others succeeded."""
     tasks = airflow.tasks(pipeline.name, RUN)
     after = not_reached(pipeline)
-    wanted = {_task_of(each): "upstream_failed" if each.table in after else "success" for each in pipeline.tables}
+    wanted = {_task_of(table): "upstream_failed" if table.table in after else "success" for table in pipeline.tables}
     own = {"start": "success", "land": "success", "end": "upstream_failed"}
     yield from _check_states(pipeline, tasks, {**wanted, **own, str(BROKEN): "failed"})
     logs = airflow.logs(pipeline.name, RUN, str(BROKEN))
     if len(logs) != 1 + RETRIES:
         yield f"{BROKEN} was tried {len(logs)} times, not {1 + RETRIES}"
-    said = "quality: the charge has a customer: 1 row checked, 1 failing, which is not allowed"
-    if not all(said in log for log in logs):
+    description = "quality: the charge has a customer: 1 row checked, 1 failing, which is not allowed"
+    if not all(description in log for log in logs):
         yield f"{BROKEN}: its log does not say why it failed"
 
 
 def _check_states(pipeline: Pipeline, tasks: dict[str, TaskRun], wanted: dict[str, str]) -> Iterator[str]:
     for name in sorted(wanted.keys() | tasks.keys()):
-        found = tasks[name].state if name in tasks else "missing"
-        if found != wanted.get(name):
-            yield f"{pipeline.name}: task {name} is {found}, not {wanted.get(name)}"
+        state = tasks[name].state if name in tasks else "missing"
+        if state != wanted.get(name):
+            yield f"{pipeline.name}: task {name} is {state}, not {wanted.get(name)}"
 
 
 def _check_order(pipeline: Pipeline, tasks: dict[str, TaskRun]) -> Iterator[str]:
-    times = {each.table: tasks[_task_of(each)] for each in pipeline.tables if _task_of(each) in tasks}
+    times = {table.table: tasks[_task_of(table)] for table in pipeline.tables if _task_of(table) in tasks}
     spans = {table: (run.start, run.end) for table, run in times.items() if run.start and run.end}
     for table in pipeline.tables:
         for read in (name for name in table.inputs if name in spans and table.table in spans):

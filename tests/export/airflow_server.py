@@ -49,12 +49,12 @@ class Airflow:
         """Return why files could not be parsed; nothing, once all of these DAGs are there."""
 
         def parsed() -> tuple[list[str]] | None:
-            errors = [f"{each['filename']}: {each['stack_trace']}" for each in self.ask("/importErrors")["import_errors"]]
-            known = {each["dag_id"] for each in self.ask("/dags")["dags"]}
+            errors = [f"{error['filename']}: {error['stack_trace']}" for error in self.ask("/importErrors")["import_errors"]]
+            known = {dag["dag_id"] for dag in self.ask("/dags")["dags"]}
             return (errors,) if errors or known >= {*dag_ids} else None
 
-        found = wait_until(parsed, what=f"Airflow to parse {', '.join(dag_ids)}; see {self.home}", seconds=180, pause=1.0)
-        return found[0] if found else []
+        parsed_dags = wait_until(parsed, what=f"Airflow to parse {', '.join(dag_ids)}; see {self.home}", seconds=180, pause=1.0)
+        return parsed_dags[0] if parsed_dags else []
 
     def trigger(self, dag_id: str, run_id: str) -> None:
         self.ask(f"/dags/{dag_id}", method="PATCH", body={"is_paused": False})
@@ -67,9 +67,9 @@ class Airflow:
             state = str(self.ask(f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
             return state if state in _ENDED else None
 
-        found = wait_until(ended, what=f"{dag_id} to end; logs are in {self.home}", seconds=seconds, pause=2.0)
-        assert found is not None
-        return found
+        run = wait_until(ended, what=f"{dag_id} to end; logs are in {self.home}", seconds=seconds, pause=2.0)
+        assert run is not None
+        return run
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, TaskRun]:
         """Return what became of each task of a run."""
@@ -137,8 +137,8 @@ def _ask(url: str, *, method: str = "GET", body: object = None, token: str = "")
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
     data = None if body is None else json.dumps(body).encode()
     with urlopen(Request(url, data=data, headers=headers, method=method), timeout=30) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
+        answer_json: dict[str, Any] = json.load(answer)
+        return answer_json
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -36,7 +36,7 @@ SENSOR_SECONDS = 120.0
 
 def check(name: str, *, folder: Path) -> list[str]:
     """Return what is not as it must be, sentence by sentence."""
-    files = [folder / "defs" / f"{each}.py" for each in (name, "shop", GONE)]
+    files = [folder / "defs" / f"{name}.py" for name in (name, "shop", GONE)]
     gone = ("--name", GONE, "--schedule", "* * * * *")
     with (
         exported(name, to="dagster", folder=folder, gone=gone) as found,
@@ -59,7 +59,7 @@ def _run(dagster: Dagster, lake: Lake, sound: Pipeline, broken: Pipeline) -> Ite
         if run.state != wanted:
             yield f"{name} ended with {run.state}, not {wanted}:\n{dagster.log(run.run_id)}"
     print(f"after {time.monotonic() - started:.0f} s", flush=True)
-    tries = {step: found.tries for step, found in gone.steps.items() if found.state == "FAILURE"}
+    tries = {step: step_run.tries for step, step_run in gone.steps.items() if step_run.state == "FAILURE"}
     if not tries or {*tries.values()} != {1} or "not found: pipeline.yml" not in dagster.log(gone.run_id):
         yield f"{GONE}: something was tried again, nothing failed, or the log does not say why: {tries}"
     yield from _check_sound(dagster, lake, sound, whole)
@@ -69,33 +69,35 @@ def _run(dagster: Dagster, lake: Lake, sound: Pipeline, broken: Pipeline) -> Ite
 
 def _check_sound(dagster: Dagster, lake: Lake, pipeline: Pipeline, run: Run) -> Iterator[str]:
     """Every asset was materialized, after those that it reads and alone, with rows, partitions and checks as they must be."""
-    yield from _check_states(pipeline, run, {_step_of(each.table): "SUCCESS" for each in pipeline.tables})
+    yield from _check_states(pipeline, run, {_step_of(table.table): "SUCCESS" for table in pipeline.tables})
     yield from _check_order(pipeline, run)
-    results = {(each["table"], each["sentence"]): each for each in json.loads(lake.run("quality", pipeline.name, "--json"))}
+    results = {
+        (result["table"], result["sentence"]): result for result in json.loads(lake.run("quality", pipeline.name, "--json"))
+    }
     for table in pipeline.tables:
         asset = dagster.asset(table.table.parts)
-        if {tuple(each["path"]) for each in asset["dependencyKeys"]} != {each.parts for each in table.inputs}:
+        if {tuple(key["path"]) for key in asset["dependencyKeys"]} != {input_name.parts for input_name in table.inputs}:
             yield f"{table.table}: it does not follow the tables that it reads"
-        builds = {numbers_of(each["metadataEntries"])["build"] for each in asset["assetMaterializations"]}
+        builds = {numbers_of(materialization["metadataEntries"])["build"] for materialization in asset["assetMaterializations"]}
         if builds != {1}:
             yield f"{table.table}: its materializations are of builds {builds}"
-        checks = {each["description"]: each for each in asset["assetChecksOrError"].get("checks", ())}
-        if checks.keys() != {each.sentence for each in table.expectations}:
+        checks = {check["description"]: check for check in asset["assetChecksOrError"].get("checks", ())}
+        if checks.keys() != {expectation.sentence for expectation in table.expectations}:
             yield f"{table.table}: its checks are {[*checks]}"
-        for each in table.expectations:
+        for expectation in table.expectations:
             said, found = (
-                results[str(table.table), each.sentence],
-                dagster.checked(table.table.parts, checks[each.sentence]["name"]),
+                results[str(table.table), expectation.sentence],
+                dagster.checked(table.table.parts, checks[expectation.sentence]["name"]),
             )
             numbers = {"rows checked": said["last_checked"], "rows failing": said["last_failed"], "build": 1}
-            severity = "ERROR" if each.otherwise == "fail" else "WARN"
+            severity = "ERROR" if expectation.otherwise == "fail" else "WARN"
             if found != [Checked(run.run_id, said["last_failed"] == 0, severity, numbers)]:
-                yield f'{table.table}: of "{each.sentence}" the lake says {said}, and Dagster {found}'
+                yield f'{table.table}: of "{expectation.sentence}" the lake says {said}, and Dagster {found}'
         yield from _check_partitions(dagster, lake, table)
         expected = (pipeline.folder / "expected" / table.layer / f"{table.table.name}.jsonl").read_text(encoding="utf-8")
         if layer_lines(lake, table) != expected.splitlines():
             yield f"{table.table}: its rows are not those that are expected"
-    if not any(found["last_failed"] for found in results.values()):
+    if not any(result["last_failed"] for result in results.values()):
         yield f"{pipeline.name}: no expectation fails in its sample, so nothing is shown of failing checks"
 
 
@@ -104,7 +106,10 @@ def _check_partitions(dagster: Dagster, lake: Lake, table: LayerTable) -> Iterat
         return
     wanted = list_partitions(lake.table(str(table.table)))
     asset = dagster.asset((*table.table.parts, "partitions"))
-    made, stats = sorted(each["partition"] for each in asset["assetMaterializations"]), asset["partitionStats"]
+    made, stats = (
+        sorted(materialization["partition"] for materialization in asset["assetMaterializations"]),
+        asset["partitionStats"],
+    )
     if not wanted or made != [*wanted] or (stats["numPartitions"], stats["numMaterialized"]) != (len(wanted), len(wanted)):
         yield f"{table.table}: it has the partitions {wanted}, and Dagster has {made}, {stats}"
 
@@ -112,7 +117,7 @@ def _check_partitions(dagster: Dagster, lake: Lake, table: LayerTable) -> Iterat
 def _check_broken(dagster: Dagster, pipeline: Pipeline, run: Run) -> Iterator[str]:
     """One asset failed after all of its tries, its check too; those after it never ran; the others were materialized."""
     after = not_reached(pipeline)
-    wanted = {_step_of(each.table): "SUCCESS" for each in pipeline.tables if each.table not in after}
+    wanted = {_step_of(table.table): "SUCCESS" for table in pipeline.tables if table.table not in after}
     yield from _check_states(pipeline, run, {**wanted, _step_of(BROKEN): "FAILURE", "land": "SUCCESS"})
     step = run.steps.get(_step_of(BROKEN))
     if step is None or step.tries != 1 + RETRIES:
@@ -123,8 +128,8 @@ def _check_broken(dagster: Dagster, pipeline: Pipeline, run: Run) -> Iterator[st
         yield f"{BROKEN}: its check does not say what was found: {found}"
     if dagster.asset(BROKEN.parts)["assetMaterializations"]:
         yield f"{BROKEN}: it failed, and counts as materialized"
-    said = "quality: the charge has a customer: 1 row checked, 1 failing, which is not allowed"
-    if said not in dagster.log(run.run_id):
+    description = "quality: the charge has a customer: 1 row checked, 1 failing, which is not allowed"
+    if description not in dagster.log(run.run_id):
         yield f"{BROKEN}: the log does not say why it failed"
 
 
@@ -137,7 +142,7 @@ def _check_sensor(dagster: Dagster, lake: Lake, pipeline: Pipeline) -> Iterator[
         seconds=SENSOR_SECONDS,
         pause=2.0,
     )
-    newest = next(each for each in dagster.ticks(pipeline.name) if each["status"] != "STARTED")
+    newest = next(tick for tick in dagster.ticks(pipeline.name) if tick["status"] != "STARTED")
     if (newest["status"], newest["skipReason"]) != ("SKIPPED", "No input has a new snapshot."):
         yield f"{pipeline.name}: nothing landed, and its sensor says {newest}"
     if len(dagster.runs(pipeline.name)) != 1:
@@ -170,13 +175,13 @@ def _commands() -> list[int]:
 
 def _check_states(pipeline: Pipeline, run: Run, wanted: dict[str, str]) -> Iterator[str]:
     for name in sorted(wanted.keys() | run.steps.keys()):
-        found = run.steps[name].state if name in run.steps else "left alone"
-        if found != wanted.get(name, "left alone"):
-            yield f"{pipeline.name}: {name} is {found}, not {wanted.get(name, 'left alone')}"
+        state = run.steps[name].state if name in run.steps else "left alone"
+        if state != wanted.get(name, "left alone"):
+            yield f"{pipeline.name}: {name} is {state}, not {wanted.get(name, 'left alone')}"
 
 
 def _check_order(pipeline: Pipeline, run: Run) -> Iterator[str]:
-    spans = {each.table: run.steps[_step_of(each.table)] for each in pipeline.tables if _step_of(each.table) in run.steps}
+    spans = {table.table: run.steps[_step_of(table.table)] for table in pipeline.tables if _step_of(table.table) in run.steps}
     for table in pipeline.tables:
         for read in (name for name in table.inputs if name in spans and table.table in spans):
             if spans[table.table].start < spans[read].end:

@@ -86,45 +86,45 @@ class Dagster:
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = Request(f"{self.address}/graphql", data=body, headers={"Content-Type": "application/json"})
         with urlopen(request, timeout=60) as answer:
-            found = json.load(answer)
-        assert "errors" not in found, found
-        return found["data"]
+            answer_json = json.load(answer)
+        assert "errors" not in answer_json, answer_json
+        return answer_json["data"]
 
     def load_errors(self, count: int) -> list[str]:
         """Return why files could not be loaded, once all of them were tried."""
 
         def loaded() -> list[Any] | None:
             entries = self.ask(_LOADED)["workspaceOrError"]["locationEntries"]
-            done = [each for each in entries if each["locationOrLoadError"]]
+            done = [entry for entry in entries if entry["locationOrLoadError"]]
             return done if len(done) == count else None
 
-        found = wait_until(loaded, what=f"Dagster to load {count} files; see {self.home}", seconds=120, pause=1.0)
-        assert found is not None
-        results = [(each["name"], each["locationOrLoadError"]) for each in found]
+        locations = wait_until(loaded, what=f"Dagster to load {count} files; see {self.home}", seconds=120, pause=1.0)
+        assert locations is not None
+        results = [(location["name"], location["locationOrLoadError"]) for location in locations]
         return [f"{name}: {result['message']}" for name, result in results if result["__typename"] == "PythonError"]
 
     def launch(self, name: str) -> str:
         """Return the id of a new run of a job that is in a file of its name."""
-        said = self.ask(_LAUNCH, location=name, job=name)["launchRun"]
-        assert said["__typename"] == "LaunchRunSuccess", said
-        return str(said["run"]["runId"])
+        launched = self.ask(_LAUNCH, location=name, job=name)["launchRun"]
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        return str(launched["run"]["runId"])
 
     def terminate(self, run_id: str) -> None:
-        said = self.ask(_TERMINATE, run=run_id)["terminateRun"]
-        assert said["__typename"] == "TerminateRunSuccess", said
+        terminated = self.ask(_TERMINATE, run=run_id)["terminateRun"]
+        assert terminated["__typename"] == "TerminateRunSuccess", terminated
 
     def start_sensor(self, name: str) -> None:
-        said = self.ask(_START_SENSOR, selector=_selector(name, "sensorName", f"{name}_snapshots"))["startSensor"]
-        assert said["__typename"] == "Sensor", said
+        started = self.ask(_START_SENSOR, selector=_selector(name, "sensorName", f"{name}_snapshots"))["startSensor"]
+        assert started["__typename"] == "Sensor", started
 
     def start_schedule(self, name: str) -> None:
-        said = self.ask(_START_SCHEDULE, selector=_selector(name, "scheduleName", f"{name}_schedule"))["startSchedule"]
-        assert said["__typename"] == "ScheduleStateResult", said
+        started = self.ask(_START_SCHEDULE, selector=_selector(name, "scheduleName", f"{name}_schedule"))["startSchedule"]
+        assert started["__typename"] == "ScheduleStateResult", started
 
     def ticks(self, name: str) -> list[dict[str, Any]]:
         """Return each time that a pipeline's sensor looked, newest first."""
-        found = self.ask(_TICKS, selector=_selector(name, "sensorName", f"{name}_snapshots"))["sensorOrError"]
-        ticks: list[dict[str, Any]] = found["sensorState"]["ticks"]
+        sensor = self.ask(_TICKS, selector=_selector(name, "sensorName", f"{name}_snapshots"))["sensorOrError"]
+        ticks: list[dict[str, Any]] = sensor["sensorState"]["ticks"]
         return ticks
 
     def runs(self, name: str) -> list[Run]:
@@ -155,27 +155,27 @@ class Dagster:
         return found
 
     def asset(self, key: Sequence[str]) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask(_ASSET, key={"path": [*key]})["assetNodeOrError"]
-        return found
+        asset: dict[str, Any] = self.ask(_ASSET, key={"path": [*key]})["assetNodeOrError"]
+        return asset
 
     def checked(self, key: Sequence[str], check: str) -> list[Checked]:
         """Return what a check found, newest first."""
-        found = self.ask(_CHECKED, key={"path": [*key]}, check=check)["assetCheckExecutions"]
+        executions = self.ask(_CHECKED, key={"path": [*key]}, check=check)["assetCheckExecutions"]
         return [
             Checked(each["runId"], said["success"], said["severity"], numbers_of(said["metadataEntries"]))
-            for each in found
+            for each in executions
             if (said := each["evaluation"])
         ]
 
     def log(self, run_id: str) -> str:
         """Return all that was said in a run."""
         events = self.ask(_LOGS, run=run_id)["logsForRun"]["events"]
-        lines = [each.get("message") or "" for each in events]
-        return "\n".join(lines + [each["error"]["message"] for each in events if each.get("error")])
+        lines = [event.get("message") or "" for event in events]
+        return "\n".join(lines + [event["error"]["message"] for event in events if event.get("error")])
 
 
 def numbers_of(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    return {each["label"]: each["intValue"] for each in entries if "intValue" in each}
+    return {entry["label"]: entry["intValue"] for entry in entries if "intValue" in entry}
 
 
 def install_dagster() -> Path:

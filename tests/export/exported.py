@@ -67,8 +67,8 @@ def exported(name: str, *, to: str, folder: Path, gone: Sequence[str]) -> Iterat
 
 def not_reached(pipeline: Pipeline) -> set[TableName]:
     """Return the table that breaks and all that is made of it."""
-    found = {BROKEN}
-    for each in pipeline.tables:
-        if found & {*each.inputs}:
-            found.add(each.table)
-    return found
+    affected = {BROKEN}
+    for table in pipeline.tables:
+        if affected & {*table.inputs}:
+            affected.add(table.table)
+    return affected

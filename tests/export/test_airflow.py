@@ -27,43 +27,43 @@ def shop(tmp_path: Path) -> Pipeline:
 
 def constants(text: str) -> dict[str, object]:
     """Return what the text says of the pipeline, read without Airflow; a table is its fields by name."""
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for statement in ast.parse(text).body:
         target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
         if isinstance(target, ast.Name) and target.id == "TABLES":
             value = statement.value  # type: ignore[attr-defined]
-            found["TABLES"] = [{field.arg: ast.literal_eval(field.value) for field in call.keywords} for call in value.elts]
+            values["TABLES"] = [{field.arg: ast.literal_eval(field.value) for field in call.keywords} for call in value.elts]
         elif isinstance(target, ast.Name):
             try:
-                found[target.id] = ast.literal_eval(statement.value)  # type: ignore[attr-defined]
+                values[target.id] = ast.literal_eval(statement.value)  # type: ignore[attr-defined]
             except ValueError:
                 continue
-    return found
+    return values
 
 
 @pytest.mark.parametrize("name", ["payments", "weather", "shop"])
-def test_a_dag_has_a_task_for_each_table_after_those_that_it_reads(name: str, shop: Pipeline, tmp_path: Path) -> None:
+def test_dag_has_a_task_per_table_in_dependency_order(name: str, shop: Pipeline, tmp_path: Path) -> None:
     pipeline = load_pipeline(name, environ={}, folder=tmp_path)
     text = dag_text(pipeline, DagSettings(name, name), folder="..")
     tables = constants(text)["TABLES"]
-    made = {each.table for each in pipeline.tables}
+    built = {table.table for table in pipeline.tables}
     assert tables == [
         {
-            "name": str(each.table),
-            "task": each.table.name,
-            "layer": each.layer,
-            "reads": tuple(str(read) for read in dict.fromkeys(each.inputs) if read in made),
-            "about": each.about,
+            "name": str(table.table),
+            "task": table.table.name,
+            "layer": table.layer,
+            "reads": tuple(str(read) for read in dict.fromkeys(table.inputs) if read in built),
+            "about": table.about,
         }
-        for each in pipeline.tables
+        for table in pipeline.tables
     ]
 
 
-def test_it_is_the_same_whenever_it_is_written(shop: Pipeline, tmp_path: Path) -> None:
+def test_dag_text_is_deterministic(shop: Pipeline, tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
-    said = export_dag(settings, shop, SHOP, into=tmp_path / "dags")
+    messages = export_dag(settings, shop, SHOP, into=tmp_path / "dags")
     first = (tmp_path / "dags/shop.py").read_text(encoding="utf-8")
-    assert "7 tables" in said[0]
+    assert "7 tables" in messages[0]
     assert constants(first)["FOLDER_FROM_HERE"] == ".."
     assert str(tmp_path) not in first, "nothing absolute"
     again = load_pipeline("shop", environ={}, folder=tmp_path)
@@ -72,29 +72,29 @@ def test_it_is_the_same_whenever_it_is_written(shop: Pipeline, tmp_path: Path) -
     assert "type: ignore" not in first
 
 
-def test_what_was_asked_for_stands_in_it(shop: Pipeline) -> None:
-    asked = DagSettings("my_shop", "pipelines/shop", schedule="*/15 2-4 * * MON", retries=5, land_first=True)
-    found = constants(dag_text(shop, asked, folder="."))
-    assert (found["DAG_ID"], found["PIPELINE"], found["ABOUT"]) == ("my_shop", "pipelines/shop", "charges of a shop")
-    assert (found["SCHEDULE"], found["RETRIES"], found["LANDS_FIRST"]) == ("*/15 2-4 * * MON", 5, True)
+def test_dag_has_the_requested_settings(shop: Pipeline) -> None:
+    dag_settings = DagSettings("my_shop", "pipelines/shop", schedule="*/15 2-4 * * MON", retries=5, land_first=True)
+    values = constants(dag_text(shop, dag_settings, folder="."))
+    assert (values["DAG_ID"], values["PIPELINE"], values["ABOUT"]) == ("my_shop", "pipelines/shop", "charges of a shop")
+    assert (values["SCHEDULE"], values["RETRIES"], values["LANDS_FIRST"]) == ("*/15 2-4 * * MON", 5, True)
     assert constants(dag_text(shop, SHOP, folder="."))["SCHEDULE"] is None
 
 
-def test_words_of_people_stay_words(tmp_path: Path) -> None:
+def test_dag_escapes_texts(tmp_path: Path) -> None:
     folder = write_shop(tmp_path)
     about = 'Says "\\") + __import__("os")" and {{ braces }}, ünd 🙂'
     (folder / "marts/words.sql").write_text(f"/*\nabout: '{about}'\n*/\nSELECT id FROM staging.log AS l", encoding="utf-8")
     tables = constants(dag_text(load_pipeline("shop", environ={}, folder=tmp_path), SHOP, folder="."))["TABLES"]
     assert isinstance(tables, list)
-    assert [each["about"] for each in tables if each["task"] == "words"] == [about]
+    assert [task["about"] for task in tables if task["task"] == "words"] == [about]
 
 
-def test_a_pipeline_without_tables(tmp_path: Path) -> None:
+def test_dag_rejects_a_pipeline_without_tables(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no layer tables"):
         dag_text(load_pipeline("lineage", environ={}, folder=tmp_path), DagSettings("lineage", "lineage"), folder=".")
 
 
-def test_a_layer_with_the_name_of_a_task(tmp_path: Path) -> None:
+def test_dag_rejects_a_layer_with_a_reserved_name(tmp_path: Path) -> None:
     folder = write_shop(tmp_path)
     (folder / "land").mkdir()
     (folder / "land/things.sql").write_text("SELECT id FROM staging.log AS l")
@@ -112,13 +112,13 @@ def test_a_layer_with_the_name_of_a_task(tmp_path: Path) -> None:
         (DagSettings("shop", "shop", schedule='@daily"\nimport os'), "--schedule"),
     ],
 )
-def test_what_airflow_would_refuse_is_refused_here(shop: Pipeline, asked: DagSettings, where: str) -> None:
+def test_dag_rejects_settings_that_airflow_rejects(shop: Pipeline, asked: DagSettings, where: str) -> None:
     with pytest.raises(SettingsError) as refused:
         dag_text(shop, asked, folder=".")
     assert refused.value.where == where
 
 
-def test_a_file_of_someone_else_stays(shop: Pipeline, tmp_path: Path) -> None:
+def test_dag_export_keeps_foreign_files(shop: Pipeline, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("print('mine')\n")
     with pytest.raises(HeadraceError, match="was not written by headrace export airflow"):
         export_dag(load_settings(flags={}, environ={}, folder=tmp_path), shop, SHOP, into=tmp_path)

@@ -28,47 +28,45 @@ def shop(tmp_path: Path) -> Pipeline:
 def value_of(node: ast.expr) -> object:
     """Return what an expression of literals says; a call is its arguments, in order."""
     if isinstance(node, ast.Call):
-        return tuple(value_of(each) for each in (*node.args, *(keyword.value for keyword in node.keywords)))
+        return tuple(value_of(argument) for argument in (*node.args, *(keyword.value for keyword in node.keywords)))
     if isinstance(node, ast.Tuple):
-        return tuple(value_of(each) for each in node.elts)
+        return tuple(value_of(element) for element in node.elts)
     return ast.literal_eval(node)
 
 
 def said(text: str) -> dict[str, object]:
     """Return what the block of the pipeline says, read without Dagster."""
     block = text.partition("# <pipeline>")[2].partition("# </pipeline>")[0]
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for statement in ast.parse(block).body:
         target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
         assert isinstance(target, ast.Name)
-        found[target.id] = value_of(statement.value)  # type: ignore[attr-defined]
-    return found
+        values[target.id] = value_of(statement.value)  # type: ignore[attr-defined]
+    return values
 
 
 @pytest.mark.parametrize("name", ["payments", "commerce", "storefront", "weather", "shop"])
-def test_every_table_is_an_asset_with_what_it_reads_its_partitions_and_its_checks(
-    name: str, shop: Pipeline, tmp_path: Path
-) -> None:
+def test_definitions_have_an_asset_per_table(name: str, shop: Pipeline, tmp_path: Path) -> None:
     pipeline = load_pipeline(name, environ={}, folder=tmp_path)
     text = definitions_text(pipeline, DagsterSettings(name, name), folder="..")
     compile(text, f"{name}.py", "exec")
-    found = said(text)
-    assert [key for key, _ in found["SOURCES"]] == [stream.table.parts for stream in pipeline.streams]  # type: ignore[attr-defined]
-    tables = found["TABLES"]
+    values = said(text)
+    assert [key for key, _ in values["SOURCES"]] == [stream.table.parts for stream in pipeline.streams]  # type: ignore[attr-defined]
+    tables = values["TABLES"]
     assert isinstance(tables, tuple)
     for (key, layer, reads, about, partition_by, checks), table in zip(tables, pipeline.tables, strict=True):
         assert (key, layer, about) == (table.table.parts, table.layer, table.about)
-        assert reads == tuple(each.parts for each in dict.fromkeys(table.inputs))
-        assert partition_by == tuple(str(each) for each in table.partition_by)
+        assert reads == tuple(name.parts for name in dict.fromkeys(table.inputs))
+        assert partition_by == tuple(str(transform) for transform in table.partition_by)
         assert [(sentence, otherwise) for _, sentence, otherwise in checks] == [
-            (each.sentence, each.otherwise) for each in table.expectations
+            (expectation.sentence, expectation.otherwise) for expectation in table.expectations
         ]
         names = [name for name, _, _ in checks]
         assert len(names) == len({*names})
         assert all(name.isidentifier() or name[0].isdigit() for name in names)
 
 
-def test_two_sentences_that_become_one_word(tmp_path: Path) -> None:
+def test_check_names_are_unique(tmp_path: Path) -> None:
     folder = write_shop(tmp_path)
     expect = "expect: {'id > 0!': id IS NOT NULL, 'id > 0?': id IS NOT NULL, 'é': id IS NOT NULL}"
     (folder / "marts/words.sql").write_text(f"/*\n{expect}\n*/\nSELECT id FROM staging.log AS l", encoding="utf-8")
@@ -78,11 +76,11 @@ def test_two_sentences_that_become_one_word(tmp_path: Path) -> None:
     assert [name for name, _, _ in checks] == ["id_0", "id_0_2", "expectation"]
 
 
-def test_it_is_the_same_whenever_it_is_written(shop: Pipeline, tmp_path: Path) -> None:
+def test_definitions_text_is_deterministic(shop: Pipeline, tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
-    told = export_definitions(settings, shop, SHOP, into=tmp_path / "defs")
+    messages = export_definitions(settings, shop, SHOP, into=tmp_path / "defs")
     first = (tmp_path / "defs/shop.py").read_text(encoding="utf-8")
-    assert "7 tables and 4 checks" in told[0]
+    assert "7 tables and 4 checks" in messages[0]
     assert said(first)["FOLDER_FROM_HERE"] == ".."
     assert str(tmp_path) not in first, "nothing absolute"
     export_definitions(settings, load_pipeline("shop", environ={}, folder=tmp_path), SHOP, into=tmp_path / "defs")
@@ -90,14 +88,14 @@ def test_it_is_the_same_whenever_it_is_written(shop: Pipeline, tmp_path: Path) -
     assert "type: ignore" not in first
 
 
-def test_what_was_asked_for_stands_in_it(shop: Pipeline) -> None:
-    asked = DagsterSettings("my_shop", "pipelines/shop", schedule="*/15 2-4 * * 1", retries=5, land_first=True)
-    found = said(definitions_text(shop, asked, folder="."))
-    assert (found["NAME"], found["PIPELINE"], found["ABOUT"]) == ("my_shop", "pipelines/shop", "charges of a shop")
-    assert (found["SCHEDULE"], found["RETRIES"], found["LANDS_FIRST"]) == ("*/15 2-4 * * 1", 5, True)
+def test_definitions_have_the_requested_settings(shop: Pipeline) -> None:
+    dagster_settings = DagsterSettings("my_shop", "pipelines/shop", schedule="*/15 2-4 * * 1", retries=5, land_first=True)
+    values = said(definitions_text(shop, dagster_settings, folder="."))
+    assert (values["NAME"], values["PIPELINE"], values["ABOUT"]) == ("my_shop", "pipelines/shop", "charges of a shop")
+    assert (values["SCHEDULE"], values["RETRIES"], values["LANDS_FIRST"]) == ("*/15 2-4 * * 1", 5, True)
 
 
-def test_a_pipeline_without_tables(tmp_path: Path) -> None:
+def test_definitions_reject_a_pipeline_without_tables(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no layer tables"):
         definitions_text(
             load_pipeline("lineage", environ={}, folder=tmp_path), DagsterSettings("lineage", "lineage"), folder="."
@@ -113,13 +111,13 @@ def test_a_pipeline_without_tables(tmp_path: Path) -> None:
         (DagsterSettings("shop", "shop", schedule='@daily"\nimport os'), "--schedule"),
     ],
 )
-def test_what_dagster_would_refuse_is_refused_here(shop: Pipeline, asked: DagsterSettings, where: str) -> None:
+def test_definitions_reject_settings_that_dagster_rejects(shop: Pipeline, asked: DagsterSettings, where: str) -> None:
     with pytest.raises(SettingsError) as refused:
         definitions_text(shop, asked, folder=".")
     assert refused.value.where == where
 
 
-def test_a_file_of_someone_else_stays(shop: Pipeline, tmp_path: Path) -> None:
+def test_definitions_export_keeps_foreign_files(shop: Pipeline, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("print('mine')\n")
     with pytest.raises(HeadraceError, match="was not written by headrace export dagster"):
         export_definitions(load_settings(flags={}, environ={}, folder=tmp_path), shop, SHOP, into=tmp_path)

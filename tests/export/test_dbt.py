@@ -28,7 +28,7 @@ def shop(tmp_path: Path) -> Pipeline:
     return load_pipeline("shop", environ={}, folder=tmp_path)
 
 
-def test_a_project_has_sources_models_and_tests(shop: Pipeline) -> None:
+def test_project_has_sources_models_and_tests(shop: Pipeline) -> None:
     project = dbt_project(shop, dialect="duckdb", home="../.headrace")
     assert {name for name in project.files if name.endswith(".sql") and name.startswith("models/")} == {
         *("models/staging/charges.sql", "models/staging/customers.sql", "models/staging/log.sql"),
@@ -40,7 +40,7 @@ def test_a_project_has_sources_models_and_tests(shop: Pipeline) -> None:
     assert not [name for name, text in project.files.items() if "/tmp" in text or str(shop.folder) in text], "nothing absolute"
 
 
-def test_spark_queries_stay_as_they_were_written(shop: Pipeline) -> None:
+def test_spark_models_keep_the_query_text(shop: Pipeline) -> None:
     project = dbt_project(shop, dialect="spark", home="../.headrace")
     text = project.files["models/marts/by_country.sql"]
     assert "LEFT JOIN {{ ref('customers') }} AS v ON v.customerId = c.customerId AND v.is_current\n" in text
@@ -49,7 +49,7 @@ def test_spark_queries_stay_as_they_were_written(shop: Pipeline) -> None:
     assert "macros/generate_schema_name.sql" not in project.files, "on Spark models must not replace Headrace's tables"
 
 
-def test_two_tables_of_one_name(tmp_path: Path) -> None:
+def test_project_names_models_uniquely(tmp_path: Path) -> None:
     folder = write_shop(tmp_path)
     (folder / "marts/log.sql").write_text("SELECT id, hour FROM staging.log AS l")
     project = dbt_project(load_pipeline("shop", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
@@ -58,13 +58,13 @@ def test_two_tables_of_one_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["payments", "weather"])
-def test_duckdb_takes_every_model_of_what_comes_with_headrace(name: str, tmp_path: Path) -> None:
+def test_duckdb_accepts_every_built_in_model(name: str, tmp_path: Path) -> None:
     pipeline = load_pipeline(name, environ={}, folder=tmp_path)
     project = dbt_project(pipeline, dialect="duckdb", home=".headrace")
-    tables = {each.table.name: each.table for each in pipeline.tables}
+    tables = {table.table.name: table.table for table in pipeline.tables}
     with duckdb.connect() as connection:
-        names = [*(each.table for each in pipeline.streams), *tables.values()]
-        for namespace in {each.namespace for each in names}:
+        names = [*(stream.table for stream in pipeline.streams), *tables.values()]
+        for namespace in {name.namespace for name in names}:
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{namespace}"')
         for stream in pipeline.streams:
             connection.register("empty", iceberg_schema(landed_columns(stream)).as_arrow().empty_table())
@@ -84,14 +84,14 @@ def test_duckdb_takes_every_model_of_what_comes_with_headrace(name: str, tmp_pat
                 connection.execute(f"CREATE TABLE {home} AS FROM read_json(?)", [str(rows)])
 
 
-def test_what_duckdb_computes_in_another_way_is_said(tmp_path: Path) -> None:
+def test_project_notes_functions_that_differ_in_duckdb(tmp_path: Path) -> None:
     folder = write_shop(tmp_path)
     (folder / "marts/days.sql").write_text("SELECT id, dayofweek(hour) AS day, 'hash' AS what FROM staging.log AS l")
     project = dbt_project(load_pipeline("shop", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
     assert project.notes == ("marts.days: DuckDB differs from Spark in dayofweek; check the model before you use it",)
 
 
-def test_a_table_of_entities_is_a_source(tmp_path: Path) -> None:
+def test_entities_table_is_a_source(tmp_path: Path) -> None:
     folder = write_shop(tmp_path)
     settings = "kind: entities\nkeys: [customerId]\nsequence_by: valid_from\nmatch: {land: {from: country, as: exact}}"
     (folder / "marts/index.sql").write_text(
@@ -106,12 +106,12 @@ def test_a_table_of_entities_is_a_source(tmp_path: Path) -> None:
     assert project.notes == ("marts.index: a model can't represent entities; it is a source, which Headrace builds",)
 
 
-def test_a_pipeline_without_models(tmp_path: Path) -> None:
+def test_project_rejects_a_pipeline_without_models(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no SQL tables to export"):
         dbt_project(load_pipeline("lineage", environ={}, folder=tmp_path), dialect="duckdb", home=".headrace")
 
 
-def test_a_second_export_removes_what_is_gone_and_leaves_what_is_not_ours(shop: Pipeline, tmp_path: Path) -> None:
+def test_second_export_removes_only_its_own_old_files(shop: Pipeline, tmp_path: Path) -> None:
     folder = tmp_path / "dbt"
     project = dbt_project(shop, dialect="duckdb", home="../.headrace")
     write_project(project, folder)
@@ -122,7 +122,7 @@ def test_a_second_export_removes_what_is_gone_and_leaves_what_is_not_ours(shop: 
     assert not (folder / "models/staging/old.sql").exists()
 
 
-def test_a_folder_of_someone_else(shop: Pipeline, tmp_path: Path) -> None:
+def test_export_rejects_a_foreign_folder(shop: Pipeline, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="not empty"):
         write_project(dbt_project(shop, dialect="duckdb", home=".headrace"), tmp_path)
     assert not (tmp_path / "dbt_project.yml").exists()
@@ -135,9 +135,9 @@ def test_dbt_builds_the_rows_that_headrace_builds(shop: Pipeline, tmp_path: Path
     _write_lake(tmp_path, shop, raw)
     project = tmp_path / "projects" / "shop"
     export_project(load_settings(flags={}, environ={}, folder=tmp_path), shop, folder=project, dialect="duckdb")
-    said = dbt(project, "build")
-    assert "ERROR=0" in said
-    assert "WARN=1" in said, "the count expectation 'the address is known' fails, which is a warning"
+    output = dbt(project, "build")
+    assert "ERROR=0" in output
+    assert "WARN=1" in output, "the count expectation 'the address is known' fails, which is a warning"
     charges, customers = events.expected_charges(raw), events.expected_customers(raw)
     expected = {
         "staging.charges": charges,
@@ -155,13 +155,13 @@ def test_dbt_builds_the_rows_that_headrace_builds(shop: Pipeline, tmp_path: Path
 
 
 @pytest.mark.dbt
-def test_dbt_fails_where_headrace_would(shop: Pipeline, tmp_path: Path, dbt: Dbt) -> None:
+def test_dbt_fails_when_headrace_fails(shop: Pipeline, tmp_path: Path, dbt: Dbt) -> None:
     raw = [{**row, "customerId": None} for row in events.make_charges(40, seed=3)]
     _write_lake(tmp_path, shop, raw)
     project = tmp_path / "shop"
     export_project(load_settings(flags={}, environ={}, folder=tmp_path), shop, folder=project, dialect="duckdb")
-    said = dbt(project, "build", "--select", "charges", fails=True)
-    assert "charges_4_the_charge_has_a_customer" in said
+    output = dbt(project, "build", "--select", "charges", fails=True)
+    assert "charges_4_the_charge_has_a_customer" in output
 
 
 def _write_lake(folder: Path, pipeline: Pipeline, raw: list[events.Row]) -> None:

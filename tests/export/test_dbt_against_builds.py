@@ -33,13 +33,13 @@ def test_dbt_and_headrace_build_the_same_rows(lake: Lake, dbt: Dbt) -> None:
     dbt(project, "build")
     with duckdb.connect(str(project / "headrace_dbt.duckdb"), read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        for table in (each for each in pipeline.tables if isinstance(each.source, Query)):
-            found = connection.execute(f"SELECT * FROM {table.table}").to_arrow_table().to_pylist()
+        for table in (candidate for candidate in pipeline.tables if isinstance(candidate.source, Query)):
+            rows = connection.execute(f"SELECT * FROM {table.table}").to_arrow_table().to_pylist()
             built = [
                 {name: row[name] for name in row if name not in ("_build_id", "_state")} for row in lake.rows(str(table.table))
             ]
             assert built, table.table
-            assert events.in_order(found) == events.in_order(built), table.table
+            assert events.in_order(rows) == events.in_order(built), table.table
 
 
 def _message(row: events.Row) -> bytes:

@@ -109,7 +109,7 @@ def _plain(value: Any) -> object:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_construct_becomes_a_model_that_duckdb_runs(name: str, tmp_path: Path) -> None:
+def test_duckdb_runs_the_model_of_a_construct(name: str, tmp_path: Path) -> None:
     pipeline = load(tmp_path, made=f"{FULL}{RUNS[name]}")
     project = dbt_project(pipeline, dialect="duckdb", home=".headrace")
     assert project.notes == ()
@@ -117,21 +117,21 @@ def test_a_construct_becomes_a_model_that_duckdb_runs(name: str, tmp_path: Path)
 
 
 @pytest.mark.spark
-def test_models_have_the_rows_that_spark_has(spark: SparkSession, tmp_path: Path) -> None:
+def test_models_return_the_rows_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     columns = SCHEMA.replace("TIMESTAMP", "STRING")
     spark.createDataFrame([{"st": None, "at": None, **row} for row in ROWS], columns).createOrReplaceTempView("landed")
     different = {}
     for name, query in RUNS.items():
         pipeline = load(tmp_path, made=f"{FULL}{query}")
-        found = run_in_duckdb(pipeline, model(dbt_project(pipeline, dialect="duckdb", home=".headrace")))
+        rows = run_in_duckdb(pipeline, model(dbt_project(pipeline, dialect="duckdb", home=".headrace")))
         wanted = [tuple(map(_plain, row)) for row in spark.sql(query.replace("raw.t", "landed")).collect()]
-        if sorted(found) != sorted(wanted):
-            different[name] = (sorted(found), sorted(wanted))
+        if sorted(rows) != sorted(wanted):
+            different[name] = (sorted(rows), sorted(wanted))
     assert different == {}
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_duckdb_can_not_run_is_refused_with_file_and_line(name: str, tmp_path: Path) -> None:
+def test_unsupported_construct_has_file_and_line(name: str, tmp_path: Path) -> None:
     query, line = REFUSED[name]
     with pytest.raises(SpecError, match=r"DuckDB can't run|duckdb can't say") as raised:
         dbt_project(load(tmp_path, made=f"/*\nkind: full\n*/\n{query}"), dialect="duckdb", home=".headrace")
@@ -140,7 +140,7 @@ def test_what_duckdb_can_not_run_is_refused_with_file_and_line(name: str, tmp_pa
     assert int(found) == (4 if line is None else line + 3) or (line is None and int(found) > 4)
 
 
-def test_a_table_that_duckdb_can_not_run_is_a_source_of_the_others(tmp_path: Path) -> None:
+def test_unsupported_table_becomes_a_source(tmp_path: Path) -> None:
     pipeline = load(tmp_path, hashed="SELECT id, xxhash64(s) AS h FROM raw.t", made="SELECT id FROM marts.hashed")
     project = dbt_project(pipeline, dialect="duckdb", home=".headrace")
     assert "models/marts/hashed.sql" not in project.files
@@ -172,7 +172,7 @@ FROM raw.t
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "spark"])
-def test_macros_are_expanded_in_models_and_tests(dialect: Dialect, tmp_path: Path) -> None:
+def test_models_and_tests_expand_macros(dialect: Dialect, tmp_path: Path) -> None:
     write_files(tmp_path / "pipelines/mine", {"macros.sql": MACROS})
     pipeline = load(tmp_path, made=CLEANED)
     project = dbt_project(pipeline, dialect=dialect, home=".headrace")
@@ -186,14 +186,14 @@ def test_macros_are_expanded_in_models_and_tests(dialect: Dialect, tmp_path: Pat
         assert f"-- As the customer wrote it.\n    {expanded}" in project.files["models/marts/made.sql"]
 
 
-def test_what_duckdb_refuses_in_a_macro_is_told_at_the_line_of_the_call(tmp_path: Path) -> None:
+def test_unsupported_macro_has_the_line_of_its_call(tmp_path: Path) -> None:
     write_files(tmp_path / "pipelines/mine", {"macros.sql": "CREATE MACRO digest(a) AS xxhash64(a);"})
     with pytest.raises(SpecError, match=r"DuckDB can't run") as raised:
         dbt_project(load(tmp_path, made="SELECT id,\n  digest(\n s\n) AS h\nFROM raw.t"), dialect="duckdb", home=".headrace")
     assert raised.value.where.endswith("marts/made.sql:2")
 
 
-def test_functions_are_looked_up_where_the_types_of_inputs_are_unknown(tmp_path: Path) -> None:
+def test_functions_are_checked_without_input_types(tmp_path: Path) -> None:
     """What is read is refused itself, so only Headrace knows its types."""
     pipeline = load(
         tmp_path,

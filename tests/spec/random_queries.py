@@ -171,10 +171,15 @@ class QueryWriter:
         return " AND ".join(conditions)
 
     def _equality(self, alias: str, visible: Sequence[str]) -> str:
-        mine, theirs = f"{alias}.{self.pick(*COLUMNS)}", f"{self.pick(*visible)}.{self.pick(*COLUMNS)}"
+        own_column, other_column = f"{alias}.{self.pick(*COLUMNS)}", f"{self.pick(*visible)}.{self.pick(*COLUMNS)}"
         if self.chance(12):
-            return self.pick(f"{mine} = {theirs} + 1", f"{mine} <=> {theirs}", f"{mine} + 0 = {theirs}", f"{mine} > {theirs}")
-        return self.pick(f"{mine} = {theirs}", f"{theirs} = {mine}")
+            return self.pick(
+                f"{own_column} = {other_column} + 1",
+                f"{own_column} <=> {other_column}",
+                f"{own_column} + 0 = {other_column}",
+                f"{own_column} > {other_column}",
+            )
+        return self.pick(f"{own_column} = {other_column}", f"{other_column} = {own_column}")
 
     def _condition(self, depth: int, visible: Sequence[str]) -> str:
         column = f"{self.pick(*visible)}.{self.pick(*COLUMNS)}"

@@ -393,43 +393,43 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("query", "paths"), [case[1:] for case in FOLLOWED], ids=[case[0] for case in FOLLOWED])
-def test_lookups_are_followed_by_columns(query: str, paths: list[str]) -> None:
-    found = read(query)
-    assert describe(found, "s.l") == paths
-    assert "s.l" not in map(str, found.reasons)
+def test_access_paths_follow_lookups_by_columns(query: str, paths: list[str]) -> None:
+    paths_read = read(query)
+    assert describe(paths_read, "s.l") == paths
+    assert "s.l" not in map(str, paths_read.reasons)
 
 
 @pytest.mark.parametrize(("query", "reason"), [case[1:] for case in WHOLE], ids=[case[0] for case in WHOLE])
-def test_lookups_that_are_needed_whole_say_why(query: str, reason: str) -> None:
-    found = read(query)
-    assert describe(found, "s.l") is None
-    assert reason in found.reasons[TableName("s", "l")]
+def test_access_paths_explain_lookups_that_need_all_rows(query: str, reason: str) -> None:
+    paths_read = read(query)
+    assert describe(paths_read, "s.l") is None
+    assert reason in paths_read.reasons[TableName("s", "l")]
 
 
-def test_reasons_name_their_line() -> None:
-    found = read("SELECT d.id\nFROM s.d\nLEFT JOIN s.l\n  ON l.at <= d.at")
-    assert found.reasons == {TableName("s", "l"): "line 3: the join condition has no equality"}
+def test_access_paths_name_the_line_of_a_reason() -> None:
+    paths = read("SELECT d.id\nFROM s.d\nLEFT JOIN s.l\n  ON l.at <= d.at")
+    assert paths.reasons == {TableName("s", "l"): "line 3: the join condition has no equality"}
 
 
-def test_sources_come_first_in_order() -> None:
+def test_access_paths_order_sources_first() -> None:
     query = "SELECT d.id FROM s.d, s.l, s.m WHERE l.m_id = m.id AND m.k = d.k"
-    found = read(query)
-    assert [str(table) for table in found.order] == ["s.m", "s.l"]
-    assert (describe(found, "s.m"), describe(found, "s.l")) == (["k < s.d k"], ["m_id < s.m id"])
+    paths = read(query)
+    assert [str(table) for table in paths.order] == ["s.m", "s.l"]
+    assert (describe(paths, "s.m"), describe(paths, "s.l")) == (["k < s.d k"], ["m_id < s.m id"])
 
 
-def test_a_circle_is_broken_where_it_begins() -> None:
-    found = read("SELECT d.id FROM s.d CROSS JOIN s.m JOIN s.l ON l.m_id = m.id")
-    assert (describe(found, "s.m"), describe(found, "s.l")) == (None, ["m_id < s.m id"])
-    assert "which is only reachable from it" in found.reasons[TableName("s", "m")]
+def test_access_paths_break_a_cycle_at_its_start() -> None:
+    paths = read("SELECT d.id FROM s.d CROSS JOIN s.m JOIN s.l ON l.m_id = m.id")
+    assert (describe(paths, "s.m"), describe(paths, "s.l")) == (None, ["m_id < s.m id"])
+    assert "which is only reachable from it" in paths.reasons[TableName("s", "m")]
 
 
-def test_nested_namespaces_and_spelling() -> None:
-    found = read("SELECT d.id FROM s.d LEFT JOIN deep.s.o ON deep.s.o.key = d.K LEFT JOIN deep.s.o AS x ON x.KEY = d.k2")
-    assert describe(found, "deep.s.o") == ["Key < s.d k", "Key < s.d k2"]
+def test_access_paths_resolve_nested_namespaces_and_spelling() -> None:
+    paths = read("SELECT d.id FROM s.d LEFT JOIN deep.s.o ON deep.s.o.key = d.K LEFT JOIN deep.s.o AS x ON x.KEY = d.k2")
+    assert describe(paths, "deep.s.o") == ["Key < s.d k", "Key < s.d k2"]
 
 
-def test_unknown_columns_are_followed_where_they_are_qualified() -> None:
+def test_access_paths_follow_qualified_unknown_columns() -> None:
     known = {TableName("s", "d"): ("id", "k")}
     qualified = parse_query("SELECT d.id, x.v FROM s.d LEFT JOIN py.x ON x.k = d.k", place=PLACE)
     assert describe(access_paths(qualified, known=known), "py.x") == ["k < s.d k"]
@@ -437,11 +437,11 @@ def test_unknown_columns_are_followed_where_they_are_qualified() -> None:
     assert describe(access_paths(bare, known={}), "py.x") is None
 
 
-def test_many_readers_of_ctes_end_the_walk() -> None:
+def test_access_paths_stop_at_many_readers_of_ctes() -> None:
     ctes = ["c0 AS (SELECT k, v FROM s.l)"]
     ctes += [f"c{i} AS (SELECT a.k, b.v FROM c{i - 1} AS a JOIN c{i - 1} AS b ON a.k = b.k)" for i in range(1, 16)]
-    found = read(f"WITH {', '.join(ctes)} SELECT d.id FROM s.d JOIN c15 ON c15.k = d.k")
-    assert describe(found, "s.l") is None
+    paths = read(f"WITH {', '.join(ctes)} SELECT d.id FROM s.d JOIN c15 ON c15.k = d.k")
+    assert describe(paths, "s.l") is None
 
 
 KEYS = [
@@ -489,10 +489,10 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("query", "keys", "expected"), [case[1:] for case in KEYS], ids=[case[0] for case in KEYS])
-def test_keys_are_traced_to_driver_columns(query: str, keys: Sequence[str], expected: dict[str, list[str]] | None) -> None:
-    found = key_paths(parse_query(query, place=PLACE), keys, known=KNOWN)
-    shown = {str(table): [f"{column}={key}" for column, key in pairs] for table, pairs in (found or {}).items()}
-    assert (shown, found is None) == (expected or {}, expected is None)
+def test_key_paths_trace_keys_to_driver_columns(query: str, keys: Sequence[str], expected: dict[str, list[str]] | None) -> None:
+    columns_by_driver = key_paths(parse_query(query, place=PLACE), keys, known=KNOWN)
+    shown = {str(table): [f"{column}={key}" for column, key in pairs] for table, pairs in (columns_by_driver or {}).items()}
+    assert (shown, columns_by_driver is None) == (expected or {}, expected is None)
 
 
 @cache
@@ -552,10 +552,10 @@ SHIPPED = {
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_paths_of_every_shipped_table(pipeline: str) -> None:
+def test_access_paths_cover_every_built_in_table(pipeline: str) -> None:
     for name, (_, parsed, known) in shipped(pipeline).items():
-        found = access_paths(parsed, known=known)
-        assert {str(table): describe(found, str(table)) for table in found.order} == SHIPPED.get((pipeline, name), {}), name
+        paths = access_paths(parsed, known=known)
+        assert {str(table): describe(paths, str(table)) for table in paths.order} == SHIPPED.get((pipeline, name), {}), name
 
 
 @pytest.mark.parametrize(
@@ -587,8 +587,8 @@ def test_paths_of_every_shipped_table(pipeline: str) -> None:
         ("weather", "default.weather_by_minute", {"default.weather": ""}),
     ],
 )
-def test_keys_of_shipped_tables(pipeline: str, table: str, expected: dict[str, str] | None) -> None:
+def test_key_paths_of_built_in_tables(pipeline: str, table: str, expected: dict[str, str] | None) -> None:
     settings, parsed, known = shipped(pipeline)[table]
-    found = key_paths(parsed, settings.keys, known=known)
-    shown = {str(driver): " ".join(column for column, _ in pairs) for driver, pairs in (found or {}).items()}
-    assert (shown, found is None) == (expected or {}, expected is None)
+    columns_by_driver = key_paths(parsed, settings.keys, known=known)
+    shown = {str(driver): " ".join(column for column, _ in pairs) for driver, pairs in (columns_by_driver or {}).items()}
+    assert (shown, columns_by_driver is None) == (expected or {}, expected is None)

@@ -44,8 +44,8 @@ def cut_lookups(paths: AccessPaths, lake: Lake, chance: random.Random) -> dict[T
         for row in lake[table]:
             matches = False
             for path in ways:
-                mine = next(iter(project([row], path.columns)))
-                matches |= None not in mine and mine in project(cut[path.source], path.source_columns)
+                values = next(iter(project([row], path.columns)))
+                matches |= None not in values and values in project(cut[path.source], path.source_columns)
             if matches or chance.random() < generous:
                 needed.append(row)
         cut[table] = needed
@@ -54,7 +54,7 @@ def cut_lookups(paths: AccessPaths, lake: Lake, chance: random.Random) -> dict[T
 
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(query=queries(), some_lakes=st.lists(lakes(), min_size=LAKES, max_size=LAKES), seed=SEEDS)
-def test_rows_that_no_path_reaches_are_not_needed(database: Database, query: str, some_lakes: list[Lake], seed: int) -> None:
+def test_access_paths_reach_every_needed_row(database: Database, query: str, some_lakes: list[Lake], seed: int) -> None:
     paths = access_paths(parse_query(query, place=PLACE), known=KNOWN)
     for table, ways in paths.lookups.items():
         _seen["followed" if ways is not None else "whole"] += 1
@@ -71,7 +71,7 @@ def test_rows_that_no_path_reaches_are_not_needed(database: Database, query: str
 
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(query=queries(), lake=lakes(), keys=st.sets(st.sampled_from(COLUMNS), min_size=1), seed=SEEDS)
-def test_rows_of_other_keys_are_not_needed(database: Database, query: str, lake: Lake, keys: set[str], seed: int) -> None:
+def test_key_paths_reach_every_needed_row(database: Database, query: str, lake: Lake, keys: set[str], seed: int) -> None:
     parsed, chance = parse_query(query, place=PLACE), random.Random(seed)
     names = tuple(sorted(keys))
     by_driver = key_paths(parsed, names, known=KNOWN)
@@ -97,7 +97,7 @@ def test_rows_of_other_keys_are_not_needed(database: Database, query: str, lake:
     assert of_touched(database.run(query, both)) == of_touched(result), (by_driver, both)
 
 
-def test_the_queries_are_of_every_sort() -> None:
-    """Runs after the others: what they met has to be worth something."""
+def test_random_queries_cover_every_construct() -> None:
+    """Check the coverage of the random queries. Runs after the tests above, which count what they generate."""
     enough = {"followed": 40, "whole": 40, "chained": 8, "several": 8, "cut": 60, "mixed": 20, "by_key": 20, "keys_cut": 15}
     assert {name: _seen[name] for name, least in enough.items() if _seen[name] < least} == {}, _seen

@@ -84,11 +84,11 @@ def field(kind: object, name: str = "x") -> str:
         ),
     ],
 )
-def test_a_type_becomes_a_column(kind: object, column: Column) -> None:
+def test_avro_type_becomes_a_column(kind: object, column: Column) -> None:
     assert read(record(field(kind))) == ((column,), [])
 
 
-def test_named_types_are_found_by_their_full_name() -> None:
+def test_avro_resolves_named_types_by_full_name() -> None:
     point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}
     other = {
         "type": "record",
@@ -148,20 +148,20 @@ def test_named_types_are_found_by_their_full_name() -> None:
         ),
     ],
 )
-def test_a_type_without_a_column_is_refused(kind: object, what: str, fix: str) -> None:
+def test_avro_rejects_a_type_without_a_column_type(kind: object, what: str, fix: str) -> None:
     columns, errors = read(record(field("int", "a"), field(kind)))
     assert errors == [f"schemas/x.avsc:3: {what}\n{fix}, then run: headrace check mine"]
     assert [column.name for column in columns] == ["a"]
 
 
 @pytest.mark.parametrize("kind", ["null", ["null"], {"type": "null"}])
-def test_a_field_that_is_always_null_is_no_column(kind: object) -> None:
+def test_avro_skips_a_null_field(kind: object) -> None:
     """It takes no bytes, so a schema without the column still reads the message."""
     columns, errors = read(record(field(kind), field("int", "a")))
     assert ([column.name for column in columns], errors) == (["a"], [])
 
 
-def test_a_record_of_nulls_only_is_refused() -> None:
+def test_avro_rejects_a_record_of_null_fields() -> None:
     assert 'all fields of record "a.b.E" are null' in read(record(field("null")))[1][0]
 
 
@@ -177,7 +177,7 @@ def test_a_record_of_nulls_only_is_refused() -> None:
         ({"type": "long", "logicalType": "timestamp-millis"}, 0),
     ],
 )
-def test_a_default_of_the_fields_type_is_accepted(kind: object, default: object) -> None:
+def test_avro_accepts_a_default_of_the_field_type(kind: object, default: object) -> None:
     text = record(json.dumps({"name": "x", "type": kind, "default": default}))
     assert read(text)[1] == []
 
@@ -185,14 +185,14 @@ def test_a_default_of_the_fields_type_is_accepted(kind: object, default: object)
 @pytest.mark.parametrize(
     ("kind", "default"), [("int", "5"), ("int", True), ("string", None), ("boolean", 0), (["null", "int"], "a")]
 )
-def test_a_default_of_another_type_is_refused(kind: object, default: object) -> None:
+def test_avro_rejects_a_default_of_another_type(kind: object, default: object) -> None:
     """Avro's readers refuse such a schema, so every message would be refused."""
     text = record(field("int", "a"), json.dumps({"name": "x", "type": kind, "default": default}))
     (error,) = read(text)[1]
     assert error.startswith(f'schemas/x.avsc:3: the default of "x" is {json.dumps(default)}, not a value of its type\n')
 
 
-def test_a_reserved_name_is_renamed_not_left_out() -> None:
+def test_avro_suggests_an_alias_for_a_reserved_name() -> None:
     (error,) = read(record(field("int", "kafka_offset")))[1]
     assert 'Rename it here, with "aliases": ["kafka_offset"]' in error
 
@@ -212,6 +212,6 @@ def test_a_reserved_name_is_renamed_not_left_out() -> None:
         (record('{"name": "a"}'), 2, "a field needs a name and a type"),
     ],
 )
-def test_a_schema_that_can_not_be(text: str, line: int, what: str) -> None:
+def test_avro_rejects_an_invalid_schema(text: str, line: int, what: str) -> None:
     (error,) = read(text)[1]
     assert error.startswith(f"schemas/x.avsc:{line}: {what}\n")

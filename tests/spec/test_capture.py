@@ -102,11 +102,11 @@ def check(folder: Path, **environ: str) -> Check:
     return check_pipeline("mine", environ=environ, folder=folder.parents[1])
 
 
-def test_what_is_right_is_read(folder: Path) -> None:
-    found = check(folder, MINE_URL="postgresql://me:hidden@db:5433/other")
-    assert [str(error) for error in found.errors] == []
-    assert found.pipeline is not None
-    capture = found.pipeline.capture
+def test_capture_reads_all_settings(folder: Path) -> None:
+    result = check(folder, MINE_URL="postgresql://me:hidden@db:5433/other")
+    assert [str(error) for error in result.errors] == []
+    assert result.pipeline is not None
+    capture = result.pipeline.capture
     assert capture == Capture(
         "shop",
         folder / "connectors",
@@ -119,20 +119,20 @@ def test_what_is_right_is_read(folder: Path) -> None:
     assert "hidden" not in repr(capture)
 
 
-def test_what_may_be_left_out(folder: Path) -> None:
+def test_capture_has_optional_settings(folder: Path) -> None:
     left_out = ("url", "migrations", "format: json\n    s", "seeder", "stage")
     text = FILES[YAML]
     for line in text.splitlines(keepends=True)[5:11]:
         text = text if line.lstrip().startswith("connectors") else text.replace(line, "", 1)
-    assert not any(each in text for each in left_out)
+    assert not any(name in text for name in left_out)
     (folder / YAML).write_text(text, encoding="utf-8")
-    found = check(folder)
-    assert found.pipeline is not None
-    assert found.pipeline.capture == Capture("shop", folder / "connectors")
+    result = check(folder)
+    assert result.pipeline is not None
+    assert result.pipeline.capture == Capture("shop", folder / "connectors")
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes(folder: Path, name: str) -> None:
+def test_capture_reports_an_error_with_its_line(folder: Path, name: str) -> None:
     file, old, new, where, what, fix = MISTAKES[name]
     text = (folder / file).read_text(encoding="utf-8")
     assert old in text
@@ -144,20 +144,23 @@ def test_mistakes(folder: Path, name: str) -> None:
     assert "hidden" not in str(errors[0])
 
 
-def test_a_copy_has_a_database_and_a_port_of_its_own(folder: Path) -> None:
+def test_copied_capture_has_its_own_database_and_port(folder: Path) -> None:
     copied = copy_pipeline("mine", target_name="other", folder=folder.parents[1])
     text = (copied / YAML).read_text(encoding="utf-8")
-    found = check_pipeline("other", environ={}, folder=folder.parents[1]).pipeline
-    assert found is not None
-    assert found.capture is not None
-    assert (found.capture.database, found.capture.seeder) == ("other_shop", Seeder(copied / "sources/seeder.py", 8001))
+    copied_pipeline = check_pipeline("other", environ={}, folder=folder.parents[1]).pipeline
+    assert copied_pipeline is not None
+    assert copied_pipeline.capture is not None
+    assert (copied_pipeline.capture.database, copied_pipeline.capture.seeder) == (
+        "other_shop",
+        Seeder(copied / "sources/seeder.py", 8001),
+    )
     assert "url: ${OTHER_URL:-}" in text
 
 
 @pytest.mark.parametrize(
     ("name", "what"), [("V3_create.sql", "is not a valid migration name"), ("V1_01__again.sql", "have the same version")]
 )
-def test_names_of_migrations(folder: Path, name: str, what: str) -> None:
+def test_migration_names_are_checked(folder: Path, name: str, what: str) -> None:
     (folder / "migrations" / name).write_text("SELECT 1", encoding="utf-8")
     (error,) = check(folder).errors
     assert what in error.what

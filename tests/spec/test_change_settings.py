@@ -103,7 +103,7 @@ MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_named_with_its_line_and_what_to_do(mistake: tuple[str, str, int, str, str], tmp_path: Path) -> None:
+def test_change_settings_report_an_error_with_its_line(mistake: tuple[str, str, int, str, str], tmp_path: Path) -> None:
     old, new, line, what, fix = mistake
     assert old in TABLE
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "shape/rows.sql": TABLE.replace(old, new, 1)})
@@ -113,7 +113,7 @@ def test_a_mistake_is_named_with_its_line_and_what_to_do(mistake: tuple[str, str
     assert fix in error.next_step
 
 
-def test_what_a_table_of_changes_is_made_of(tmp_path: Path) -> None:
+def test_change_settings_are_read(tmp_path: Path) -> None:
     write_files(tmp_path / "pipelines" / "mine", FILES)
     assert check_pipeline("mine", environ={}, folder=tmp_path).errors == ()
     pipeline = load_pipeline("mine", environ={}, folder=tmp_path)
@@ -126,16 +126,16 @@ def test_what_a_table_of_changes_is_made_of(tmp_path: Path) -> None:
     assert [source.name for source in start.sources] == ["at"]
 
 
-def test_a_sequence_of_one_column_is_the_same_however_it_is_written(tmp_path: Path) -> None:
+def test_sequence_by_has_one_definition_as_text_or_list(tmp_path: Path) -> None:
     """Tables that were built before a sequence could be a list are not built anew."""
-    found = set()
+    digests = set()
     for number, sequence in enumerate(("lsn", "[lsn]")):
         text = f"/*\nkeys: [id]\nsequence_by: {sequence}\n*/\nSELECT id, lsn FROM raw.events"
         write_files(tmp_path / str(number) / "pipelines" / "mine", {**FILES, "shape/rows.sql": text})
         (table,) = load_pipeline("mine", environ={}, folder=tmp_path / str(number)).tables
-        found.add((legacy_digest(table), definition_of(table).digest))
-    assert len(found) == 1
-    assert {legacy for legacy, _ in found} == {"0eb18497af42320c"}
+        digests.add((legacy_digest(table), definition_of(table).digest))
+    assert len(digests) == 1
+    assert {legacy for legacy, _ in digests} == {"0eb18497af42320c"}
 
 
 def test_a_raw_table_has_what_its_schema_names_and_what_came_since() -> None:
@@ -157,7 +157,7 @@ def test_a_raw_table_has_what_its_schema_names_and_what_came_since() -> None:
     )
 
 
-def test_windows_do_not_follow_lookups(tmp_path: Path) -> None:
+def test_features_table_rejects_rebuild_on(tmp_path: Path) -> None:
     text = """/*
 keys: [id]
 window: {partition_by: [op], order_by: at, range: 1 hour}
@@ -172,9 +172,9 @@ WINDOW w AS (PARTITION BY e.op ORDER BY e.at RANGE BETWEEN INTERVAL 1 HOUR PRECE
     assert "Remove rebuild_on" in error.next_step
 
 
-def test_a_query_over_a_table_with_a_mistake_is_not_told_to_be_wrong(tmp_path: Path) -> None:
-    asked = FILES["pipeline.yml"] + "queries:\n  How many?: SELECT count(*) FROM shape.rows\n"
-    files = {**FILES, "pipeline.yml": asked, "shape/rows.sql": TABLE.replace("keys:", "key:")}
+def test_query_over_a_broken_table_is_not_an_error(tmp_path: Path) -> None:
+    pipeline_yml = FILES["pipeline.yml"] + "queries:\n  How many?: SELECT count(*) FROM shape.rows\n"
+    files = {**FILES, "pipeline.yml": pipeline_yml, "shape/rows.sql": TABLE.replace("keys:", "key:")}
     write_files(tmp_path / "pipelines" / "mine", files)
     errors = check_pipeline("mine", environ={}, folder=tmp_path).errors
     assert errors

@@ -38,7 +38,7 @@ def read(text: str) -> tuple[tuple[Column, ...], list[str]]:
     return columns or (), [str(error) for error in problems.errors]
 
 
-def test_a_table_becomes_columns() -> None:
+def test_ddl_of_a_table_becomes_columns() -> None:
     string = Primitive("string")
     columns, errors = read(CHARGE)
     assert errors == []
@@ -72,7 +72,7 @@ def test_a_table_becomes_columns() -> None:
 
 
 @pytest.mark.parametrize("text", ["a INT, b STRING", "(a INT, b STRING);", "CREATE TABLE x (a INT, b STRING)"])
-def test_a_bare_list_of_columns_will_do(text: str) -> None:
+def test_ddl_accepts_a_bare_column_list(text: str) -> None:
     assert read(text) == ((Column("a", Primitive("int")), Column("b", Primitive("string"))), [])
 
 
@@ -152,12 +152,12 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_a_mistake_is_named_with_its_line_and_what_to_do(text: str) -> None:
+def test_ddl_reports_an_error_with_its_line(text: str) -> None:
     line, what, fix = MISTAKES[text]
     assert read(text)[1] == [f"schemas/x.sql:{line}: {what}\n{fix}, then run: headrace check mine"]
 
 
-def test_several_mistakes_are_found_at_once() -> None:
+def test_ddl_reports_several_errors_at_once() -> None:
     assert len(read("a FOO,\na INT,\nb DECIMAL(50),\nc MAP<DATE, INT>")[1]) == 4
 
 
@@ -167,7 +167,7 @@ def quote(name: str) -> str:
 
 def write(kind: ColumnType) -> str:
     if isinstance(kind, Struct):
-        fields = (f"{quote(each.name)}: {write(each.type)}{' NOT NULL' * each.required}" for each in kind.columns)
+        fields = (f"{quote(column.name)}: {write(column.type)}{' NOT NULL' * column.required}" for column in kind.columns)
         return f"STRUCT<{', '.join(fields)}>"
     if isinstance(kind, Array):
         return f"ARRAY<{write(kind.element)}>"
@@ -183,7 +183,7 @@ names = st.text(st.characters(exclude_characters=".", exclude_categories=["Cs", 
 
 def columns_of(types: st.SearchStrategy[ColumnType]) -> st.SearchStrategy[tuple[Column, ...]]:
     column = st.builds(Column, names.filter(lambda name: name.lower() not in RESERVED), types, st.booleans())
-    return st.lists(column, min_size=1, max_size=4, unique_by=lambda each: each.name.lower()).map(tuple)
+    return st.lists(column, min_size=1, max_size=4, unique_by=lambda item: item.name.lower()).map(tuple)
 
 
 decimals = st.integers(1, 38).flatmap(lambda precision: st.builds(Decimal, st.just(precision), st.integers(0, precision)))
@@ -197,8 +197,8 @@ types = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(columns_of(types))
-def test_what_is_written_is_read_back(columns: tuple[Column, ...]) -> None:
-    text = ", ".join(f"{quote(each.name)} {write(each.type)}{' NOT NULL' * each.required}" for each in columns)
+def test_ddl_round_trips_random_columns(columns: tuple[Column, ...]) -> None:
+    text = ", ".join(f"{quote(column.name)} {write(column.type)}{' NOT NULL' * column.required}" for column in columns)
     assert read(text) == (columns, [])
 
 
@@ -208,7 +208,7 @@ WORDS += ["COMMENT", "DECIMAL", "MAP", "STRING", "CREATE", "TABLE", "TIMESTAMP",
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=15))
-def test_any_text_gives_columns_or_errors_and_nothing_else(words: list[str]) -> None:
+def test_ddl_returns_columns_or_errors_for_any_text(words: list[str]) -> None:
     columns, errors = read(" ".join(words))
     assert columns or errors
     assert all(error.startswith("schemas/x.sql:") for error in errors)

@@ -41,13 +41,13 @@ def avro(depth: int) -> str:
         lambda: parse_avro(avro(300), place=PLACE, problems=Problems()),
     ],
 )
-def test_text_that_is_nested_too_deeply(read: Callable[[], object]) -> None:
+def test_parsers_reject_deeply_nested_text(read: Callable[[], object]) -> None:
     with pytest.raises(SpecError, match="nested too deeply") as raised:
         read()
     assert raised.value.where == "mine/file:1"
 
 
-def test_files_that_are_nested_too_deeply(tmp_path: Path) -> None:
+def test_check_rejects_deeply_nested_files(tmp_path: Path) -> None:
     template, settings = tmp_path / "connector.json", tmp_path / "headrace.toml"
     template.write_text("[" * DEEP)
     settings.write_text("a = " + "[" * DEEP + "]" * DEEP)

@@ -200,9 +200,7 @@ FUZZY_MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
 
 
 @pytest.mark.parametrize("mistake", FUZZY_MISTAKES.values(), ids=FUZZY_MISTAKES.keys())
-def test_a_mistake_in_fuzzy_is_named_with_its_line_and_what_to_do(
-    mistake: tuple[str, str, int, str, str], tmp_path: Path
-) -> None:
+def test_fuzzy_reports_an_error_with_its_line(mistake: tuple[str, str, int, str, str], tmp_path: Path) -> None:
     old, new, line, what, fix = mistake
     assert old in FUZZY
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": FUZZY.replace(old, new, 1)})
@@ -220,7 +218,7 @@ def test_a_mistake_in_fuzzy_is_named_with_its_line_and_what_to_do(
         ("  train: {seed: 7}\n  at_least: 4\n", (4.0, True, 7)),
     ],
 )
-def test_the_default_threshold_depends_on_the_weights(written: str, wanted: tuple[float, bool, int], tmp_path: Path) -> None:
+def test_fuzzy_threshold_default_depends_on_training(written: str, wanted: tuple[float, bool, int], tmp_path: Path) -> None:
     table = FUZZY.replace("  at_least: 6.5\n", written)
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": table})
     fuzzy = load_pipeline("mine", environ={}, folder=tmp_path).tables[0].fuzzy
@@ -228,28 +226,28 @@ def test_the_default_threshold_depends_on_the_weights(written: str, wanted: tupl
     assert (fuzzy.at_least, fuzzy.train, fuzzy.seed) == wanted
 
 
-def test_only_training_changes_the_definition_of_a_fuzzy_table(tmp_path: Path) -> None:
+def test_fuzzy_definition_changes_only_with_training(tmp_path: Path) -> None:
     definitions = []
     for number, more in enumerate(("", "largest_entity: 7\n", "  train: true\n", "  train: {seed: 2}\n")):
         table = FUZZY.replace("  at_least: 6.5\n", f"  at_least: 6.5\n{more}")
         write_files(tmp_path / str(number) / "pipelines" / "mine", {**FILES, "semantic/index.sql": table})
         (index,) = load_pipeline("mine", environ={}, folder=tmp_path / str(number)).tables
         definitions.append((definition_of(index), repr(index.fuzzy), index.largest_entity))
-    assert [each[2] for each in definitions] == [100, 7, 100, 100]
+    assert [definition[2] for definition in definitions] == [100, 7, 100, 100]
     assert definitions[0][:2] == definitions[1][:2]
-    assert len({each[0] for each in definitions}) == 3
+    assert len({definition[0] for definition in definitions}) == 3
     assert definitions[0][1].endswith("at_least=6.5)"), "as it was before weights could be trained: no table is rebuilt for it"
 
 
 @pytest.mark.parametrize("written", ["fuzzy: {compare: {email: email}, block_on: [phone]}", "largest_entity: 5"])
-def test_entity_settings_do_nothing_in_another_kind(written: str, tmp_path: Path) -> None:
+def test_entity_settings_are_rejected_in_another_kind(written: str, tmp_path: Path) -> None:
     table = f"/*\nkeys: [id]\n{written}\n*/\nSELECT id, email, phone FROM raw.people"
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": table})
     (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
     assert error.what == f"{written.split(':')[0]} has no effect in a table of kind aggregate"
 
 
-def test_without_splink_a_check_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_without_splink_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": FUZZY})
     assert check_pipeline("mine", environ={}, folder=tmp_path).errors == ()
     monkeypatch.setattr(layers_module, "has_splink", lambda: False)
@@ -263,7 +261,7 @@ def test_without_splink_a_check_says_what_to_install(tmp_path: Path, monkeypatch
     ), "to look at a pipeline needs no Splink"
 
 
-def test_an_entity_follows_from_what_is_compared(tmp_path: Path) -> None:
+def test_lineage_of_an_entity_includes_compared_columns(tmp_path: Path) -> None:
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": FUZZY})
     traced = trace_lineage(load_pipeline("mine", environ={}, folder=tmp_path)).table(TableName("semantic", "index"))
     entity = traced.column("entity_id") if traced else None
@@ -272,7 +270,7 @@ def test_an_entity_follows_from_what_is_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_named_with_its_line_and_what_to_do(mistake: tuple[str, str, int, str, str], tmp_path: Path) -> None:
+def test_match_reports_an_error_with_its_line(mistake: tuple[str, str, int, str, str], tmp_path: Path) -> None:
     old, new, line, what, fix = mistake
     assert old in INDEX
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": INDEX.replace(old, new, 1)})
@@ -281,7 +279,7 @@ def test_a_mistake_is_named_with_its_line_and_what_to_do(mistake: tuple[str, str
     assert fix in error.next_step
 
 
-def test_what_a_table_of_entities_is_made_of(tmp_path: Path) -> None:
+def test_entity_settings_are_read(tmp_path: Path) -> None:
     text = INDEX.replace("as: email}", "as: email, dots: false, max_records: 9}")
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "semantic/index.sql": text})
     pipeline = load_pipeline("mine", environ={}, folder=tmp_path)

@@ -17,17 +17,17 @@ FIELDS: dict[str, Any] = {"before": ["null", ROW], "after": ["null", "Value"], "
 
 
 def write_pipeline(folder: Path, fields: dict[str, Any], *, extra: str = "") -> None:
-    mine = folder / "pipelines" / "shop"
-    (mine / "schemas").mkdir(parents=True)
+    pipeline_folder = folder / "pipelines" / "shop"
+    (pipeline_folder / "schemas").mkdir(parents=True)
     envelope = {"type": "record", "name": "Envelope", "fields": [{"name": name, "type": fields[name]} for name in fields]}
-    (mine / "schemas" / "orders.avsc").write_text(json.dumps(envelope))
-    (mine / "pipeline.yml").write_text(
+    (pipeline_folder / "schemas" / "orders.avsc").write_text(json.dumps(envelope))
+    (pipeline_folder / "pipeline.yml").write_text(
         "name: shop\nabout: a test\nstreams:\n  orders:\n    topic: shop.public.orders\n    format: debezium\n"
         f"    schema: schemas/orders.avsc\n    table: raw.orders\n{extra}"
     )
 
 
-def test_every_column_of_an_envelope_is_optional(tmp_path: Path) -> None:
+def test_envelope_columns_are_optional(tmp_path: Path) -> None:
     write_pipeline(tmp_path, FIELDS)
     (stream,) = load_pipeline("shop", environ={}, folder=tmp_path).streams
     row = Struct((Column("id", Primitive("int")), Column("tags", Primitive("string"))))
@@ -48,23 +48,23 @@ def test_every_column_of_an_envelope_is_optional(tmp_path: Path) -> None:
         ({**FIELDS, "after": "string"}, '"after" is string, not a record'),
     ],
 )
-def test_a_schema_that_is_no_envelope(fields: dict[str, Any], why: str, tmp_path: Path) -> None:
+def test_debezium_stream_rejects_a_schema_without_envelope(fields: dict[str, Any], why: str, tmp_path: Path) -> None:
     write_pipeline(tmp_path, fields)
     (error,) = check_pipeline("shop", environ={}, folder=tmp_path).errors
     assert error.what == f"format debezium needs the schema of the whole envelope: {why}"
     assert "before, after, op, source" in error.next_step
 
 
-def test_changes_have_no_generator(tmp_path: Path) -> None:
+def test_debezium_stream_rejects_a_generator(tmp_path: Path) -> None:
     write_pipeline(tmp_path, FIELDS, extra="    generator: orders.py\n")
     (error,) = check_pipeline("shop", environ={}, folder=tmp_path).errors
     assert error.what == "a stream with format: debezium can't have a generator"
 
 
-def test_changes_need_a_schema_in_avro(tmp_path: Path) -> None:
+def test_debezium_stream_requires_an_avro_schema(tmp_path: Path) -> None:
     write_pipeline(tmp_path, FIELDS)
-    mine = tmp_path / "pipelines" / "shop"
-    (mine / "schemas" / "orders.sql").write_text("id INT")
-    (mine / "pipeline.yml").write_text((mine / "pipeline.yml").read_text().replace(".avsc", ".sql"))
+    pipeline_folder = tmp_path / "pipelines" / "shop"
+    (pipeline_folder / "schemas" / "orders.sql").write_text("id INT")
+    (pipeline_folder / "pipeline.yml").write_text((pipeline_folder / "pipeline.yml").read_text().replace(".avsc", ".sql"))
     (error,) = check_pipeline("shop", environ={}, folder=tmp_path).errors
     assert error.what == 'format debezium needs an .avsc file, and "schemas/orders.sql" is not one'

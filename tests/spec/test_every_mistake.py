@@ -175,15 +175,15 @@ def assert_reported(folder: Path, files: dict[str, str]) -> None:
         for number, line in enumerate(text.splitlines(), start=1):
             for words in line.split(" ! ")[1:]:
                 where = re.compile(rf"pipelines/mine/{re.escape(name)}:{number}(:\d+)?: ")
-                found = [error for error in unexpected if where.match(error) and words.strip() in error]
-                if found:
-                    unexpected.remove(found[0])
+                matching = [error for error in unexpected if where.match(error) and words.strip() in error]
+                if matching:
+                    unexpected.remove(matching[0])
                 else:
                     missing.append(f"{name}:{number}: {words.strip()}")
     assert (missing, unexpected) == ([], [])
 
 
-def test_every_planted_mistake_is_reported_once(tmp_path: Path) -> None:
+def test_check_reports_every_planted_error_once(tmp_path: Path) -> None:
     assert_reported(tmp_path, PLANTED)
 
 
@@ -248,26 +248,26 @@ SELECT id, name, at FROM raw.people
 }
 
 
-def test_no_mistake_hides_another_one(tmp_path: Path) -> None:
+def test_check_reports_errors_that_follow_others(tmp_path: Path) -> None:
     assert_reported(tmp_path, HIDING)
 
 
-def test_a_mistake_of_a_source_hides_none_of_its_stage_tables(tmp_path: Path) -> None:
+def test_check_reports_stage_tables_of_a_broken_source(tmp_path: Path) -> None:
     stage = {"stage.yaml": "tables: {nobody: {about: None.}}  # ! nobody"}
     assert_reported(tmp_path, {**HIDING, **stage, "pipeline.yml": re.sub(" ! reads .*", "", HIDING["pipeline.yml"])})
 
 
-def test_a_circle_is_reported_once(tmp_path: Path) -> None:
+def test_check_reports_a_cycle_once(tmp_path: Path) -> None:
     tables = {"a/one.sql": "SELECT id FROM a.two", "a/two.sql": "SELECT id FROM a.three", "a/three.sql": "SELECT id FROM a.one"}
     (error,) = check(tmp_path, {**GOOD, **tables}).errors
     assert "circular dependency: a.one → a.two → a.three → a.one" in error.what
 
 
 @pytest.mark.parametrize("missing", ["name", "about", "streams"])
-def test_a_missing_key_hides_no_mistake_of_other_files(tmp_path: Path, missing: str) -> None:
+def test_check_reports_other_files_despite_a_missing_key(tmp_path: Path, missing: str) -> None:
     lines = GOOD["pipeline.yml"].splitlines(keepends=True)
-    kept = [line for line in lines if not line.startswith(missing) and not (missing == "streams" and line.startswith(" "))]
+    remaining = [line for line in lines if not line.startswith(missing) and not (missing == "streams" and line.startswith(" "))]
     tables = {"a/one.sql": "SELECT id FROM raw.orders WHERE (", "a/two.sql": "SELECT id FROM raw.orders"}
-    errors = check(tmp_path, {**GOOD, "pipeline.yml": "".join(kept), **tables}).errors
+    errors = check(tmp_path, {**GOOD, "pipeline.yml": "".join(remaining), **tables}).errors
     assert [error.where.split("/")[-1] for error in errors] == ["pipeline.yml:1", errors[1].where.split("/")[-1]]
     assert errors[1].where.startswith("pipelines/mine/a/one.sql:1")

@@ -73,17 +73,17 @@ TO_PEOPLE = "id = raw.orders Person"
         ("SELECT o.id, f.rate FROM raw.orders o JOIN staging.fixed f ON f.code = upper(o.code)", {"staging.fixed": None}),
     ],
 )
-def test_joins_are_read_from_the_query(tmp_path: Path, query: str, follows: dict[str, list[str] | None]) -> None:
+def test_follows_are_derived_from_joins(tmp_path: Path, query: str, follows: dict[str, list[str] | None]) -> None:
     assert describe(load_table(tmp_path, query)) == follows
 
 
-def test_a_chain_through_a_frozen_lookup_is_followed(tmp_path: Path) -> None:
+def test_follows_go_through_a_frozen_lookup(tmp_path: Path) -> None:
     table = load_table(tmp_path, CHAINED, "keys: [id]\nfrozen: [raw.people]")
     assert describe(table) == {"raw.places": [f"id = raw.people place, {TO_PEOPLE}"]}
     assert table.followed == (ORDERS, TableName("raw", "places"))
 
 
-def test_a_chain_goes_on_through_declared_columns(tmp_path: Path) -> None:
+def test_follows_go_through_declared_columns(tmp_path: Path) -> None:
     query = CHAINED.replace("p.id = o.person", "p.id = o.person + 0")
     table = load_table(tmp_path, query, "keys: [id]\nrebuild_on: {raw.people: {id: Person}}")
     assert describe(table) == {"raw.people": [TO_PEOPLE], "raw.places": [f"id = raw.people place, {TO_PEOPLE}"]}
@@ -93,12 +93,12 @@ def test_a_chain_goes_on_through_declared_columns(tmp_path: Path) -> None:
     assert describe(both) == {"raw.places": ["id = raw.orders code"]}
 
 
-def test_the_query_is_believed_before_what_is_declared(tmp_path: Path) -> None:
+def test_follows_prefer_the_query_to_rebuild_on(tmp_path: Path) -> None:
     table = load_table(tmp_path, JOINED, "keys: [id]\nrebuild_on: {raw.people: {name: code}}")
     assert describe(table) == {"raw.people": [TO_PEOPLE]}
 
 
-def test_a_lookup_that_rebuilds_all_rows_is_declared_so(tmp_path: Path) -> None:
+def test_rebuild_on_all_is_accepted(tmp_path: Path) -> None:
     for header in ("keys: [id]\n", "kind: append\n", "keys: [id]\nwindow: {partition_by: [id], order_by: at, range: 1h}\n"):
         table = load_table(tmp_path, BY_EXPRESSION.replace("o.id,", "o.id, o.at,"), f"{header}rebuild_on: {{raw.people: all}}")
         assert describe(table) == {"raw.people": None}
@@ -119,7 +119,7 @@ def test_a_lookup_that_rebuilds_all_rows_is_declared_so(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_join_that_can_not_be_followed_is_an_error(tmp_path: Path, query: str, why: str) -> None:
+def test_check_reports_a_join_that_it_can_not_follow(tmp_path: Path, query: str, why: str) -> None:
     (error,) = check_table(tmp_path, query).errors
     assert error.where.endswith("pipelines/mine/marts/sales.sql:4")
     assert error.what.startswith("changes of raw.people can't be followed: ")
@@ -136,7 +136,7 @@ def test_a_join_that_can_not_be_followed_is_an_error(tmp_path: Path, query: str,
 
 
 @pytest.mark.parametrize("header", ["kind: append", "keys: [id]\nwindow: {partition_by: [id], order_by: at, range: 1h}"])
-def test_rows_that_are_never_rebuilt_alone_follow_no_lookup(tmp_path: Path, header: str) -> None:
+def test_check_rejects_lookups_of_kinds_without_row_rebuilds(tmp_path: Path, header: str) -> None:
     query = JOINED.replace("o.id,", "o.id, o.at,")
     (error,) = check_table(tmp_path, query, header).errors
     assert "can't rebuild individual rows" in error.what
@@ -144,7 +144,7 @@ def test_rows_that_are_never_rebuilt_alone_follow_no_lookup(tmp_path: Path, head
     assert check_table(tmp_path, query, f"{header}\nfrozen: [raw.people]").errors == ()
 
 
-def test_a_python_table_says_what_it_joins_by(tmp_path: Path) -> None:
+def test_python_table_must_declare_its_joins(tmp_path: Path) -> None:
     function = """from headrace import table
 
 
@@ -171,19 +171,19 @@ def sales(orders, people):
         ("rebuild_on: {raw.people: {nothing: id}}", 'rebuild_on: "nothing" is not a column of raw.people'),
     ],
 )
-def test_what_is_wrong_with_a_declaration_is_told(tmp_path: Path, header: str, what: str) -> None:
+def test_check_reports_wrong_declarations(tmp_path: Path, header: str, what: str) -> None:
     errors = check_table(tmp_path, BY_EXPRESSION, f"keys: [id]\n{header}").errors
     assert what in [error.what for error in errors]
     assert all(error.where.split(":")[-1] in ("3", "4", "5", "6") for error in errors)
 
 
-def test_nothing_is_said_of_joins_to_a_table_with_a_mistake(tmp_path: Path) -> None:
+def test_check_skips_joins_to_a_broken_table(tmp_path: Path) -> None:
     write_files(tmp_path / "pipelines/mine", {**FILES, "staging/broken.sql": "SELECT nothing AS id FROM raw.people"})
     errors = check_table(tmp_path, "SELECT id, name FROM raw.orders LEFT JOIN staging.broken ON id = person").errors
     assert [error.what for error in errors] == ['not found: column "nothing" in the inputs']
 
 
-def test_frozen_lookups_are_no_part_of_the_definition(tmp_path: Path) -> None:
+def test_definition_excludes_frozen_lookups(tmp_path: Path) -> None:
     assert definition_of(load_table(tmp_path, JOINED)) == definition_of(
         load_table(tmp_path, JOINED, "keys: [id]\nfrozen: raw.people")
     )
@@ -209,7 +209,7 @@ BY_KEY = (
         BY_KEY.replace("o.code, count", "o.code, CAST(o.at AS DATE) AS id, count") + ", CAST(o.at AS DATE)",
     ],
 )
-def test_a_driver_that_is_joined_to_itself_beyond_the_keys_is_an_error(tmp_path: Path, query: str) -> None:
+def test_check_rejects_a_self_join_beyond_the_keys(tmp_path: Path, query: str) -> None:
     (error,) = check_table(tmp_path, query).errors
     assert error.what.startswith("changes of raw.orders can't be followed: the query reads it twice")
     assert "rebuild_on: {raw.orders: all}" in error.next_step
@@ -229,12 +229,12 @@ def test_a_driver_that_is_joined_to_itself_beyond_the_keys_is_an_error(tmp_path:
         "WITH s AS (SELECT * FROM raw.orders) SELECT code, n FROM s UNION ALL SELECT code, -n AS n FROM s",
     ],
 )
-def test_a_driver_that_is_joined_to_itself_by_the_keys_is_followed(tmp_path: Path, query: str) -> None:
+def test_self_join_by_the_keys_is_followed(tmp_path: Path, query: str) -> None:
     assert describe(load_table(tmp_path, query, "keys: [code]")) == {}
 
 
 @pytest.mark.parametrize("header", ["kind: append", "keys: [id]\nwindow: {partition_by: [id], order_by: at, range: 1h}"])
-def test_rows_that_are_never_computed_again_have_no_driver_that_is_joined_to_itself(tmp_path: Path, header: str) -> None:
+def test_check_rejects_a_self_join_in_an_append_table(tmp_path: Path, header: str) -> None:
     query = "SELECT o.id, o.at, l.n FROM raw.orders o JOIN raw.orders l ON l.id = o.id"
     (error,) = check_table(tmp_path, query, header).errors
     assert "can't follow that" in error.what

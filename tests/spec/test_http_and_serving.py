@@ -183,11 +183,11 @@ def check(folder: Path) -> Check:
     return check_pipeline("mine", environ={}, folder=folder.parents[1])
 
 
-def test_what_is_right_is_read(folder: Path) -> None:
-    found = check(folder)
-    assert [str(error) for error in found.errors] == []
-    assert found.pipeline is not None
-    http, serving = found.pipeline.http, found.pipeline.serving
+def test_http_and_serving_are_read(folder: Path) -> None:
+    result = check(folder)
+    assert [str(error) for error in result.errors] == []
+    assert result.pipeline is not None
+    http, serving = result.pipeline.http, result.pipeline.serving
     assert http is not None
     assert (http.file, http.port) == (folder / "sources/take.py", 9000)
     assert http.receivers == (Receiver("take", "/take", "POST", "events"),)
@@ -199,14 +199,14 @@ def test_what_is_right_is_read(folder: Path) -> None:
         ("k",),
     )
     assert serving.pages == folder / "serving/pages.py"
-    assert found.pipeline.streams[0].through == "/take"
-    watermark = found.pipeline.tables[0].watermark
+    assert result.pipeline.streams[0].through == "/take"
+    watermark = result.pipeline.tables[0].watermark
     assert watermark is not None
     assert (watermark.column, watermark.seconds) == ("at", 600.0)
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes(folder: Path, name: str) -> None:
+def test_http_and_serving_report_an_error_with_its_place(folder: Path, name: str) -> None:
     file, old, new, where, what, fix = MISTAKES[name]
     text = (folder / file).read_text(encoding="utf-8")
     assert old in text

@@ -43,20 +43,20 @@ def field(name: str) -> Field:
         ("marts.all_ids.points", ["features.score.points", "staging.customers.country"], ["points * 2", "LENGTH(country)"]),
     ],
 )
-def test_a_columns_sources(shop: Lineage, column: str, sources: list[str], expressions: list[str]) -> None:
-    found = shop.column(field(column))
-    assert found is not None
-    assert ([str(each) for each in found.sources], list(found.expressions)) == (sources, expressions)
+def test_lineage_traces_the_sources_of_a_column(shop: Lineage, column: str, sources: list[str], expressions: list[str]) -> None:
+    traced = shop.column(field(column))
+    assert traced is not None
+    assert ([str(source) for source in traced.sources], list(traced.expressions)) == (sources, expressions)
 
 
-def test_what_only_chooses_rows_is_no_source(shop: Lineage) -> None:
+def test_lineage_ignores_columns_that_only_filter(shop: Lineage) -> None:
     spent = shop.column(field("features.spending.spent"))
     assert spent is not None
     assert spent.sources == (field("staging.charges.amount"),), "neither the window's partition nor its order"
     assert shop.dependents(field("raw.charges.at")) == (), "WHERE at > 0 makes no value"
 
 
-def test_raw_columns_come_from_the_topic(shop: Lineage) -> None:
+def test_lineage_of_raw_columns_starts_at_the_topic(shop: Lineage) -> None:
     topic = Topic("shop_charges")
     assert shop.sources(field("raw.charges.amount")) == (Field(topic, "amount"),)
     assert shop.sources(field("raw.charges.happened")) == (Field(topic, "at"),)
@@ -67,7 +67,7 @@ def test_raw_columns_come_from_the_topic(shop: Lineage) -> None:
     assert "does not name" in extra.note
 
 
-def test_both_ways(shop: Lineage) -> None:
+def test_lineage_walks_upstream_and_downstream(shop: Lineage) -> None:
     amount = Field(Topic("shop_charges"), "amount")
     assert walk(field("marts.by_country.total"), shop.sources)[-1] == amount
     assert field("marts.by_country.total") in walk(amount, shop.dependents)
@@ -75,23 +75,23 @@ def test_both_ways(shop: Lineage) -> None:
     assert TableName("marts", "all_ids") in walk(TableName("staging", "charges"), shop.readers)
 
 
-def test_columns_that_headrace_adds_or_leaves_out(shop: Lineage) -> None:
+def test_lineage_covers_added_and_excluded_columns(shop: Lineage) -> None:
     charges, customers = shop.table(TableName("staging", "charges")), shop.table(TableName("staging", "customers"))
     assert charges is not None
     assert customers is not None
     assert charges.column("offset") is None
-    assert [each.name for each in customers.columns][-4:] == ["valid_from", "valid_to", "is_current", "_build_id"]
+    assert [column.name for column in customers.columns][-4:] == ["valid_from", "valid_to", "is_current", "_build_id"]
 
 
-def test_a_python_table_is_traced_as_a_table(shop: Lineage) -> None:
+def test_lineage_traces_a_python_table_as_a_whole(shop: Lineage) -> None:
     score = shop.table(TableName("features", "score"))
     assert score is not None
     assert not score.whole
-    assert [each.name for each in score.columns] == ["id", "points", "_build_id"], "those that its readers name"
+    assert [column.name for column in score.columns] == ["id", "points", "_build_id"], "those that its readers name"
     assert shop.find("score.anything") == field("features.score.anything"), "only running it would tell"
 
 
-def test_names(shop: Lineage) -> None:
+def test_lineage_finds_tables_and_columns_by_name(shop: Lineage) -> None:
     assert shop.find("by_country") == shop.find("marts.by_country") == TableName("marts", "by_country")
     assert shop.find("by_country.total") == shop.find("marts.by_country.TOTAL") == field("marts.by_country.total")
     with pytest.raises(SpecError, match=r"table name .* is ambiguous") as several:
@@ -114,26 +114,26 @@ def test_names(shop: Lineage) -> None:
         ("a.b.c.d", ('not found: table "a.b.c.d"', "Tables are: raw.charges")),
     ],
 )
-def test_what_there_is_not(shop: Lineage, name: str, says: tuple[str, ...]) -> None:
+def test_lineage_rejects_unknown_names(shop: Lineage, name: str, says: tuple[str, ...]) -> None:
     with pytest.raises(SpecError) as error:
         shop.find(name)
     for part in ("pipeline shop: ", *says):
         assert part in str(error.value)
 
 
-def test_json_says_what_drives_and_what_is_joined(shop: Lineage) -> None:
-    found = lineage_as_json(shop, TableName("marts", "by_country"))
-    assert found["inputs"] == [
+def test_lineage_json_has_the_role_of_each_input(shop: Lineage) -> None:
+    document = lineage_as_json(shop, TableName("marts", "by_country"))
+    assert document["inputs"] == [
         {"table": "staging.charges", "role": "drives"},
         {"table": "staging.customers", "role": "joined"},
     ]
-    assert found["upstream"] == ["staging.charges", "staging.customers", "raw.charges", "topic shop_charges"]
+    assert document["upstream"] == ["staging.charges", "staging.customers", "raw.charges", "topic shop_charges"]
     column = lineage_as_json(shop, field("staging.charges.status"))
     assert column["from"] == [{"table": "raw.charges", "column": "status"}]
     assert column["expressions"] == ["UPPER(TRIM(status))"]
 
 
-def test_mermaid(shop: Lineage) -> None:
+def test_lineage_renders_mermaid(shop: Lineage) -> None:
     chart = lineage_as_mermaid(shop, TableName("marts", "by_country"))
     assert chart.splitlines()[:3] == ["flowchart LR", '  n0(["topic shop_charges"])', '  n1[("raw.charges")]']
     assert chart.count("-.->") == 1
@@ -148,7 +148,7 @@ def shown(lineage: Lineage, target: str | None = None) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-def test_a_column_as_text(shop: Lineage) -> None:
+def test_lineage_renders_a_column(shop: Lineage) -> None:
     assert shown(shop, "marts.by_country.total") == [
         "marts.by_country.total  SUM(c.amount)",
         "comes from",
@@ -164,7 +164,7 @@ def test_a_column_as_text(shop: Lineage) -> None:
     assert any("made by Python" in line for line in shown(shop, "score.points"))
 
 
-def test_a_table_as_text(shop: Lineage) -> None:
+def test_lineage_renders_a_table(shop: Lineage) -> None:
     charges = shown(shop, "staging.charges")
     assert charges[:4] == [
         "staging.charges upsert · staging/charges.sql",
@@ -178,16 +178,16 @@ def test_a_table_as_text(shop: Lineage) -> None:
     assert shown(shop)[0] == "topic shop_charges"
 
 
-def test_settings_name_columns_as_the_query_spells_them(tmp_path: Path) -> None:
+def test_lineage_keeps_the_spelling_of_the_query(tmp_path: Path) -> None:
     folder = write_shop(tmp_path)
     assert not check_pipeline("shop", environ={}, folder=tmp_path).errors, "keys: [customerId], and a reader of is_current"
     text = (folder / "marts/by_country.sql").read_text()
     (folder / "marts/by_country.sql").write_text(text.replace("max(v.valid_from)", "max(v._build_id)"))
     errors = check_pipeline("shop", environ={}, folder=tmp_path).errors
-    assert ["_build_id" in each.what for each in errors] == [True], "readers don't see it"
+    assert ["_build_id" in error.what for error in errors] == [True], "readers don't see it"
 
 
-def test_twenty_wide_tables_take_a_moment(tmp_path: Path) -> None:
+def test_lineage_of_twenty_wide_tables_is_fast(tmp_path: Path) -> None:
     folder = write_shop(tmp_path)
     columns = ", ".join(f"upper(s.status) AS c{number}" for number in range(40))
     for number in range(20):

@@ -25,7 +25,7 @@ def lineage(tmp_path: Path) -> Pipeline:
     return load_pipeline("lineage", environ={}, folder=tmp_path)
 
 
-def test_its_facts(lineage: Pipeline) -> None:
+def test_lineage_pipeline_has_its_settings(lineage: Pipeline) -> None:
     (stream,) = lineage.streams
     assert (stream.topic, stream.partitions, stream.format, str(stream.table)) == (
         "lineage-input",
@@ -42,7 +42,7 @@ def test_its_facts(lineage: Pipeline) -> None:
     assert (stream.output, stream.commit_log) == (None, None)
 
 
-def test_its_variables(tmp_path: Path) -> None:
+def test_lineage_pipeline_reads_its_variables(tmp_path: Path) -> None:
     environ = {"KAFKA_TOPIC": "t", "OUTPUT_PATH": "s3://b/out", "WRITE_AHEAD_COMMIT_LOG_PATH": "s3://b/log"}
     (stream,) = load_pipeline("lineage", environ=environ, folder=tmp_path).streams
     assert (stream.topic, stream.output, stream.commit_log) == ("t", "s3://b/out", "s3://b/log")
@@ -60,7 +60,7 @@ def generate(lineage: Pipeline, seed: int, count: int) -> list[dict[str, object]
     return list(islice(module.events(Random(seed), lambda: START + timedelta(milliseconds=next(ticks))), count))
 
 
-def test_its_generator_is_deterministic(lineage: Pipeline) -> None:
+def test_lineage_generator_is_deterministic(lineage: Pipeline) -> None:
     events = generate(lineage, 1, 100)
     assert events == generate(lineage, 1, 100)
     assert events != generate(lineage, 2, 100)
@@ -69,7 +69,7 @@ def test_its_generator_is_deterministic(lineage: Pipeline) -> None:
     assert {UUID(str(event["uuid"])).version for event in events} == {4}
 
 
-def test_its_expected_rows_are_its_sample_with_coordinates(lineage: Pipeline) -> None:
+def test_lineage_expected_rows_match_the_sample(lineage: Pipeline) -> None:
     sample, expected = (
         [json.loads(line) for line in (lineage.folder / name / "events.jsonl").read_text(encoding="utf-8").splitlines()]
         for name in ("sample", "expected")
@@ -86,13 +86,13 @@ def test_its_expected_rows_are_its_sample_with_coordinates(lineage: Pipeline) ->
         }
 
 
-def test_a_check_takes_little(tmp_path: Path) -> None:
+def test_check_is_fast(tmp_path: Path) -> None:
     started = time.process_time()
     assert check_pipeline("lineage", environ={}, folder=tmp_path).errors == ()
     assert time.process_time() - started < 0.2
 
 
-def test_importing_the_spec_loads_nothing_heavy() -> None:
+def test_importing_the_spec_loads_no_heavy_module() -> None:
     heavy = ("pyspark", "pyarrow", "pyiceberg", "sqlglot", "duckdb", "polars", "fastavro", "confluent_kafka")
     code = (
         "import sys, pathlib, headrace.spec as spec\n"

@@ -161,7 +161,7 @@ EXPANSIONS = {
 
 
 @pytest.mark.parametrize("name", EXPANSIONS)
-def test_macro_calls_are_expanded(name: str) -> None:
+def test_macros_expand_calls(name: str) -> None:
     definitions, sql, expected = EXPANSIONS[name]
     assert expand(definitions, sql) == expected
 
@@ -201,7 +201,7 @@ def nesting_of(sql: str) -> str | None:
     second=expressions("b.c", "NULL", variable="y"),
     site=expressions("CALL", "d", variable="z"),
 )
-def test_an_expansion_nests_as_if_all_of_it_were_in_brackets(body: str, first: str, second: str, site: str) -> None:
+def test_macros_add_brackets_where_needed(body: str, first: str, second: str, site: str) -> None:
     problems = Problems()
     macros = parse_macros(f"CREATE MACRO f(first, second) AS {body}", place=PLACE, problems=problems)
     in_brackets = body.replace("first", f"({first})").replace("second", f"({second})")
@@ -217,7 +217,7 @@ def test_an_expansion_nests_as_if_all_of_it_were_in_brackets(body: str, first: s
     assert nesting_of(expanded.text) == wanted, expanded.text
 
 
-def test_comments_in_macros_and_calls_are_left_out_and_lines_stay() -> None:
+def test_macros_drop_comments_and_keep_lines() -> None:
     definitions = """
 -- A comment with a ; in it.
 CREATE MACRO f(a, /* the other */ b) AS -- the body
@@ -231,16 +231,16 @@ CREATE MACRO f(a, /* the other */ b) AS -- the body
     assert expanded.count("\n") == sql.count("\n")
 
 
-def test_a_character_of_expanded_sql_is_where_it_was_written() -> None:
+def test_source_map_locates_expanded_characters() -> None:
     macros = macros_of("CREATE MACRO f(a, b) AS concat(a, lower(b))")
     sql = "SELECT f(\n  first,\n  f(second, third)) AS x, fourth"
     expanded = macros.expand(sql, refuse=lambda *_: PLACE.error("", line=1, fix=""), errors=[])
     assert expanded is not None
     assert expanded.origin is not None
     for word in ("first", "second", "third", "fourth", "AS", "SELECT"):
-        found = expanded.origin.locate(expanded.text.index(word))
-        assert found == locate(sql, sql.index(word)), word
-    outer, inner = (found.start() for found in re.finditer("concat", expanded.text))
+        location = expanded.origin.locate(expanded.text.index(word))
+        assert location == locate(sql, sql.index(word)), word
+    outer, inner = (match.start() for match in re.finditer("concat", expanded.text))
     assert expanded.origin.locate(outer) == locate(sql, sql.index("f("), macro='macro "f", macros.sql:1')
     assert expanded.origin.locate(inner) == locate(sql, sql.index("f(second"), macro='macro "f", macros.sql:1')
     assert expanded.origin.locate(inner).line == 3
@@ -313,11 +313,11 @@ FROM raw.orders
 }
 
 
-def test_every_mistake_in_macros_and_calls_is_reported_once(tmp_path: Path) -> None:
+def test_check_reports_every_macro_error_once(tmp_path: Path) -> None:
     assert_reported(tmp_path, PLANTED)
 
 
-def test_check_reports_functions_that_are_almost_a_macro(tmp_path: Path) -> None:
+def test_check_suggests_macros_for_unknown_functions(tmp_path: Path) -> None:
     files = {
         **FILES,
         "macros.sql": """\
@@ -331,14 +331,14 @@ CREATE MACRO clean_all(a) AS cleantext(a);  -- ! unknown function or macro "clea
         "staging/other.sql": 'SELECT another(id) AS id FROM raw.orders AS t  -- ! unknown function or macro "another"',
     }
     assert_reported(tmp_path, files)
-    (short,) = [each for each in check(tmp_path, files).errors if '"clean"' in each.what]
+    (short,) = [error for error in check(tmp_path, files).errors if '"clean"' in error.what]
     assert 'Did you mean "clean_all"?' in short.next_step
-    (error,) = [each for each in check(tmp_path, files).errors if "clean_txt" in each.what]
+    (error,) = [candidate for candidate in check(tmp_path, files).errors if "clean_txt" in candidate.what]
     assert error.where == "pipelines/mine/staging/typo.sql:5:8"
     assert 'Did you mean "clean_text"?' in error.next_step
 
 
-def test_errors_have_the_column_of_the_call_and_the_line_of_the_macro(tmp_path: Path) -> None:
+def test_macro_errors_have_the_call_and_the_definition(tmp_path: Path) -> None:
     files = {
         "macros.sql": "-- One macro.\nCREATE MACRO good(a, b) AS a || b;\n",
         "staging/a.sql": "SELECT\n  id, good(id) AS x\nFROM raw.orders\n",
@@ -359,13 +359,13 @@ def test_errors_have_the_column_of_the_call_and_the_line_of_the_macro(tmp_path: 
         ("CREATE MACRO g(b) AS b || c;\nCREATE MACRO f(a) AS g(a)", 'macros.sql:1:27: "c" is not a parameter of macro "g"'),
     ],
 )
-def test_a_mistake_in_macros_has_its_line_and_column(text: str, said: str) -> None:
+def test_macro_file_errors_have_line_and_column(text: str, said: str) -> None:
     problems = Problems()
     parse_macros(text, place=PLACE, problems=problems)
     assert [str(error).startswith(said) for error in problems.errors] == [True], problems.errors
 
 
-def test_expansions_that_grow_without_end_are_refused() -> None:
+def test_macros_reject_expansions_that_are_too_long() -> None:
     doubles = [f"CREATE MACRO d{number}(a) AS d{number - 1}(a) || d{number - 1}(a);" for number in range(1, 60)]
     problems = Problems()
     parse_macros("\n".join(["CREATE MACRO d0(a) AS a || a;", *doubles]), place=PLACE, problems=problems)
@@ -374,7 +374,7 @@ def test_expansions_that_grow_without_end_are_refused() -> None:
     assert error.where.startswith("macros.sql:1")
 
 
-def test_tables_without_macros_are_read_as_before(tmp_path: Path) -> None:
+def test_tables_without_macros_keep_their_text(tmp_path: Path) -> None:
     sql = "SELECT id, trim( email ) AS email -- as it is\nFROM raw.orders\n"
     source = only_table(load(tmp_path, {"macros.sql": "CREATE MACRO f(a) AS a", "staging/a.sql": sql})).source
     assert isinstance(source, Query)
@@ -382,7 +382,7 @@ def test_tables_without_macros_are_read_as_before(tmp_path: Path) -> None:
     assert only_table(load(tmp_path, {"macros.sql": "-- none yet"})).source == source
 
 
-def test_a_macro_is_part_of_the_definition_and_its_spelling_is_not(tmp_path: Path) -> None:
+def test_definition_depends_on_macro_bodies_not_on_formatting(tmp_path: Path) -> None:
     body = "IF(array_contains(array('', 'n/a'), lower(trim(email))), NULL, trim(email))"
     plain = definition_of(only_table(load(tmp_path, {"staging/a.sql": f"SELECT id, {body} AS email FROM raw.orders"})))
     macro = (
@@ -398,7 +398,7 @@ def test_a_macro_is_part_of_the_definition_and_its_spelling_is_not(tmp_path: Pat
     assert definition_of(only_table(load(tmp_path, files))) != plain
 
 
-def test_conditions_of_settings_can_call_macros(tmp_path: Path) -> None:
+def test_settings_conditions_expand_macros(tmp_path: Path) -> None:
     files = {
         "macros.sql": "CREATE MACRO is_low(a, b) AS a < b;\nCREATE MACRO is_gone(a) AS a = 'gone';",
         "staging/a.sql": """\
@@ -425,11 +425,11 @@ def b(a):
     table, function = load(tmp_path, files).tables
     assert table.apply_as_deletes == "(email = 'gone') AND (amount < 0)"
     assert table.apply_as_truncates == "id = 'gone'"
-    assert [each.that for each in table.expectations] == ["NOT (amount < (1 + 1))", "NOT (email = 'gone')"]
-    assert [each.that for each in function.expectations] == ["NOT (email = 'gone')"]
+    assert [expectation.that for expectation in table.expectations] == ["NOT (amount < (1 + 1))", "NOT (email = 'gone')"]
+    assert [expectation.that for expectation in function.expectations] == ["NOT (email = 'gone')"]
 
 
-def test_a_mistake_in_a_python_tables_condition_has_its_line(tmp_path: Path) -> None:
+def test_python_table_condition_error_has_its_line(tmp_path: Path) -> None:
     files = {
         "macros.sql": "CREATE MACRO is_gone(a) AS a = 'gone';",
         "marts/b.py": 'from headrace import table\n\n\n@table(\n    kind="full",\n    expect={"it is there": "is_gone()"},\n)\n'
@@ -439,7 +439,7 @@ def test_a_mistake_in_a_python_tables_condition_has_its_line(tmp_path: Path) -> 
     assert str(error).startswith('pipelines/mine/marts/b.py:6: macro "is_gone" takes 1 argument, not 0')
 
 
-def test_lineage_sees_through_macros(tmp_path: Path) -> None:
+def test_lineage_traces_through_macros(tmp_path: Path) -> None:
     files = {
         "macros.sql": "CREATE MACRO pair(a, b) AS concat_ws(' ', a, b);",
         "staging/a.sql": "SELECT id, pair(email, pair(id, 'x')) AS name FROM raw.orders",
@@ -453,7 +453,7 @@ def test_lineage_sees_through_macros(tmp_path: Path) -> None:
     assert "pair" not in name.expressions[0]
 
 
-def test_the_example_of_the_documentation_is_right(tmp_path: Path) -> None:
+def test_documented_macro_example_is_correct(tmp_path: Path) -> None:
     guide = Path(__file__).parents[2].joinpath("docs/reference/tables.md").read_text(encoding="utf-8")
     section = guide.partition("\n## Macros\n")[2].partition("\n## ")[0]
     macros, table, expanded = re.findall(r"```sql\n(.*?)```", section, flags=re.DOTALL)
@@ -461,10 +461,10 @@ def test_the_example_of_the_documentation_is_right(tmp_path: Path) -> None:
     built = only_table(load(tmp_path, {**schema, "macros.sql": macros, "staging/orders.sql": table}))
     assert isinstance(built.source, Query)
     assert built.source.text.partition("*/\n")[2] == expanded
-    assert [each.that for each in built.expectations] == ["discount BETWEEN 0 AND 1"]
+    assert [expectation.that for expectation in built.expectations] == ["discount BETWEEN 0 AND 1"]
 
 
-def test_a_copy_of_a_pipeline_has_its_macros(tmp_path: Path) -> None:
+def test_copied_pipeline_has_its_macros(tmp_path: Path) -> None:
     copy_pipeline("payments", target_name="mine", folder=tmp_path)
     original = load_pipeline("payments", environ={}, folder=tmp_path)
     copied = load_pipeline("mine", environ={}, folder=tmp_path)
@@ -494,14 +494,14 @@ def test_check_reports_unknown_functions_without_macros(tmp_path: Path) -> None:
         "SELECT * FROM raw.orders PIVOT (sum(amount) FOR id IN ('a', 'b')) AS p(c, d) GROUP BY GROUPING SETS ((c), CUBE(d))",
     ],
 )
-def test_expand_allows_what_spark_or_the_catalog_may_have(sql: str) -> None:
+def test_expand_allows_functions_of_spark_and_catalogs(sql: str) -> None:
     errors: list[SpecError] = []
     macros = Macros(registered=frozenset({"registered"}))
     macros.expand(sql, refuse=lambda what, at, fix: PLACE.error(what, line=at, fix=fix), errors=errors)
     assert [str(error) for error in errors] == []
 
 
-def test_check_allows_functions_that_a_python_file_registers(tmp_path: Path) -> None:
+def test_check_allows_functions_registered_in_python(tmp_path: Path) -> None:
     python = """\
 from headrace import table
 from pyspark.sql import DataFrame, SparkSession

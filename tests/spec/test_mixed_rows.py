@@ -29,7 +29,7 @@ NEWEST = "row_number() OVER (PARTITION BY id ORDER BY at DESC)"
         (UPSERT, "SELECT id, n, rank() OVER (ORDER BY n) AS place FROM raw.orders", "a window function"),
     ],
 )
-def test_rows_that_are_computed_alone_are_not_made_of_several(tmp_path: Path, header: str, query: str, what: str) -> None:
+def test_check_rejects_mixed_rows_in_row_wise_kinds(tmp_path: Path, header: str, query: str, what: str) -> None:
     (error,) = check_table(tmp_path, query, header).errors
     assert f"{what} combines several rows" in error.what
     assert "write kind: full" in error.next_step
@@ -50,7 +50,7 @@ COUNTED = "SELECT upper(code) AS id, count(DISTINCT n) AS c FROM raw.orders GROU
         (f"{COUNTED} ORDER BY c DESC LIMIT 3", "LIMIT keeps rows depending on other rows"),
     ],
 )
-def test_keys_that_other_rows_decide_about_are_an_error(tmp_path: Path, query: str, why: str) -> None:
+def test_check_rejects_keys_that_depend_on_other_rows(tmp_path: Path, query: str, why: str) -> None:
     (error,) = check_table(tmp_path, query, "keys: [id]").errors
     assert error.what.startswith("can't map changed rows to keys: ")
     assert why in error.what
@@ -83,5 +83,5 @@ def test_keys_that_other_rows_decide_about_are_an_error(tmp_path: Path, query: s
         ),
     ],
 )
-def test_rows_of_whole_keys_are_followed(tmp_path: Path, header: str, query: str) -> None:
+def test_check_accepts_queries_of_whole_keys(tmp_path: Path, header: str, query: str) -> None:
     assert check_table(tmp_path, query, header).errors == ()

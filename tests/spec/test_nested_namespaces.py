@@ -59,9 +59,9 @@ def load(folder: Path, files: Mapping[str, str] | None = None) -> Pipeline:
     return load_pipeline("shop", environ={}, folder=folder)
 
 
-def test_a_layer_is_part_of_the_namespace(tmp_path: Path) -> None:
+def test_namespace_contains_the_layer(tmp_path: Path) -> None:
     pipeline = load(tmp_path)
-    tables = {str(each.table): each for each in pipeline.tables}
+    tables = {str(table.table): table for table in pipeline.tables}
     assert sorted(tables) == ["serve.shop.largest", "serve.shop.totals", "shape.shop.orders", "stage.shop.orders"]
     assert tables["stage.shop.orders"].drivers == (TableName("raw.shop", "orders"),)
     assert tables["serve.shop.largest"].inputs == (TableName("shape.shop", "orders"), TableName("raw", "visits"))
@@ -69,23 +69,26 @@ def test_a_layer_is_part_of_the_namespace(tmp_path: Path) -> None:
     assert TableName("stage.shop", "orders").parts == ("stage", "shop", "orders")
 
 
-def test_columns_are_traced_through_nested_namespaces(tmp_path: Path) -> None:
+def test_lineage_traces_nested_namespaces(tmp_path: Path) -> None:
     lineage = trace_lineage(load(tmp_path))
     total = lineage.column(Field(TableName("serve.shop", "totals"), "total"))
     assert total
-    assert [str(each) for each in total.sources] == ["shape.shop.orders.total"]
+    assert [str(source) for source in total.sources] == ["shape.shop.orders.total"]
     copied = lineage.column(Field(TableName("shape.shop", "orders"), "city"))
     assert copied
-    assert [str(each) for each in copied.sources] == ["stage.shop.orders.city"]
+    assert [str(source) for source in copied.sources] == ["stage.shop.orders.city"]
     city = lineage.column(Field(TableName("stage.shop", "orders"), "city"))
     assert city
-    assert ([str(each) for each in city.sources], city.expressions) == (["raw.shop.orders.customer"], ("customer.place.city",))
+    assert ([str(source) for source in city.sources], city.expressions) == (
+        ["raw.shop.orders.customer"],
+        ("customer.place.city",),
+    )
     counted = lineage.column(Field(TableName("serve.shop", "totals"), "of"))
     assert counted
     assert counted.expressions == ("(SELECT COUNT(id) AS _col_0 FROM stage.shop.orders AS s)",)
 
 
-def test_names_are_found_whole_and_short_where_one_table_has_them(tmp_path: Path) -> None:
+def test_lineage_finds_full_and_short_names(tmp_path: Path) -> None:
     pipeline = load(tmp_path)
     lineage = trace_lineage(pipeline)
     assert lineage.find("stage.shop.orders") == TableName("stage.shop", "orders")
@@ -115,7 +118,7 @@ def test_names_are_found_whole_and_short_where_one_table_has_them(tmp_path: Path
         ),
     ],
 )
-def test_names_that_can_not_be(tmp_path: Path, old: str, new: str, what: str) -> None:
+def test_invalid_namespaces_are_rejected(tmp_path: Path, old: str, new: str, what: str) -> None:
     with pytest.raises(SpecError) as caught:
         load(tmp_path, {"pipeline.yml": FILES["pipeline.yml"].replace(old, new)})
     assert what in str(caught.value)
@@ -134,16 +137,16 @@ def test_names_that_can_not_be(tmp_path: Path, old: str, new: str, what: str) ->
         ),
     ],
 )
-def test_mistakes_say_where_they_are(tmp_path: Path, file: str, text: str, what: str) -> None:
+def test_nested_namespace_errors_have_their_place(tmp_path: Path, file: str, text: str, what: str) -> None:
     with pytest.raises(SpecError) as caught:
         load(tmp_path, {file: text})
     assert what in str(caught.value)
 
 
-def test_a_copy_has_namespaces_of_its_own(tmp_path: Path) -> None:
+def test_copied_pipeline_has_its_own_namespaces(tmp_path: Path) -> None:
     load(tmp_path)
     copy = copy_pipeline("shop", target_name="mine", folder=tmp_path)
-    assert {str(each.table) for each in load_pipeline("mine", environ={}, folder=tmp_path).tables} == {
+    assert {str(table.table) for table in load_pipeline("mine", environ={}, folder=tmp_path).tables} == {
         "stage.mine.orders",
         "shape.mine.orders",
         "serve.mine.totals",
@@ -156,7 +159,7 @@ def test_a_copy_has_namespaces_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("dialect", "schema"), [("duckdb", "raw__shop"), ("spark", "raw.shop")])
-def test_exports_have_one_word_where_one_is_needed(tmp_path: Path, dialect: Dialect, schema: str) -> None:
+def test_exports_flatten_nested_namespaces(tmp_path: Path, dialect: Dialect, schema: str) -> None:
     pipeline = load(tmp_path)
     project = dbt_project(pipeline, dialect=dialect, home=".headrace")
     stage = project.files["models/stage/stage__shop__orders.sql"]

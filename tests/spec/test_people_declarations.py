@@ -46,7 +46,7 @@ MISTAKES = {
 }
 
 
-def test_as_it_is_declared(tmp_path: Path) -> None:
+def test_people_are_read(tmp_path: Path) -> None:
     write_files(tmp_path / "pipelines" / "mine", FILES)
     people = load_pipeline("mine", environ={}, folder=tmp_path).people
     assert people is not None
@@ -54,12 +54,12 @@ def test_as_it_is_declared(tmp_path: Path) -> None:
     assert whose.emails == ("email", "get_json_object(who, '$.email')")
     assert (whose.phones, whose.ids, whose.text) == (("phone",), {"shop": ("id",)}, ("note",))
     assert people.entities == TableName("core", "people")
-    assert [(each.stream, each.where, each.whose.emails) for each in people.requests] == [
+    assert [(request.stream, request.where, request.whose.emails) for request in people.requests] == [
         ("events", "kind = 'redact'", ("email",))
     ]
 
 
-def test_a_copy_has_its_own_entities(tmp_path: Path) -> None:
+def test_copied_people_have_their_own_entities(tmp_path: Path) -> None:
     write_files(tmp_path / "pipelines" / "mine", FILES)
     copy_pipeline("mine", target_name="yours", folder=tmp_path)
     people = load_pipeline("yours", environ={}, folder=tmp_path).people
@@ -68,7 +68,7 @@ def test_a_copy_has_its_own_entities(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes(tmp_path: Path, name: str) -> None:
+def test_people_report_an_error_with_its_line(tmp_path: Path, name: str) -> None:
     old, new, line, what, fix = MISTAKES[name]
     text = FILES["pipeline.yml"]
     assert old in text

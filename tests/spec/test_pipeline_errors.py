@@ -423,7 +423,7 @@ SECOND_STREAM = """\
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_named_with_its_line_and_what_to_do(check: Checker, mistake: tuple[str, str, int, str, str]) -> None:
+def test_pipeline_error_has_its_line_and_next_step(check: Checker, mistake: tuple[str, str, int, str, str]) -> None:
     old, new, line, what, fix = mistake
     result = check(old, new)
     expected = f"pipelines/mine/pipeline.yml:{line}: {what}\n{fix}, then run: headrace check mine"
@@ -431,7 +431,7 @@ def test_a_mistake_is_named_with_its_line_and_what_to_do(check: Checker, mistake
     assert result.pipeline is None
 
 
-def test_the_pipeline_without_mistakes_has_no_errors(check: Checker) -> None:
+def test_valid_pipeline_has_no_errors(check: Checker) -> None:
     result = check()
     assert result.errors == ()
     assert result.pipeline is not None
@@ -446,7 +446,7 @@ def test_the_pipeline_without_mistakes_has_no_errors(check: Checker) -> None:
         ("topic: refunds", "topic: refunds\n    commit_log: /out", 16, "commit_log, /out"),
     ],
 )
-def test_two_streams_share_nothing(check: Checker, old: str, new: str, line: int, shared: str) -> None:
+def test_streams_must_not_share_outputs(check: Checker, old: str, new: str, line: int, shared: str) -> None:
     first = "    generator: generators/charges.py\n"
     place = new.rpartition("\n")[2] if "\n" in new else ""
     without_generator = f"{place}\n" if place else first
@@ -457,7 +457,7 @@ def test_two_streams_share_nothing(check: Checker, old: str, new: str, line: int
     ]
 
 
-def test_a_partition_field_can_not_be_a_column(check: Checker) -> None:
+def test_partition_field_must_not_have_the_name_of_a_column(check: Checker) -> None:
     check("country STRING", "created_day STRING, country STRING", file="schemas/charge.sql")
     assert [str(error) for error in check().errors] == [
         'pipelines/mine/pipeline.yml:12: the partition field "created_day" of "days(created)" has the name of a column\n'
@@ -472,7 +472,7 @@ def test_a_partition_field_can_not_be_a_column(check: Checker) -> None:
         ("x = 1\ndef events(seed): ...\n", 2, "events must take (random, now), not (seed)"),
     ],
 )
-def test_a_generator_is_read_and_not_run(check: Checker, pipeline: Path, source: str, line: int, what: str) -> None:
+def test_generator_is_parsed_and_not_run(check: Checker, pipeline: Path, source: str, line: int, what: str) -> None:
     (pipeline / "generators/charges.py").write_text("raise SystemExit\n" + source)
     fix = "Write def events(random: Random, now: Callable[[], datetime]) -> Iterator[dict[str, object]]"
     shown_line = line + 1 if line > 1 else line
@@ -488,7 +488,7 @@ def test_a_generator_is_read_and_not_run(check: Checker, pipeline: Path, source:
         ("random, now, *, pace=1", '"pace"', "Further parameters are: problems, start."),
     ],
 )
-def test_a_generator_takes_only_what_it_is_given(check: Checker, pipeline: Path, parameters: str, what: str, fix: str) -> None:
+def test_generator_rejects_unknown_parameters(check: Checker, pipeline: Path, parameters: str, what: str, fix: str) -> None:
     (pipeline / "generators/charges.py").write_text(f"def events({parameters}): ...\n")
     assert [str(error) for error in check().errors] == [
         f"pipelines/mine/generators/charges.py:1: unknown parameter {what} of events\n"
@@ -497,19 +497,19 @@ def test_a_generator_takes_only_what_it_is_given(check: Checker, pipeline: Path,
 
 
 @pytest.mark.parametrize("parameters", ["random, now, problems, start", "random, now, *, start=0", "random, now, /, problems"])
-def test_a_generator_may_take_problems_and_a_start(check: Checker, pipeline: Path, parameters: str) -> None:
+def test_generator_accepts_problems_and_start(check: Checker, pipeline: Path, parameters: str) -> None:
     (pipeline / "generators/charges.py").write_text(f"def events({parameters}): ...\n")
     assert check().errors == ()
 
 
-def test_a_generator_that_is_not_python_is_named_with_its_line(check: Checker, pipeline: Path) -> None:
+def test_invalid_python_in_a_generator_has_its_line(check: Checker, pipeline: Path) -> None:
     (pipeline / "generators/charges.py").write_text("x = 1\ndef events(:\n")
     (error,) = check().errors
     assert error.where == "pipelines/mine/generators/charges.py:2"
     assert error.what.startswith("not valid Python: ")
 
 
-def test_empty_and_binary_files(check: Checker, pipeline: Path) -> None:
+def test_empty_and_binary_files_are_rejected(check: Checker, pipeline: Path) -> None:
     (pipeline / "pipeline.yml").write_text("# nothing yet\n")
     assert [error.what for error in check().errors] == ["the file is empty"]
     (pipeline / "pipeline.yml").write_bytes(b"name: mine\nabout: \xff\n")
@@ -517,7 +517,7 @@ def test_empty_and_binary_files(check: Checker, pipeline: Path) -> None:
     assert (error.where, error.what) == ("pipelines/mine/pipeline.yml:2", "the file is not UTF-8 text")
 
 
-def test_all_mistakes_of_all_files_are_found_in_reading_order(check: Checker, pipeline: Path) -> None:
+def test_errors_are_sorted_by_file_and_line(check: Checker, pipeline: Path) -> None:
     (pipeline / "schemas/charge.sql").write_text("id VARCHAR(10),\nid INT,\nkafka_offset BIGINT\n")
     (pipeline / "generators/charges.py").write_text("")
     (pipeline / "pipeline.yml").write_text(

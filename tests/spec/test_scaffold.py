@@ -12,8 +12,8 @@ from headrace.spec import check_pipeline, check_pipelines, copy_pipeline, list_p
 from tests.support.folders import write_files
 
 
-def test_a_copy_of_every_built_in_pipeline_runs_beside_it(tmp_path: Path) -> None:
-    sources = {f"my_{each.name}": each.name for each in list_pipelines(Path("/nowhere"))}
+def test_copy_of_every_built_in_pipeline_passes_check(tmp_path: Path) -> None:
+    sources = {f"my_{pipeline.name}": pipeline.name for pipeline in list_pipelines(Path("/nowhere"))}
     for name, source in sources.items():
         assert copy_pipeline(source, target_name=name, folder=tmp_path) == tmp_path / "pipelines" / name
     checks = check_pipelines(environ={}, folder=tmp_path)
@@ -26,7 +26,7 @@ def test_a_copy_of_every_built_in_pipeline_runs_beside_it(tmp_path: Path) -> Non
     assert {*os.listdir(tmp_path / "pipelines")} == sources.keys()
 
 
-def test_a_copy_of_lineage_has_its_own_names_everywhere(tmp_path: Path) -> None:
+def test_copy_of_lineage_has_its_own_names(tmp_path: Path) -> None:
     copy = copy_pipeline("lineage", target_name="mine", folder=tmp_path)
     yaml = (copy / "pipeline.yml").read_text()
     assert "topic: ${MINE_KAFKA_TOPIC:-mine-input}\n" in yaml
@@ -42,7 +42,7 @@ def test_a_copy_of_lineage_has_its_own_names_everywhere(tmp_path: Path) -> None:
     assert '"kafka_topic": "mine-input"' in (copy / "expected/events.jsonl").read_text()
 
 
-def test_a_copy_of_weather_publishes_to_a_table_of_its_own(tmp_path: Path) -> None:
+def test_copy_of_weather_publishes_to_its_own_table(tmp_path: Path) -> None:
     copy = copy_pipeline("weather", target_name="mine", folder=tmp_path)
     (published,) = load_pipeline("mine", environ={}, folder=tmp_path).serving.postgres
     assert (published.name, str(published.source)) == ("mine", "mine_default.weather_by_minute")
@@ -51,7 +51,7 @@ def test_a_copy_of_weather_publishes_to_a_table_of_its_own(tmp_path: Path) -> No
     assert "FROM mine_default.weather\n" in (copy / "windows/weather_by_minute.sql").read_text()
 
 
-def test_a_copy_of_storefront_looks_for_the_manual_change_in_its_own_table(tmp_path: Path) -> None:
+def test_copy_of_storefront_queries_its_own_table(tmp_path: Path) -> None:
     copy_pipeline("storefront", target_name="mine", folder=tmp_path)
     capture = load_pipeline("mine", environ={}, folder=tmp_path).capture
     assert capture is not None
@@ -59,13 +59,13 @@ def test_a_copy_of_storefront_looks_for_the_manual_change_in_its_own_table(tmp_p
     assert "FROM serve.mine.product_performance" in capture.by_hand.see
 
 
-def test_copies_that_take_events_have_ports_of_their_own(tmp_path: Path) -> None:
-    found = {}
+def test_copies_with_http_sources_have_their_own_ports(tmp_path: Path) -> None:
+    owners = {}
     for name in ("mine", "yours"):
         copy = copy_pipeline("weather", target_name=name, folder=tmp_path)
         http = load_pipeline(name, environ={}, folder=tmp_path).http
         assert http is not None
-        found[name] = http.port
+        owners[name] = http.port
         readme = (copy / "README.md").read_text()
         assert f'curl "http://127.0.0.1:{http.port}/log' in readme
         assert f"http://127.0.0.1:3000/{name}`" in readme
@@ -73,10 +73,10 @@ def test_copies_that_take_events_have_ports_of_their_own(tmp_path: Path) -> None
         for text in (readme, (copy / "pipeline.yml").read_text()):
             assert "9998" not in text
             assert "/weather" not in text.replace("windows/weather", "").replace("serving/weather", "")
-    assert found == {"mine": 9999, "yours": 10_000}
+    assert owners == {"mine": 9999, "yours": 10_000}
 
 
-def test_a_port_that_a_variable_sets(pipeline: Path, tmp_path: Path) -> None:
+def test_copy_renames_the_variable_of_a_port(pipeline: Path, tmp_path: Path) -> None:
     sources = "sources: {http: {file: sources/log.py, port: '${PORT:-8080}'}}  # here\n"
     (pipeline / "pipeline.yml").write_text(sources + (pipeline / "pipeline.yml").read_text())
     copy = copy_pipeline("mine", target_name="yours", folder=tmp_path)
@@ -84,7 +84,7 @@ def test_a_port_that_a_variable_sets(pipeline: Path, tmp_path: Path) -> None:
     assert changed.startswith('sources: {http: {file: sources/log.py, port: "${YOURS_PORT:-8081}"}}  # here\n')
 
 
-def test_tables_are_renamed_in_pythons_texts_and_not_in_its_code(pipeline: Path, tmp_path: Path) -> None:
+def test_copy_renames_tables_in_python_strings_only(pipeline: Path, tmp_path: Path) -> None:
     served = "serving: {postgres: {charges: {from: marts.daily, ddl: serving/charges.sql}}, pages: serving/pages.py}\n"
     write_files(
         pipeline,
@@ -106,7 +106,7 @@ def test_tables_are_renamed_in_pythons_texts_and_not_in_its_code(pipeline: Path,
     assert check_pipeline("yours", environ={}, folder=tmp_path).errors == ()
 
 
-def test_a_copy_of_payments_has_its_own_names_and_generators(tmp_path: Path) -> None:
+def test_copy_of_payments_has_its_own_names_and_generators(tmp_path: Path) -> None:
     copy = copy_pipeline("payments", target_name="mine", folder=tmp_path)
     yaml = (copy / "pipeline.yml").read_text()
     assert "topic: mine-payment_charges\n" in yaml
@@ -123,19 +123,19 @@ def test_a_copy_of_payments_has_its_own_names_and_generators(tmp_path: Path) -> 
     assert "FROM mine_payments_db.payments_daily" in yaml
     assert "payments_db." not in yaml.replace("mine_payments_db.", "")
     assert {path.name for path in (copy / "expected").iterdir() if path.is_dir()} == {
-        each.layer for each in load_pipeline("mine", environ={}, folder=tmp_path).tables
+        table.layer for table in load_pipeline("mine", environ={}, folder=tmp_path).tables
     }
     assert (copy / "generators/world.py").exists()
 
 
-def test_a_copy_of_a_copy(tmp_path: Path) -> None:
+def test_copy_of_a_copy_passes_check(tmp_path: Path) -> None:
     copy_pipeline("lineage", target_name="mine", folder=tmp_path)
     copy = copy_pipeline("mine", target_name="yours", folder=tmp_path)
     assert "topic: ${YOURS_KAFKA_TOPIC:-yours-input}\n" in (copy / "pipeline.yml").read_text()
     assert all(not check.errors for check in check_pipelines(environ={}, folder=tmp_path))
 
 
-def test_what_is_not_named_after_the_pipeline_gets_a_name_of_its_own(pipeline: Path, tmp_path: Path) -> None:
+def test_copy_renames_names_without_the_pipeline_name(pipeline: Path, tmp_path: Path) -> None:
     text = (pipeline / "pipeline.yml").read_text()
     places = "    output: 's3://lake/${ZONE}/out/' # here\n    commit_log: &log ${LOG:-/log}\n"
     (pipeline / "pipeline.yml").write_text(text + places)
@@ -174,7 +174,7 @@ RULE = "Use lower-case letters, digits and _, with a letter first: headrace new 
         ),
     ],
 )
-def test_a_name_that_can_not_be_is_refused_and_nothing_is_written(
+def test_copy_rejects_an_invalid_name_and_writes_nothing(
     pipeline: Path, tmp_path: Path, name: str, what: str, next_step: str
 ) -> None:
     before = sorted(tmp_path.rglob("*"))
@@ -184,7 +184,7 @@ def test_a_name_that_can_not_be_is_refused_and_nothing_is_written(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_unknown_source_is_refused(tmp_path: Path) -> None:
+def test_copy_rejects_an_unknown_source(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         copy_pipeline("linaege", target_name="mine", folder=tmp_path)
     assert str(caught.value) == '--from: not found: pipeline "linaege"\nDid you mean "lineage"?'

@@ -100,17 +100,17 @@ def folder(tmp_path: Path) -> Path:
 
 def table(tmp_path: Path, name: str) -> LayerTable:
     pipeline = load_pipeline("shop", environ={}, folder=tmp_path)
-    return next(each for each in pipeline.tables if str(each.table) == name)
+    return next(table for table in pipeline.tables if str(table.table) == name)
 
 
 def names(tmp_path: Path, name: str) -> list[str]:
     lineage = trace_lineage(load_pipeline("shop", environ={}, folder=tmp_path))
-    found = lineage.table(TableName("stage.shop", name))
-    assert found
-    return [each.name for each in found.columns if each.name not in (*OWN, "_build_id")]
+    traced = lineage.table(TableName("stage.shop", name))
+    assert traced
+    return [column.name for column in traced.columns if column.name not in (*OWN, "_build_id")]
 
 
-def test_an_entry_is_a_table(folder: Path, tmp_path: Path) -> None:
+def test_stage_entry_becomes_a_table(folder: Path, tmp_path: Path) -> None:
     orders, changes = table(tmp_path, "stage.shop.orders"), table(tmp_path, "stage.shop.changes")
     assert (orders.kind, orders.layer, orders.about, orders.drivers) == (
         "append",
@@ -118,29 +118,29 @@ def test_an_entry_is_a_table(folder: Path, tmp_path: Path) -> None:
         "Orders.",
         (TableName("raw.shop", "orders"),),
     )
-    assert [str(each) for each in orders.partition_by] == ["event_date"]
+    assert [str(transform) for transform in orders.partition_by] == ["event_date"]
     assert names(tmp_path, "orders") == ["id", "total", "at"]
     assert names(tmp_path, "changes") == ["id", "note", "total", "rate", "created_at", "days", "yes", "at"]
-    assert [each.otherwise for each in changes.expectations] == ["quarantine", "drop"]
+    assert [expectation.otherwise for expectation in changes.expectations] == ["quarantine", "drop"]
     assert isinstance(orders.source, Query)
     lines = orders.source.text.split("\n")
     assert "AS `total`" in lines[7], "a column stands in the line that names it"
     assert "timestamp_millis(_row.`at`)" in lines[8]
 
 
-def test_a_table_follows_its_source_when_it_grows(folder: Path, tmp_path: Path) -> None:
+def test_stage_table_gets_new_columns_of_its_source(folder: Path, tmp_path: Path) -> None:
     for name, follows in (("changes", True), ("orders", False)):
-        one = table(tmp_path, f"stage.shop.{name}")
+        stage_table = table(tmp_path, f"stage.shop.{name}")
         stream = load_pipeline("shop", environ={}, folder=tmp_path).streams[0]
         wider = []
-        for each in stream.columns:
-            inner = each.type.columns if isinstance(each.type, Struct) and each.name in ("before", "after") else ()
+        for column in stream.columns:
+            inner = column.type.columns if isinstance(column.type, Struct) and column.name in ("before", "after") else ()
             paid = Column("paid_on", Primitive("int"), doc="io.debezium.time.Date")
-            wider.append(Column(each.name, Struct((*inner, paid))) if inner else each)
-        grown = follow_columns(one, {stream.table: wider})
+            wider.append(Column(column.name, Struct((*inner, paid))) if inner else column)
+        grown = follow_columns(stage_table, {stream.table: wider})
         assert isinstance(grown.source, Query)
         assert ("date_add(DATE'1970-01-01', CAST(_row.`paid_on` AS INT)) AS `paid_on`" in grown.source.text) == follows
-        assert grown.staged == one.staged
+        assert grown.staged == stage_table.staged
 
 
 # id: (text to replace, what replaces it, line, what is wrong, what to do)
@@ -178,52 +178,54 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_told_with_its_line(folder: Path, tmp_path: Path, case: str) -> None:
+def test_stage_file_reports_an_error_with_its_line(folder: Path, tmp_path: Path, case: str) -> None:
     old, new, line, what, fix = MISTAKES[case]
     assert old in STAGE
     (folder / "stage_tables.yaml").write_text(STAGE.replace(old, new, 1))
-    found: Check = check_pipeline("shop", environ={}, folder=tmp_path)
-    said = str(found.errors[0])
-    assert said.startswith(f"pipelines/shop/stage_tables.yaml:{line}: ")
-    assert what in said
-    assert fix in said
+    result: Check = check_pipeline("shop", environ={}, folder=tmp_path)
+    message = str(result.errors[0])
+    assert message.startswith(f"pipelines/shop/stage_tables.yaml:{line}: ")
+    assert what in message
+    assert fix in message
 
 
-def test_a_file_made_from_schemas_gives_the_same_tables(folder: Path, tmp_path: Path) -> None:
+def test_generated_stage_file_has_the_same_tables(folder: Path, tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     (folder / "stage_tables.yaml").write_text("tables: {orders: {event_date: created_at, partition_by: [event_date]}}")
     plain = table(tmp_path, "stage.shop.orders")
     (folder / "stage_tables.yaml").unlink()
     captured = read_captured("shop", environ={}, folder=tmp_path)
-    found = live_schemas(settings, captured, report=lambda line: None)
-    assert [each.found for each in found] == ["orders.avsc"]
-    text = config_text(found)
+    live = live_schemas(settings, captured, report=lambda line: None)
+    assert [live_schema.found for live_schema in live] == ["orders.avsc"]
+    text = config_text(live)
     assert text == stage_text([(captured.streams[0], as_avro(CONNECT))])
     assert "      created_at: timestamp\n" in text
     assert "      rate:       decimal(38,18)\n" in text
     assert '      "yes":       # boolean\n' in text
     (folder / "stage_tables.yaml").write_text(text)
-    made = table(tmp_path, "stage.shop.orders")
-    assert isinstance(made.source, Query)
+    generated = table(tmp_path, "stage.shop.orders")
+    assert isinstance(generated.source, Query)
     assert isinstance(plain.source, Query)
-    assert "".join(made.source.text.split()) == "".join(plain.source.text.split())
+    assert "".join(generated.source.text.split()) == "".join(plain.source.text.split())
     (folder / "schemas/orders.avsc").unlink()
-    write_schemas(found)
+    write_schemas(live)
     assert json.loads((folder / "schemas/orders.avsc").read_text()) == json.loads(as_avro(CONNECT))
 
 
-def test_a_schema_in_json_is_the_same_in_avro(folder: Path, tmp_path: Path) -> None:
-    after = next(each for each in load_pipeline("shop", environ={}, folder=tmp_path).streams[0].columns if each.name == "after")
+def test_connect_schema_equals_its_avro_schema(folder: Path, tmp_path: Path) -> None:
+    after = next(
+        column for column in load_pipeline("shop", environ={}, folder=tmp_path).streams[0].columns if column.name == "after"
+    )
     assert isinstance(after.type, Struct)
-    found = {each.name: (each.type, each.doc) for each in after.type.columns}
-    assert found["total"][0] == Decimal(12, 2)
-    assert found["created_at"] == (Primitive("long"), "io.debezium.time.MicroTimestamp")
-    assert found["days"][1] == "array<io.debezium.time.Date>"
+    fields_by_name = {field.name: (field.type, field.doc) for field in after.type.columns}
+    assert fields_by_name["total"][0] == Decimal(12, 2)
+    assert fields_by_name["created_at"] == (Primitive("long"), "io.debezium.time.MicroTimestamp")
+    assert fields_by_name["days"][1] == "array<io.debezium.time.Date>"
 
 
-def test_a_copy_and_another_pipeline_know_whose_the_tables_are(folder: Path, tmp_path: Path) -> None:
+def test_stage_tables_have_one_owner(folder: Path, tmp_path: Path) -> None:
     copy_pipeline("shop", target_name="mine", folder=tmp_path)
-    assert {str(each.table) for each in load_pipeline("mine", environ={}, folder=tmp_path).tables} == {
+    assert {str(table.table) for table in load_pipeline("mine", environ={}, folder=tmp_path).tables} == {
         "stage.mine.orders",
         "stage.mine.changes",
         "shape.mine.orders",

@@ -39,7 +39,7 @@ def load(folder: Path, **files: str) -> tuple[LayerTable, ...]:
     return load_pipeline("mine", environ={}, folder=folder).tables
 
 
-def test_a_lag_is_the_tables_own_or_the_pipelines(tmp_path: Path) -> None:
+def test_target_lag_comes_from_the_table_or_the_pipeline(tmp_path: Path) -> None:
     assert [table.target_lag for table in load(tmp_path)] == [None, None, None]
     tables = load(
         tmp_path,
@@ -50,7 +50,7 @@ def test_a_lag_is_the_tables_own_or_the_pipelines(tmp_path: Path) -> None:
     assert [table.target_lag for table in tables] == [60.0, 30.0, 0.0]
 
 
-def test_a_lag_is_no_part_of_the_definition(tmp_path: Path) -> None:
+def test_definition_excludes_target_lag(tmp_path: Path) -> None:
     before = [definition_of(table) for table in load(tmp_path)]
     after = load(
         tmp_path,
@@ -70,7 +70,7 @@ def test_a_lag_is_no_part_of_the_definition(tmp_path: Path) -> None:
         ("target_lag: -1s\n", "shape/second.sql", 2),
     ],
 )
-def test_a_wrong_lag_is_reported_with_its_line(tmp_path: Path, written: str, file: str, line: int) -> None:
+def test_invalid_target_lag_has_its_line(tmp_path: Path, written: str, file: str, line: int) -> None:
     text = f"{PIPELINE}{written}" if file == "pipeline.yml" else f"/*\n{written}*/\n{FILES[file]}"
     write_files(tmp_path / "pipelines" / "mine", {**FILES, file: text})
     (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
@@ -87,7 +87,7 @@ def test_a_wrong_lag_is_reported_with_its_line(tmp_path: Path, written: str, fil
         ('@table(target_lag="1m")', "@table"),
     ],
 )
-def test_the_argument_is_cut_out_of_a_decorator(with_lag: str, without: str) -> None:
+def test_without_target_lag_removes_the_argument(with_lag: str, without: str) -> None:
     body = '\ndef rows(events):\n    """target_lag"""\n    return events\n'
     assert without_target_lag(with_lag + body) == without + body
     assert without_target_lag(without + body) == without + body

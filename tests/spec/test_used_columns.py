@@ -41,11 +41,11 @@ READ = [
 
 
 @pytest.mark.parametrize(("query", "read"), READ)
-def test_columns_are_read_wherever_they_stand(query: str, read: tuple[str, ...] | None) -> None:
+def test_used_columns_are_found_in_every_clause(query: str, read: tuple[str, ...] | None) -> None:
     assert used_columns(parse_query(query, place=PLACE), known=KNOWN).get(LOOKUP) == read
 
 
-def test_nothing_is_told_where_an_input_is_not_known() -> None:
+def test_used_columns_are_empty_for_an_unknown_input() -> None:
     parsed = parse_query("SELECT d.id, l.v FROM s.d LEFT JOIN s.l ON l.k = d.k", place=PLACE)
     assert used_columns(parsed, known={LOOKUP: KNOWN[LOOKUP]}) == {}
 
@@ -57,7 +57,7 @@ def database() -> Database:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(query=queries(), some_lakes=st.lists(lakes(), min_size=2, max_size=2), seed=SEEDS)
-def test_other_columns_change_no_result(database: Database, query: str, some_lakes: list[Lake], seed: int) -> None:
+def test_unused_columns_do_not_affect_the_result(database: Database, query: str, some_lakes: list[Lake], seed: int) -> None:
     used = used_columns(parse_query(query, place=PLACE), known=TABLES)
     chance = random.Random(seed)
     try:

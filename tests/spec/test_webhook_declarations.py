@@ -82,18 +82,18 @@ def check(folder: Path, **changed: tuple[str, str]) -> Check:
     return check_pipeline("mine", environ={}, folder=folder)
 
 
-def test_a_webhook_is_read_without_running_the_file(tmp_path: Path) -> None:
-    found = check(tmp_path, **{TAKE: ("from headrace import webhook", "from headrace import webhook; 1 / 0")})
-    assert found.errors == ()
-    assert found.pipeline is not None
-    assert found.pipeline.http is not None
+def test_webhook_is_parsed_without_running_the_file(tmp_path: Path) -> None:
+    result = check(tmp_path, **{TAKE: ("from headrace import webhook", "from headrace import webhook; 1 / 0")})
+    assert result.errors == ()
+    assert result.pipeline is not None
+    assert result.pipeline.http is not None
     expected = Webhook("take", "/hooks", ("stripe", "shopify"), "MY_SECRET", ("things",), "rest")
-    assert found.pipeline.http.webhooks == (expected,)
-    assert found.pipeline.http.receivers == ()
+    assert result.pipeline.http.webhooks == (expected,)
+    assert result.pipeline.http.receivers == ()
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told_with_its_line(tmp_path: Path, name: str) -> None:
+def test_webhook_reports_an_error_with_its_line(tmp_path: Path, name: str) -> None:
     file, old, new, where, what, fix = MISTAKES[name]
     errors = check(tmp_path, **{file: (old, new)}).errors
     assert len(errors) == 1

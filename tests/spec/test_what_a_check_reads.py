@@ -52,13 +52,15 @@ def errors_of(folder: Path, files: dict[str, str]) -> list[str]:
         ({"generators/charges.py": "import os\n"}, 'charges.py:1: a generator needs a function "events"'),
     ],
 )
-def test_a_generator_that_could_not_be_loaded(pipeline: Path, tmp_path: Path, files: dict[str, str], says: str) -> None:
+def test_check_rejects_a_generator_that_fails_to_import(
+    pipeline: Path, tmp_path: Path, files: dict[str, str], says: str
+) -> None:
     (error,) = errors_of(tmp_path, files)
     assert error.startswith(f"pipelines/mine/generators/{says}")
     assert error.endswith("then run: headrace check mine")
 
 
-def test_imports_that_are_there_or_not_needed_by_every_load(pipeline: Path, tmp_path: Path) -> None:
+def test_check_accepts_installed_and_optional_imports(pipeline: Path, tmp_path: Path) -> None:
     generator = (
         "from __future__ import annotations\nimport os.path\nfrom .world import Early, Late, table, unpacked\n"
         "try:\n    import no_such_package\nexcept ImportError:\n    pass\n"
@@ -69,7 +71,7 @@ def test_imports_that_are_there_or_not_needed_by_every_load(pipeline: Path, tmp_
 
 
 @pytest.mark.parametrize("line", ['{"id": 1', "", "not JSON"])
-def test_a_sample_that_is_not_json(pipeline: Path, tmp_path: Path, line: str) -> None:
+def test_check_rejects_a_sample_that_is_not_json(pipeline: Path, tmp_path: Path, line: str) -> None:
     sample = f'{{"id": "a"}}\n{line}\n{{"id": "b"}}\n'
     (error,) = errors_of(tmp_path, {"sample/charges.jsonl": sample})
     assert error.startswith(f"pipelines/mine/sample/charges.jsonl:2: {NEEDS}")
@@ -79,12 +81,12 @@ def test_a_sample_that_is_not_json(pipeline: Path, tmp_path: Path, line: str) ->
     assert len(errors_of(tmp_path, {"expected/charges.jsonl": "\n".join(rows) + "\n"})) == 1
 
 
-def test_expected_rows_that_are_not_json(pipeline: Path, tmp_path: Path) -> None:
+def test_check_rejects_expected_rows_that_are_not_json(pipeline: Path, tmp_path: Path) -> None:
     (error,) = errors_of(tmp_path, {"expected/marts/daily.jsonl": "{}\n{'id': 1}\n"})
     assert error.startswith(f"pipelines/mine/expected/marts/daily.jsonl:2: {NEEDS}")
 
 
-def test_the_sample_of_an_avro_stream_is_json(pipeline: Path, tmp_path: Path) -> None:
+def test_check_requires_json_samples_for_avro_streams(pipeline: Path, tmp_path: Path) -> None:
     text = (pipeline / "pipeline.yml").read_text().replace("json", "avro").replace(".sql", ".avsc")
     text = text.replace("partition_by: [days(created), country]", "")
     (error,) = errors_of(tmp_path, {"pipeline.yml": text, "sample/charges.jsonl": "no\n", "expected/charges.jsonl": ""})
@@ -92,5 +94,5 @@ def test_the_sample_of_an_avro_stream_is_json(pipeline: Path, tmp_path: Path) ->
     assert error.endswith("\nFix the line, then run: headrace check mine")
 
 
-def test_the_pipelines_that_come_with_headrace(tmp_path: Path) -> None:
+def test_check_accepts_the_built_in_pipelines(tmp_path: Path) -> None:
     assert [str(error) for check in check_pipelines(environ={}, folder=tmp_path) for error in check.errors] == []

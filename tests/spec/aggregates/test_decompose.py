@@ -16,9 +16,9 @@ FROZEN = (TableName("mine", "others"),)
 
 
 def taken_apart(query: str, *keys: str) -> Decomposition:
-    found = decompose(group_table(query, keys=keys, frozen=FROZEN))
-    assert isinstance(found, Decomposition), found
-    return found
+    result = decompose(group_table(query, keys=keys, frozen=FROZEN))
+    assert isinstance(result, Decomposition), result
+    return result
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,17 @@ def test_decompose_takes_single_level_queries(query: str, keys: list[str]) -> No
 
 
 def test_decompose_keeps_the_text_of_calls_and_outputs() -> None:
-    found = taken_apart(
+    decomposition = taken_apart(
         """SELECT g, /* count(*) */ upper(g) AS shouted,
     CAST(sum(IF(a > 0, b, 0)) FILTER (WHERE c LIKE '%(%') / count(*) -- sum(x)
         AS DOUBLE) AS share, count(*) AS n, 'min(x)' AS note
 FROM mine.facts GROUP BY g""",
         "g",
     )
-    assert found.calls == (Call("sum", ("IF(a > 0, b, 0)",), "c LIKE '%(%'"), Call("count", ("*",)))
-    outputs = {name: tuple(part.strip() if isinstance(part, str) else part for part in parts) for name, parts in found.outputs}
+    assert decomposition.calls == (Call("sum", ("IF(a > 0, b, 0)",), "c LIKE '%(%'"), Call("count", ("*",)))
+    outputs = {
+        name: tuple(part.strip() if isinstance(part, str) else part for part in parts) for name, parts in decomposition.outputs
+    }
     assert outputs == {
         "g": ("`g`",),
         "shouted": ("upper(`g`)",),
@@ -66,18 +68,19 @@ FROM mine.facts GROUP BY g""",
         "n": (1,),
         "note": ("'min(x)'",),
     }
-    text = found.with_columns({"x": "max(a)"})
+    text = decomposition.with_columns({"x": "max(a)"})
     assert text.text.endswith(",\nmax(a) AS `x`\nFROM mine.facts GROUP BY g")
     (reference,) = text.references
     assert text.text[reference.start : reference.end] == "mine.facts"
 
 
-def test_decompose_keeps_having_apart() -> None:
-    found = taken_apart("SELECT g, max(a) AS a FROM mine.facts GROUP BY g HAVING count(*) > 1 AND g <> 'x' -- it", "g")
-    assert found.calls == (Call("max", ("a",)), Call("count", ("*",)))
-    assert found.having == (1, "> 1 AND `g` <> 'x'\n")
+def test_decompose_separates_having() -> None:
+    decomposition = taken_apart("SELECT g, max(a) AS a FROM mine.facts GROUP BY g HAVING count(*) > 1 AND g <> 'x' -- it", "g")
+    assert decomposition.calls == (Call("max", ("a",)), Call("count", ("*",)))
+    assert decomposition.having == (1, "> 1 AND `g` <> 'x'\n")
     assert (
-        found.with_columns({"x": "min(a)"}).text == "SELECT g, max(a) AS a ,\nmin(a) AS `x`\nFROM mine.facts GROUP BY g  -- it"
+        decomposition.with_columns({"x": "min(a)"}).text
+        == "SELECT g, max(a) AS a ,\nmin(a) AS `x`\nFROM mine.facts GROUP BY g  -- it"
     )
 
 
@@ -154,11 +157,11 @@ def test_decompose_keeps_having_apart() -> None:
         ),
     ],
 )
-def test_decompose_says_why_not(query: str, reason: str) -> None:
+def test_decompose_explains_unsupported_queries(query: str, reason: str) -> None:
     assert decompose(group_table(query, keys=["g"], frozen=FROZEN)) == Recomputed(reason)
 
 
-def test_decompose_of_the_shipped_pipelines(tmp_path: Path) -> None:
+def test_decompose_covers_the_built_in_pipelines(tmp_path: Path) -> None:
     added = {
         str(table.table)
         for name in ("payments", "storefront", "commerce", "lineage", "weather")
