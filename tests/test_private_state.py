@@ -1,4 +1,4 @@
-"""State is for its owner alone: what a command creates, and what an earlier version left open."""
+"""State is private to its owner: new files, and files of an earlier version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles: which values hold, what can't be, and where secrets may stand."""
+"""Settings: precedence of values, invalid values, and secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds exported DAGs against a real Airflow, which parses and runs them: `make airflow PIPELINE=payments`.
+"""Check exported DAGs with a real Airflow, which parses and runs them: `make airflow PIPELINE=payments`.
 
 One DAG is of a pipeline that comes with Headrace, on its sample: it must end well, with the rows that are expected. The data of
 the second breaks a table: its task must be tried again and fail, what reads it must not run, and all else must be built. The
@@ -25,7 +25,7 @@ RUN = "checked"
 
 
 def check(name: str, *, folder: Path) -> list[str]:
-    """Return what is not as it must be, sentence by sentence."""
+    """Yield the failed expectations as sentences."""
     gone = ("--dag", GONE, "--schedule", "@yearly")
     with (
         exported(name, to="airflow", folder=folder, gone=gone) as found,
@@ -36,7 +36,7 @@ def check(name: str, *, folder: Path) -> list[str]:
 
 
 def _run(airflow: Airflow, lake: Lake, sound: Pipeline, broken: Pipeline) -> Iterator[str]:
-    """Run the DAGs side by side."""
+    """Run the DAGs in parallel."""
     started = time.monotonic()
     for dag_id in (GONE, sound.name, broken.name):
         airflow.trigger(dag_id, RUN)
@@ -53,7 +53,7 @@ def _run(airflow: Airflow, lake: Lake, sound: Pipeline, broken: Pipeline) -> Ite
 
 
 def _check_sound(airflow: Airflow, lake: Lake, pipeline: Pipeline) -> Iterator[str]:
-    """Every task succeeded, after those that it waits for and alone; its log has its quality, its table the rows expected."""
+    """Yield failures unless every task succeeded alone and after its dependencies, with its quality log and expected rows."""
     tasks = airflow.tasks(pipeline.name, RUN)
     wanted = {**{_task_of(table): "success" for table in pipeline.tables}, "start": "success", "end": "success"}
     yield from _check_states(pipeline, tasks, wanted)
@@ -69,7 +69,7 @@ def _check_sound(airflow: Airflow, lake: Lake, pipeline: Pipeline) -> Iterator[s
 
 
 def _check_broken(airflow: Airflow, pipeline: Pipeline) -> Iterator[str]:
-    """One task failed after all of its tries; those after it never ran; the others succeeded."""
+    """Yield failures unless one task failed after all retries, its downstream tasks never ran, and the others succeeded."""
     tasks = airflow.tasks(pipeline.name, RUN)
     after = not_reached(pipeline)
     wanted = {_task_of(table): "upstream_failed" if table.table in after else "success" for table in pipeline.tables}

@@ -1,4 +1,4 @@
-"""A real Airflow in an environment beside ours: a scheduler, a DAG processor and an API server, and what they say of a run."""
+"""A real Airflow in a separate environment: a scheduler, a DAG processor and an API server, with access to its runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENDED = ("success", "failed")
 
 @dataclass(frozen=True)
 class TaskRun:
-    """What became of a task in a run: `None` for a moment that never came."""
+    """The state of a task in a run. A timestamp is `None` if the task did not get that far."""
 
     task_id: str
     state: str
@@ -35,18 +35,18 @@ class TaskRun:
 
 @dataclass(frozen=True)
 class Airflow:
-    """`token` opens its API at `address`; what its parts and tasks said is in `home`."""
+    """A running Airflow with its API at `address` and a `token`. Logs are in `home`."""
 
     address: str
     token: str
     home: Path
 
     def ask(self, path: str, *, method: str = "GET", body: object = None) -> dict[str, Any]:
-        """Return what the API answers; a refusal is an error."""
+        """Return the API's response. A failed request raises an error."""
         return _ask(f"{self.address}/api/v2{path}", method=method, body=body, token=self.token)
 
     def wait_to_parse(self, *dag_ids: str) -> list[str]:
-        """Return why files could not be parsed; nothing, once all of these DAGs are there."""
+        """Return the import errors, or nothing once all of these DAGs are parsed."""
 
         def parsed() -> tuple[list[str]] | None:
             errors = [f"{error['filename']}: {error['stack_trace']}" for error in self.ask("/importErrors")["import_errors"]]
@@ -61,7 +61,7 @@ class Airflow:
         self.ask(f"/dags/{dag_id}/dagRuns", method="POST", body={"dag_run_id": run_id, "logical_date": None})
 
     def wait_for(self, dag_id: str, run_id: str, *, seconds: float) -> str:
-        """Return the state in which a run ended."""
+        """Return the final state of a run."""
 
         def ended() -> str | None:
             state = str(self.ask(f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
@@ -72,7 +72,7 @@ class Airflow:
         return run
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, TaskRun]:
-        """Return what became of each task of a run."""
+        """Return the state of each task of a run."""
         rows = self.ask(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"]
         return {
             row["task_id"]: TaskRun(row["task_id"], row["state"], _moment(row["start_date"]), _moment(row["end_date"]))
@@ -80,7 +80,7 @@ class Airflow:
         }
 
     def logs(self, dag_id: str, run_id: str, task_id: str) -> list[str]:
-        """Return the log of each try of a task, first to last."""
+        """Return the logs of all tries of a task, in order."""
         folder = self.home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
         files = sorted(folder.glob("attempt=*.log"), key=lambda path: int(path.stem.split("=")[1]))
         return ["\n".join(str(json.loads(line)["event"]) for line in path.read_text().splitlines()) for path in files]
@@ -93,7 +93,7 @@ def install_airflow() -> Path:
 
 @contextmanager
 def running_airflow(home: Path, *, dags: Path, environ: Mapping[str, str]) -> Iterator[Airflow]:
-    """Yield a running Airflow that looks for DAGs in a folder; its processes end with the block."""
+    """Yield a running Airflow that reads DAGs from a folder. Its processes end with the block."""
     home.mkdir(parents=True)
     port = find_free_port()
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "HEADRACE_", "PYTHON"))}
@@ -127,7 +127,7 @@ def _answers(address: str) -> bool:
 
 
 def _log_in(address: str, home: Path) -> str:
-    """Return a token of the user that Airflow made with a password of its own."""
+    """Return a token of the user that Airflow created with a generated password."""
     passwords = json.loads((home / "simple_auth_manager_passwords.json.generated").read_text(encoding="utf-8"))
     body = {"username": "admin", "password": passwords["admin"]}
     return str(_ask(f"{address}/auth/token", method="POST", body=body)["access_token"])

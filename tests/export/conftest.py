@@ -1,4 +1,4 @@
-"""A dbt of the tests' own, in an environment beside ours: its packages and ours want different versions of others."""
+"""A dbt in a separate environment, since its packages require other versions of shared dependencies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Dbt = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def dbt(request: pytest.FixtureRequest) -> Dbt:
-    """Runs dbt in a project's folder; returns what it said. It is installed once, from the lock beside this file."""
+    """Return a function that runs dbt in a project's folder and returns its output. dbt is installed once from a lock file."""
     if request.config.cache is None:
         raise RuntimeError("dbt is kept in pytest's cache, which is switched off")
     name = f"dbt-{sys.version_info[0]}.{sys.version_info[1]}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""Holds exported definitions against a real Dagster, which loads them and materializes their assets: `make dagster`.
+"""Check exported definitions with a real Dagster, which loads them and materializes their assets: `make dagster`.
 
 One file is of a pipeline that comes with Headrace, on its sample: the sensor sees what landed, and the run must end well, with
 the rows that are expected, the partitions that the tables have, and checks that say what the builds found. The sensor then asks
@@ -35,7 +35,7 @@ SENSOR_SECONDS = 120.0
 
 
 def check(name: str, *, folder: Path) -> list[str]:
-    """Return what is not as it must be, sentence by sentence."""
+    """Yield the failed expectations as sentences."""
     files = [folder / "defs" / f"{name}.py" for name in (name, "shop", GONE)]
     gone = ("--name", GONE, "--schedule", "* * * * *")
     with (
@@ -68,7 +68,7 @@ def _run(dagster: Dagster, lake: Lake, sound: Pipeline, broken: Pipeline) -> Ite
 
 
 def _check_sound(dagster: Dagster, lake: Lake, pipeline: Pipeline, run: Run) -> Iterator[str]:
-    """Every asset was materialized, after those that it reads and alone, with rows, partitions and checks as they must be."""
+    """Yield failures unless every asset materialized alone and after its inputs, with expected rows, partitions and checks."""
     yield from _check_states(pipeline, run, {_step_of(table.table): "SUCCESS" for table in pipeline.tables})
     yield from _check_order(pipeline, run)
     results = {
@@ -115,7 +115,7 @@ def _check_partitions(dagster: Dagster, lake: Lake, table: LayerTable) -> Iterat
 
 
 def _check_broken(dagster: Dagster, pipeline: Pipeline, run: Run) -> Iterator[str]:
-    """One asset failed after all of its tries, its check too; those after it never ran; the others were materialized."""
+    """Yield failures unless one asset and its check failed after all retries, and only its downstream assets never ran."""
     after = not_reached(pipeline)
     wanted = {_step_of(table.table): "SUCCESS" for table in pipeline.tables if table.table not in after}
     yield from _check_states(pipeline, run, {**wanted, _step_of(BROKEN): "FAILURE", "land": "SUCCESS"})
@@ -134,7 +134,7 @@ def _check_broken(dagster: Dagster, pipeline: Pipeline, run: Run) -> Iterator[st
 
 
 def _check_sensor(dagster: Dagster, lake: Lake, pipeline: Pipeline) -> Iterator[str]:
-    """Nothing new, no run; something new, one run, whose command ends when the run is ended."""
+    """Yield failures unless the sensor starts a run only for new data, and ending the run ends its command."""
     looked = len(dagster.ticks(pipeline.name))
     wait_until(
         lambda: len(dagster.ticks(pipeline.name)) > looked + 1,
@@ -165,7 +165,7 @@ def _check_sensor(dagster: Dagster, lake: Lake, pipeline: Pipeline) -> Iterator[
 
 
 def _commands() -> list[int]:
-    """Return the processes that build a table for Dagster."""
+    """Return the processes of Dagster that build a table."""
     return [
         each.pid
         for each in psutil.Process().children(recursive=True)

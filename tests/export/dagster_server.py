@@ -1,4 +1,4 @@
-"""A real Dagster in an environment beside ours: its daemon and its web server, and what they say of runs, assets and checks."""
+"""A real Dagster in a separate environment: its daemon and its web server, with access to runs, assets and checks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LOGS = """query($run: ID!) { logsForRun(runId: $run, limit: 10000) { ... on Eve
 
 @dataclass(frozen=True)
 class Step:
-    """What became of an asset in a run; `tries` counts how often it was begun."""
+    """The state of an asset in a run. `tries` counts its starts."""
 
     state: str
     start: float
@@ -66,7 +66,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found in a run."""
+    """The result of a check in a run."""
 
     run_id: str
     passed: bool
@@ -76,13 +76,13 @@ class Checked:
 
 @dataclass(frozen=True)
 class Dagster:
-    """Its GraphQL is at `address`; what its parts said is in `home`."""
+    """A running Dagster with its GraphQL API at `address`. Logs are in `home`."""
 
     address: str
     home: Path
 
     def ask(self, query: str, **variables: object) -> Any:
-        """Return what is answered; a mistake in the question is an error."""
+        """Return the response. An invalid query raises an error."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = Request(f"{self.address}/graphql", data=body, headers={"Content-Type": "application/json"})
         with urlopen(request, timeout=60) as answer:
@@ -91,7 +91,7 @@ class Dagster:
         return answer_json["data"]
 
     def load_errors(self, count: int) -> list[str]:
-        """Return why files could not be loaded, once all of them were tried."""
+        """Return the errors of files that could not be loaded, after all files were tried."""
 
         def loaded() -> list[Any] | None:
             entries = self.ask(_LOADED)["workspaceOrError"]["locationEntries"]
@@ -104,7 +104,7 @@ class Dagster:
         return [f"{name}: {result['message']}" for name, result in results if result["__typename"] == "PythonError"]
 
     def launch(self, name: str) -> str:
-        """Return the id of a new run of a job that is in a file of its name."""
+        """Return the id of a new run of the job in the file of its name."""
         launched = self.ask(_LAUNCH, location=name, job=name)["launchRun"]
         assert launched["__typename"] == "LaunchRunSuccess", launched
         return str(launched["run"]["runId"])
@@ -122,7 +122,7 @@ class Dagster:
         assert started["__typename"] == "ScheduleStateResult", started
 
     def ticks(self, name: str) -> list[dict[str, Any]]:
-        """Return each time that a pipeline's sensor looked, newest first."""
+        """Return the ticks of a pipeline's sensor, newest first."""
         sensor = self.ask(_TICKS, selector=_selector(name, "sensorName", f"{name}_snapshots"))["sensorOrError"]
         ticks: list[dict[str, Any]] = sensor["sensorState"]["ticks"]
         return ticks
@@ -144,7 +144,7 @@ class Dagster:
         ]
 
     def wait_for_run(self, name: str, *, number: int = 1, seconds: float) -> Run:
-        """Return the first run of a job, or the one with another number, once it has ended."""
+        """Return the first run of a job, or the one with the given number, after it ended."""
 
         def ended() -> Run | None:
             runs = self.runs(name)
@@ -159,7 +159,7 @@ class Dagster:
         return asset
 
     def checked(self, key: Sequence[str], check: str) -> list[Checked]:
-        """Return what a check found, newest first."""
+        """Return the results of a check, newest first."""
         executions = self.ask(_CHECKED, key={"path": [*key]}, check=check)["assetCheckExecutions"]
         return [
             Checked(each["runId"], said["success"], said["severity"], numbers_of(said["metadataEntries"]))
@@ -168,7 +168,7 @@ class Dagster:
         ]
 
     def log(self, run_id: str) -> str:
-        """Return all that was said in a run."""
+        """Return the log of a run."""
         events = self.ask(_LOGS, run=run_id)["logsForRun"]["events"]
         lines = [event.get("message") or "" for event in events]
         return "\n".join(lines + [event["error"]["message"] for event in events if event.get("error")])
@@ -185,7 +185,7 @@ def install_dagster() -> Path:
 
 @contextmanager
 def running_dagster(home: Path, *, files: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Dagster]:
-    """Yield a running Dagster that has these files of definitions; its processes end with the block."""
+    """Yield a running Dagster with these definition files. Its processes end with the block."""
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text(_SETTINGS)
     places = [{"python_file": {"relative_path": str(path), "location_name": path.stem}} for path in files]

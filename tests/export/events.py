@@ -1,4 +1,4 @@
-"""Charges in every order, with ties, gaps and deletions, and what Headrace's kinds make of them, said once more in Python."""
+"""Charges in random order, with ties, gaps and deletions, and a Python reference implementation of Headrace's kinds."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def expected_spending(charges: Sequence[Row]) -> list[Row]:
 
 
 def in_order(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
-    """Return rows as they can be compared: columns by name, rows by value."""
+    """Return rows in a comparable form: columns sorted by name, rows by value."""
     return sorted((tuple(row[name] for name in sorted(row)) for row in rows), key=lambda row: tuple(map(_order, row)))
 
 

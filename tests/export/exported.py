@@ -1,4 +1,4 @@
-"""What exported pipelines are held to, whoever runs them: one on its sample, one whose data breaks, one that is gone."""
+"""Exported pipelines for any orchestrator: one on its sample, one whose data breaks, one that no longer exists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHARGE = {"id": "c1", "at": 1, "amount": 9.5, "customerId": None, "status": "pai
 
 @dataclass(frozen=True)
 class Exported:
-    """The sound pipeline's sample has landed, the broken one's is in its topic. `environ` is for whoever runs them."""
+    """The exported pipelines. The valid one's sample is landed, the broken one's is in its topic. `environ` is for the tool."""
 
     lake: Lake
     sound: Pipeline
@@ -39,7 +39,7 @@ class Exported:
 
 @contextmanager
 def exported(name: str, *, to: str, folder: Path, gone: Sequence[str]) -> Iterator[Exported]:
-    """Yield the three pipelines, exported in a folder; `gone` are the arguments of the third."""
+    """Yield the three pipelines, exported to a folder. `gone` are the arguments of the third."""
     settings = load_settings(flags={}, environ={}, folder=folder)
     lake = Lake(folder, start_kafka(settings, detached=False, report=print).bootstrap_servers, "lineage-input")
     write_shop(folder)
@@ -66,7 +66,7 @@ def exported(name: str, *, to: str, folder: Path, gone: Sequence[str]) -> Iterat
 
 
 def not_reached(pipeline: Pipeline) -> set[TableName]:
-    """Return the table that breaks and all that is made of it."""
+    """Return the table that breaks and all of its downstream tables."""
     affected = {BROKEN}
     for table in pipeline.tables:
         if affected & {*table.inputs}:

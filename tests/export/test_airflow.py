@@ -1,4 +1,4 @@
-"""A DAG of a pipeline: that it is Python, has the tables and who reads whom, and is the same whenever it is written.
+"""The exported DAG: valid Python with tables and dependencies, and deterministic.
 
 What a real Airflow makes of it is held by `make airflow`.
 """
@@ -26,7 +26,7 @@ def shop(tmp_path: Path) -> Pipeline:
 
 
 def constants(text: str) -> dict[str, object]:
-    """Return what the text says of the pipeline, read without Airflow; a table is its fields by name."""
+    """Return the constants of the pipeline's block, parsed without Airflow. A table is a dict of its fields."""
     values: dict[str, object] = {}
     for statement in ast.parse(text).body:
         target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)

@@ -1,4 +1,4 @@
-"""Definitions of a pipeline for Dagster: that they are Python, have the tables, who reads whom, the partitions and the checks.
+"""The exported Dagster definitions: valid Python with tables, dependencies, partitions and checks.
 
 What a real Dagster makes of them is held by `make dagster`.
 """
@@ -26,7 +26,7 @@ def shop(tmp_path: Path) -> Pipeline:
 
 
 def value_of(node: ast.expr) -> object:
-    """Return what an expression of literals says; a call is its arguments, in order."""
+    """Return the value of an expression of literals. A call becomes a tuple of its arguments."""
     if isinstance(node, ast.Call):
         return tuple(value_of(argument) for argument in (*node.args, *(keyword.value for keyword in node.keywords)))
     if isinstance(node, ast.Tuple):
@@ -35,7 +35,7 @@ def value_of(node: ast.expr) -> object:
 
 
 def said(text: str) -> dict[str, object]:
-    """Return what the block of the pipeline says, read without Dagster."""
+    """Return the constants of the pipeline's block, parsed without Dagster."""
     block = text.partition("# <pipeline>")[2].partition("# </pipeline>")[0]
     values: dict[str, object] = {}
     for statement in ast.parse(block).body:

@@ -1,4 +1,4 @@
-"""A dbt project of a pipeline: what is in it, that dbt accepts it, and that its rows are Headrace's rows."""
+"""The exported dbt project: its contents, that dbt accepts it, and that its rows equal Headrace's."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_dbt_fails_when_headrace_fails(shop: Pipeline, tmp_path: Path, dbt: Dbt)
 
 
 def _write_lake(folder: Path, pipeline: Pipeline, raw: list[events.Row]) -> None:
-    """Write the tables that the project's sources are, as Headrace would."""
+    """Write the tables of the project's sources as Headrace would."""
     settings = load_settings(flags={}, environ={}, folder=folder)
     catalog, stream = open_catalog(settings), pipeline.streams[0]
     columns = (*stream.columns, Column("kafka_offset", Primitive("long")))

@@ -1,4 +1,4 @@
-"""The rows of a dbt project's models, held against the tables that Headrace itself lands and builds from the same topic."""
+"""Compare the rows of a dbt project's models with the tables that Headrace lands and builds from the same topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark SQL that `headrace check` accepts becomes a model that DuckDB runs, or is refused with file and line."""
+"""Spark SQL that `headrace check` accepts becomes a model that DuckDB runs, or an error with file and line."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ REFUSED = {
     "explode a map without names": ("SELECT id, v.key FROM raw.t LATERAL VIEW explode(m) v", None),
 }
 FULL = "/* kind: full */ "
-"""Of a table that can have any query."""
+"""The settings of a table that can have any query."""
 YAML = "name: mine\nabout: Constructs.\nstreams: {t: {topic: t, format: json, schema: schemas/t.sql, table: raw.t}}"
 
 
@@ -194,7 +194,7 @@ def test_unsupported_macro_has_the_line_of_its_call(tmp_path: Path) -> None:
 
 
 def test_functions_are_checked_without_input_types(tmp_path: Path) -> None:
-    """What is read is refused itself, so only Headrace knows its types."""
+    """The input is unsupported itself, so only Headrace knows its types."""
     pipeline = load(
         tmp_path,
         hashed="SELECT id, s, xxhash64(s) AS h FROM raw.t",

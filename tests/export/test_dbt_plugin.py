@@ -1,4 +1,4 @@
-"""What the plugin of an exported dbt project shows dbt of the lake, asked without dbt."""
+"""The plugin of an exported dbt project, tested without dbt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools of others in environments beside ours, made once from a lock, and their parts as processes."""
+"""Other tools in separate environments, installed once from a lock file, and their processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache"
 
 
 def install_tool(title: str, *, lock: Path, cost: str) -> Path:
-    """Return the folder of a tool's environment, which is made once from its lock."""
+    """Return the folder of a tool's environment, which is installed once from its lock file."""
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     folder = CACHE / f"{title.lower()}-{version}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
     if not (folder / "installed").exists():
@@ -33,7 +33,7 @@ def install_tool(title: str, *, lock: Path, cost: str) -> Path:
 
 @contextmanager
 def running_parts(commands: Mapping[str, Sequence[str | Path]], *, home: Path, environ: Mapping[str, str]) -> Iterator[None]:
-    """Run a tool's parts in `home`, where what each says is in a file of its name; they end with the block."""
+    """Run a tool's processes in `home`, each with a log file of its name. They end with the block."""
     parts: list[subprocess.Popen[bytes]] = []
     try:
         for name, command in commands.items():
@@ -48,7 +48,7 @@ def running_parts(commands: Mapping[str, Sequence[str | Path]], *, home: Path, e
 
 
 def _end(parts: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End the parts, first as they like it; what they leave behind is killed."""
+    """Terminate the processes, and kill those that remain."""
     children = [child for part in parts if part.poll() is None for child in psutil.Process(part.pid).children(recursive=True)]
     for part in parts:
         part.send_signal(signal.SIGTERM)

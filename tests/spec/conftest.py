@@ -1,4 +1,4 @@
-"""A working folder with one pipeline that is right, for tests to break."""
+"""A working folder with one valid pipeline, for tests to break."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Checker = Callable[..., Check]
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Path:
-    """The folder of a pipeline without mistakes, ./pipelines/mine."""
+    """Return the folder of a valid pipeline, ./pipelines/mine."""
     return write_files(tmp_path / "pipelines" / "mine", FILES)
 
 
 @pytest.fixture
 def check(pipeline: Path, tmp_path: Path) -> Checker:
-    """Check the pipeline after `old` was replaced by `new` in one of its files."""
+    """Check the pipeline with `old` replaced by `new` in one of its files."""
 
     def run(old: str = "", new: str = "", *, file: str = "pipeline.yml", environ: dict[str, str] | None = None) -> Check:
         text = (pipeline / file).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Random queries over small tables, which DuckDB runs: all tables have the columns p, q and r."""
+"""Generate random queries over small tables with the columns p, q and r, and run them in DuckDB."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEEDS = st.integers(0, 2**48)
 
 @dataclass
 class QueryWriter:
-    """Writes a query out of random choices. CTEs are kept apart, so that several places may read the same one."""
+    """Write a query from random choices. CTEs are collected, so that several places can read the same one."""
 
     random: Random
     ctes: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class QueryWriter:
         return str(getattr(self, f"_{form}")(depth, drives))
 
     def source(self, depth: int, drives: bool) -> str:
-        """Return what follows FROM or JOIN, without an alias."""
+        """Return a source for FROM or JOIN, without an alias."""
         known = self.of_drivers if drives else self.of_lookups
         if known and self.chance(15):
             return self.pick(*known)
@@ -74,7 +74,7 @@ class QueryWriter:
         return name
 
     def columns(self, *aliases: str) -> list[str]:
-        """Return three columns, sometimes an expression among them."""
+        """Return three columns, one of which may be an expression."""
         chosen = [f"{self.pick(*aliases)}.{self.pick(*COLUMNS)}" for _ in COLUMNS]
         if self.chance(60):
             chosen = [f"{self.pick(*aliases)}.{name}" for name in COLUMNS]
@@ -204,12 +204,12 @@ class QueryWriter:
 
 
 def queries() -> st.SearchStrategy[str]:
-    """Return random queries. A seed stands for one: hypothesis' own choices prefer the simplest, which join nothing."""
+    """Return random queries by seed. Hypothesis' own choices prefer the simplest queries, which have no joins."""
     return SEEDS.map(lambda seed: QueryWriter(Random(seed)).write())
 
 
 def lakes() -> st.SearchStrategy[Lake]:
-    """Return random rows for all tables, with nulls and duplicates."""
+    """Return random rows for all tables, including nulls and duplicates."""
     return SEEDS.map(lambda seed: _lake(Random(seed)))
 
 
@@ -220,7 +220,7 @@ def _lake(random: Random) -> Lake:
 
 
 class Database:
-    """Runs queries of Spark in DuckDB on the rows of small tables."""
+    """Run Spark queries in DuckDB on the rows of small tables."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect(config={"threads": 1})

@@ -1,4 +1,4 @@
-"""By which columns the inputs of a query are looked up."""
+"""Access paths: the columns by which a query looks up its inputs."""
 
 from __future__ import annotations
 
@@ -497,7 +497,7 @@ def test_key_paths_trace_keys_to_driver_columns(query: str, keys: Sequence[str],
 
 @cache
 def shipped(pipeline: str) -> dict[str, tuple[LayerTable, ParsedQuery, dict[TableName, tuple[str, ...]]]]:
-    """Return the SQL tables of a pipeline that comes with Headrace, with the columns of all its tables."""
+    """Return the SQL tables of a built-in pipeline, with the columns of all its tables."""
     loaded = load_pipeline(pipeline, environ={}, folder=Path.cwd())
     lineage = trace_lineage(loaded)
     known = {table.table: tuple(column.name for column in table.columns) for table in lineage.tables if table.whole}

@@ -1,4 +1,4 @@
-"""Lookups cut to the rows that their paths reach, and drivers to touched keys, leave the result of any query as it is."""
+"""Soundness of access paths: dropping unreachable rows of lookups and drivers does not change the result of a query."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def project(rows: Rows, columns: Sequence[str]) -> set[Row]:
 
 
 def cut_lookups(paths: AccessPaths, lake: Lake, chance: random.Random) -> dict[TableName, Rows]:
-    """Return the lake with only those rows of lookups that their paths reach, and sometimes a few others."""
+    """Return the lake with only the rows of lookups that their paths reach, and sometimes a few others."""
     cut = dict(lake)
     generous = chance.choice([0.0, 0.5])
     for table in paths.order:

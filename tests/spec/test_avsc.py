@@ -1,4 +1,4 @@
-"""Schemas written as Avro."""
+"""Avro schemas as columns."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_avro_rejects_a_type_without_a_column_type(kind: object, what: str, fix:
 
 @pytest.mark.parametrize("kind", ["null", ["null"], {"type": "null"}])
 def test_avro_skips_a_null_field(kind: object) -> None:
-    """It takes no bytes, so a schema without the column still reads the message."""
+    """A null field takes no bytes, so a schema without the column still reads the message."""
     columns, errors = read(record(field(kind), field("int", "a")))
     assert ([column.name for column in columns], errors) == (["a"], [])
 
@@ -186,7 +186,7 @@ def test_avro_accepts_a_default_of_the_field_type(kind: object, default: object)
     ("kind", "default"), [("int", "5"), ("int", True), ("string", None), ("boolean", 0), (["null", "int"], "a")]
 )
 def test_avro_rejects_a_default_of_another_type(kind: object, default: object) -> None:
-    """Avro's readers refuse such a schema, so every message would be refused."""
+    """Avro readers reject such a schema, so every message would be rejected."""
     text = record(field("int", "a"), json.dumps({"name": "x", "type": kind, "default": default}))
     (error,) = read(text)[1]
     assert error.startswith(f'schemas/x.avsc:3: the default of "x" is {json.dumps(default)}, not a value of its type\n')

@@ -1,4 +1,4 @@
-"""A Postgres whose changes a pipeline captures: as its folder says it, and every mistake with its line."""
+"""The settings of a captured Postgres, and their errors with lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ streams:
 }
 YAML, TEMPLATE = "pipeline.yml", "connectors/source.template.json"
 
-# id: (file, text to replace, what replaces it, where, what is wrong, what to do)
+# id: (file, text to replace, replacement, place of the error, message, next step)
 MISTAKES: dict[str, tuple[str, str, str, str, str, str]] = {
     "unknown key": (YAML, "stage:", "stages:", f"{YAML}:11", 'unknown key "stages"', 'Did you mean "stage"?'),
     "no database": (YAML, "    database: shop\n", "", f"{YAML}:4", 'has no "database"', "Add a line such as database: shop"),

@@ -1,4 +1,4 @@
-"""The settings of tables that follow a database: what they mean, and every mistake with its line."""
+"""The settings of tables that apply changes of a database, and their errors with lines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ streams:
     "schemas/event.sql": "id LONG, lsn LONG, nr INT, op STRING, at TIMESTAMP, untold ARRAY<STRING>",
     "shape/rows.sql": TABLE,
 }
-# id: (text to replace, what replaces it, line of the error, what is wrong, what to do)
+# id: (text to replace, replacement, line of the error, message, next step)
 MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
     "no time": (
         "valid_from: at\n",
@@ -127,7 +127,7 @@ def test_change_settings_are_read(tmp_path: Path) -> None:
 
 
 def test_sequence_by_has_one_definition_as_text_or_list(tmp_path: Path) -> None:
-    """Tables that were built before a sequence could be a list are not built anew."""
+    """Tables that were built before a sequence could be a list are not rebuilt."""
     digests = set()
     for number, sequence in enumerate(("lsn", "[lsn]")):
         text = f"/*\nkeys: [id]\nsequence_by: {sequence}\n*/\nSELECT id, lsn FROM raw.events"

@@ -1,4 +1,4 @@
-"""Schemas written as DDL."""
+"""DDL schemas as columns."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_ddl_accepts_a_bare_column_list(text: str) -> None:
     assert read(text) == ((Column("a", Primitive("int")), Column("b", Primitive("string"))), [])
 
 
-# text: (line, what is wrong, what to do)
+# text: (line of the error, message, next step)
 MISTAKES = {
     "a INT,\nb VARCHAR(10)": (2, 'unknown type "VARCHAR"', "Write STRING instead"),
     "a INT,\nb Tensor": (2, 'unknown type "Tensor"', f"Types are: {TYPES}. Write one of them"),

@@ -1,4 +1,4 @@
-"""Files that are nested too deeply to be read are an error with their name, not a traceback."""
+"""Deeply nested files are an error with their name, not a traceback."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACE = Place("mine/file", "mine")
 
 
 def avro(depth: int) -> str:
-    """Return a schema of records in records that JSON itself can read."""
+    """Return a schema of nested records that the JSON parser can still read."""
     kind: object = "string"
     for number in range(depth):
         kind = {"type": "record", "name": f"r{number}", "fields": [{"name": "f", "type": kind}]}

@@ -1,4 +1,4 @@
-"""Every mistake in the settings of a table of entities: what is wrong, at which line, what to do."""
+"""The settings of an entities table, and their errors with lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ streams:
     "schemas/people.sql": "id STRING, email STRING, phone STRING, country STRING, updated_at TIMESTAMP",
     "semantic/index.sql": INDEX,
 }
-# id: (text to replace, what replaces it, line of the error, what is wrong, what to do)
+# id: (text to replace, replacement, line of the error, message, next step)
 MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
     "an unknown column": (
         "from: email",

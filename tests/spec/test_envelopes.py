@@ -1,4 +1,4 @@
-"""Streams of changes: what their schema must be, and the columns that it gives."""
+"""Debezium streams: the schema that they require, and the columns that it yields."""
 
 from __future__ import annotations
 

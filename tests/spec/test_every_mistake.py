@@ -1,4 +1,4 @@
-"""A check of a folder with many mistakes reports each of them, once, and nothing that only follows from another one."""
+"""A check of a folder with many errors reports each of them once, without follow-on errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ streams:
 """,
     "schemas/order.sql": SCHEMA,
 }
-# A comment `! words` at the end of a line says what the check must report of that line; several are separated by `!`.
+# A comment `! text` at the end of a line is an error that the check must report for the line. Several are separated by `!`.
 PLANTED = {
     "pipeline.yml": """\
 name: mine
@@ -187,7 +187,7 @@ def test_check_reports_every_planted_error_once(tmp_path: Path) -> None:
     assert_reported(tmp_path, PLANTED)
 
 
-# Mistakes that used to hide others of the same decorator, setting or file.
+# Errors that must not hide others of the same decorator, setting or file.
 HIDING = {
     "pipeline.yml": """\
 name: mine

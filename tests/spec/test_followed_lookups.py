@@ -1,4 +1,4 @@
-"""Which lookups a table follows, by which columns, and what check says of those that it can't."""
+"""The lookups that a table follows, by which columns, and the errors for lookups that it can't follow."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def load_table(folder: Path, query: str, header: str = "keys: [id]") -> LayerTab
 
 
 def describe(table: LayerTable) -> dict[str, list[str] | None]:
-    """Return each followed lookup with its routes, as `columns = source.columns`, one after the other."""
+    """Return each followed lookup with its routes as `columns = source.columns`."""
     return {
         str(name): routes
         if routes is None

@@ -1,4 +1,4 @@
-"""What a pipeline receives over HTTP and what it serves: as its folder says it, and every mistake with its line."""
+"""The settings of HTTP sources and of serving, and their errors with lines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SELECT k, count(*) AS n FROM raw.events GROUP BY k
 }
 TAKE, DDL, YAML = "sources/take.py", "serving/counts.sql", "pipeline.yml"
 
-# id: (file, text to replace, what replaces it, where, what is wrong, what to do)
+# id: (file, text to replace, replacement, place of the error, message, next step)
 MISTAKES: dict[str, tuple[str, str, str, str, str, str]] = {
     "unknown source": (YAML, "http:", "ftp:", f"{YAML}:4", 'unknown key "ftp"', "Keys are: http, postgres."),
     "no port": (YAML, ", port: 9000", "", f"{YAML}:4", '"http" has no "port"', "Add a line such as port: 9998"),

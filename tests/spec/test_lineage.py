@@ -1,4 +1,4 @@
-"""Where tables and columns come from, without running anything."""
+"""Lineage of tables and columns, without running anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lineage pipeline's folder: its spec, its generator, its sample, and how little it costs to check."""
+"""The folder of the lineage pipeline: its spec, generator and sample, and the cost of a check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a name to a pipeline."""
+"""Load pipelines by name or path."""
 
 from __future__ import annotations
 

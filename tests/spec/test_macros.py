@@ -1,4 +1,4 @@
-"""Macros are expanded with the right brackets and names, and every mistake in them is told at its place."""
+"""Macro expansion with brackets and names, and errors with their place."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ _FRAMES = (
 
 
 def expressions(*leaves: str, variable: str) -> st.SearchStrategy[str]:
-    """Return SQL of nested operators with these names in it, with no more brackets than the frames have."""
+    """Return SQL of nested operators over these names, with only the brackets of the frames."""
     frames = st.sampled_from([frame.replace("VARIABLE", variable) for frame in _FRAMES])
 
     def framed(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -185,7 +185,7 @@ def expressions(*leaves: str, variable: str) -> st.SearchStrategy[str]:
 
 
 def nesting_of(sql: str) -> str | None:
-    """Return how the operators of a query nest, whatever brackets say so; None where it is not valid."""
+    """Return the nesting of a query's operators without brackets, or None for invalid SQL."""
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
     except sqlglot.ParseError:
@@ -246,7 +246,7 @@ def test_source_map_locates_expanded_characters() -> None:
     assert expanded.origin.locate(inner).line == 3
 
 
-# A comment `! words` at the end of a line says what the check must report of that line; several are separated by `!`.
+# A comment `! text` at the end of a line is an error that the check must report for the line. Several are separated by `!`.
 PLANTED = {
     **FILES,
     "macros.sql": """\

@@ -1,4 +1,4 @@
-"""Queries that make rows of several rows: which kinds of tables can follow them, and what check says of the others."""
+"""Queries that combine several rows: the kinds of tables that support them, and the errors for other kinds."""
 
 from __future__ import annotations
 

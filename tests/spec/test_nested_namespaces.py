@@ -1,4 +1,4 @@
-"""Tables whose namespace is in another one, such as stage.shop.orders: names, queries, lineage, copies, exports."""
+"""Tables in nested namespaces, such as stage.shop.orders: names, queries, lineage, copies, exports."""
 
 from __future__ import annotations
 

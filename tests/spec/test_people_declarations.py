@@ -1,4 +1,4 @@
-"""Whose rows are, as pipeline.yml says it, and every mistake with its line."""
+"""The person columns in pipeline.yml, and their errors with lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ people:
     "core/people.sql": "/*\nkeys: [entity_id]\n*/\nSELECT md5(email) AS entity_id FROM raw.events GROUP BY email",
 }
 
-# id: (text to replace, what replaces it, line, what is wrong, what to do)
+# id: (text to replace, replacement, line of the error, message, next step)
 MISTAKES = {
     "unknown key": ("  entities", "  entites", 6, 'unknown key "entites"', 'Did you mean "entities"?'),
     "no such table": ("core.people", "core.peple", 6, '"core.peple" is not a layer table', 'Did you mean "core.people"?'),

@@ -1,4 +1,4 @@
-"""Every mistake in a pipeline.yml, word for word: what is wrong, file and line, what to do."""
+"""The full text of errors in pipeline.yml: message, file and line, next step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEYS = (
     "max_record_bytes, generator"
 )
 
-# id: (text to replace, what replaces it, line of the error, what is wrong, what to do)
+# id: (text to replace, replacement, line of the error, message, next step)
 MISTAKES: dict[str, tuple[str, str, int, str, str]] = {
     "unknown key, close": (
         "topic: ",

@@ -1,4 +1,4 @@
-"""New pipelines, started as copies."""
+"""New pipelines as copies of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""stage_tables.yaml: the tables that it makes, its mistakes with their lines, and the file that is made from schemas."""
+"""stage_tables.yaml: its tables, its errors with lines, and its generation from schemas."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_stage_table_gets_new_columns_of_its_source(folder: Path, tmp_path: Path
         assert grown.staged == stage_table.staged
 
 
-# id: (text to replace, what replaces it, line, what is wrong, what to do)
+# id: (text to replace, replacement, line of the error, message, next step)
 MISTAKES = {
     "no such stream": (
         "  orders:\n",

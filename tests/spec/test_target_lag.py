@@ -1,4 +1,4 @@
-"""`target_lag`: what it means in every place where it can be written, and that no table is rebuilt for it."""
+"""`target_lag` in every place where it can be set. It never causes a rebuild."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns of its inputs a query reads."""
+"""The columns of its inputs that a query reads."""
 
 from __future__ import annotations
 

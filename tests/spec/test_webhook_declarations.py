@@ -1,4 +1,4 @@
-"""Webhooks as a pipeline's folder declares them, and every mistake with its line."""
+"""Webhook declarations, and their errors with lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILES = {
     **OWN_STREAMS,
     TAKE: f"from headrace import webhook\n\n@webhook{ARGUMENTS}\ndef take(payload, delivery): ...\n",
 }
-# id: (file, text to replace, what replaces it, where, what is wrong, what to do)
+# id: (file, text to replace, replacement, place of the error, message, next step)
 MISTAKES: dict[str, tuple[str, str, str, str, str, str]] = {
     "no arguments": (TAKE, ARGUMENTS, "", f"{TAKE}:4", "webhook needs path, signatures", "Write @webhook("),
     "no secret": (

@@ -1,4 +1,4 @@
-"""What a check finds in files that nothing has loaded yet: imports, samples and expected rows."""
+"""Checks of imports, samples and expected rows without loading any file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which queries can be taken apart into keys and aggregates, and why others can't."""
+"""Decomposition of queries into keys and aggregates, and the reasons why others can't be decomposed."""
 
 from __future__ import annotations
 
