@@ -101,7 +101,7 @@ def test_an_output_in_the_warehouse_is_found_by_a_check(here: Here, monkeypatch:
     monkeypatch.setenv("OUTPUT_PATH", ".headrace/warehouse")
     code, said = here("check", "lineage")
     assert code == 2
-    assert "stream events of pipeline lineage: its output is file://" in said
+    assert "stream events of pipeline lineage: its output file://" in said
     assert "Then run: headrace check lineage" in said
     monkeypatch.setenv("OUTPUT_PATH", "elsewhere")
     assert here("check", "lineage")[0] == 0

@@ -45,7 +45,7 @@ def test_of_schemas_that_contradict_one_another_the_first_counts(catalog: Catalo
 
 def test_a_schema_with_one_column_that_cannot_be_adds_none(catalog: Catalog) -> None:
     impossible = Table({"id": TEXT, "total": decimal(10, 2), "new": TEXT}).stream.columns
-    with pytest.raises(LandingError, match="columns that the table can't be given"):
+    with pytest.raises(LandingError, match="columns that can't be added to the table"):
         grow_table(catalog, catalog.load_table("raw.things"), [impossible])
     assert columns(catalog) == {"id": "int", "total": "decimal(10, 2)"}
 
@@ -64,5 +64,5 @@ def test_a_conflict_is_worth_trying_again(catalog: Catalog, monkeypatch: pytest.
     stale = catalog.load_table("raw.things")
     grow_table(catalog, stale, [Table({**FIRST.columns, "weight": DOUBLE}).stream.columns])
     monkeypatch.setattr(catalog, "load_table", lambda name: stale)
-    with pytest.raises(UnavailableError, match="changed by someone else"):
+    with pytest.raises(UnavailableError, match="another writer changed the table's schema"):
         grow_table(catalog, stale, [Table({**FIRST.columns, "note": TEXT}).stream.columns])

@@ -226,7 +226,7 @@ def test_poison_is_quarantined_alone_and_the_rest_lands_in_the_same_batch(shop: 
     poison = {(one.partition, one.offset): one.value for one in sent if one.value and POISON.encode() in one.value}
     assert {at: row["original_bytes"] for at, row in refused.items()} == poison
     assert {row["reason"] for row in refused.values()} == {REASON}
-    assert said == [f"shop.orders: messages go to the quarantine, {REASON}"]
+    assert said == [f"shop.orders: messages go to the quarantine: {REASON}"]
     assert "Traceback" in log_of(lake)
     assert REASON in log_of(lake)
     check_verified(lake, pipeline)

@@ -44,7 +44,7 @@ def test_a_commit_log_has_one_table(tmp_path: Path) -> None:
     log = f"file://{tmp_path}/log"
     for _ in range(2):
         claim_log(log, table="lineage.events", owner="mine")
-    with pytest.raises(SpecError, match="another table, of another lake or of one that was dropped"):
+    with pytest.raises(SpecError, match="another table: of another lake, or one that was dropped"):
         claim_log(log, table="lineage.events", owner="theirs")
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.services
 
 @pytest.fixture(autouse=True)
 def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "_PATIENCE_SECONDS", 30.0)
+    monkeypatch.setattr(read, "_SILENCE_SECONDS", 30.0)
 
 
 @dataclass(frozen=True)
@@ -211,13 +211,13 @@ def test_a_lost_connection_is_made_again(lake: Lake) -> None:
 
 
 def test_a_broker_that_is_away_is_an_error_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "_PATIENCE_SECONDS", 0.3)
-    with pytest.raises(UnavailableError, match="Kafka gave no message"):
+    monkeypatch.setattr(read, "_SILENCE_SECONDS", 0.3)
+    with pytest.raises(UnavailableError, match="Kafka returned no messages"):
         read_all(reader_for("127.0.0.1:1"), Range("things", 0, 0, 1))
 
 
 def test_a_range_that_never_comes_is_an_error(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(read, "_SILENCE_SECONDS", 0.5)
     make_topic(lake.servers, lake.topic)
-    with pytest.raises(UnavailableError, match="Kafka gave no message"):
+    with pytest.raises(UnavailableError, match="Kafka returned no messages"):
         read_all(reader_for(lake.servers), Range(lake.topic, 0, 0, 1))

@@ -40,7 +40,7 @@ def test_check_topic_accepts_the_topic_that_was_landed(identity: TopicIdentity) 
 @pytest.mark.parametrize(
     ("identity", "reason"),
     [
-        (TopicIdentity("b", "one"), "its id is b, and the rows were landed from the topic with id a"),
+        (TopicIdentity("b", "one"), "its id is b, but the rows were landed from the topic with id a"),
         (TopicIdentity("b", "two"), "its id is b"),
         (TopicIdentity("", "two"), "its cluster id is two, and the rows were landed from cluster one"),
         (None, "the topic does not exist"),

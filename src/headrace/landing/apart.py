@@ -1,4 +1,4 @@
-"""Runs the streams of a batch so that one which fails never takes another with it."""
+"""Run the streams of a batch so that one failing stream never fails another."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from headrace.landing.landed import LandingStream
 from headrace.landing.task_errors import error_of
 
 Run = Callable[[Sequence[LandingStream], Sequence[Range]], Mapping[str, Sequence[StreamResult]]]
-"""Runs streams together and returns the results of each by its label."""
+"""Run streams in one job and return the results of each stream by its label."""
 
 
 class Outcome(NamedTuple):
-    """The results of streams that can be committed, and the error and traceback of each other one, by label."""
+    """The results of the streams that can be committed, and the error and traceback of every other stream, by label."""
 
     results: dict[str, Sequence[StreamResult]]
     errors: dict[str, tuple[HeadraceError, str]]
 
 
 def run_apart(active: Sequence[LandingStream], ranges: Sequence[Range], run: Run) -> Outcome:
-    """Run streams together; those that failed before run after them, each alone, and so does each of a job that failed.
+    """Run the healthy streams in one job, then each stream that failed before in a job of its own.
 
-    Raise an UnavailableError where a server is away for all streams, some of which did not fail before.
+    If the shared job fails, each of its streams runs again alone.
+
+    Raise an UnavailableError if a server is unavailable to every stream, and at least one of them did not fail before.
     """
     outcome = Outcome({}, {})
     groups = [[stream for stream in active if not stream.failure], *([stream] for stream in active if stream.failure)]

@@ -28,11 +28,11 @@ class Range:
 
 @dataclass(frozen=True)
 class StreamJob:
-    """What a task needs to know of one stream in one batch. Schemas are Iceberg's JSON, as the table has them now.
+    """What a task needs to land one stream of one batch. Schemas are the table's current ones, as Iceberg's JSON.
 
-    `owner` is the table's UUID, which is in the name of its files: they may be told to lie where others have theirs.
-    `refused_before` are partitions and offsets whose rejected rows are in the quarantine already. `registry_url` is where the
-    schemas are that messages name by id.
+    `owner` is the table's UUID. File names contain it, because several tables may share an output folder.
+    `refused_before` are the partitions and offsets whose rejected rows are already in the quarantine. `registry_url` is the
+    schema registry that resolves the schema ids in messages.
     """
 
     stream: Stream
@@ -51,9 +51,9 @@ class StreamJob:
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """One task: some ranges, and the streams that their topics belong to. `batch` is in the name of each file it writes.
+    """One task: its ranges and the streams of their topics. The name of each file that it writes contains `batch`.
 
-    `consumer` and `storage` say how Kafka and the warehouse are reached, with their passwords.
+    `consumer` and `storage` are the connection settings of Kafka and the warehouse, passwords included.
     """
 
     subtask: int
@@ -67,7 +67,7 @@ class TaskPlan:
 
 @dataclass(frozen=True)
 class TaskFailure:
-    """Why a task could not land a stream: `what` in a line, and the traceback. `unavailable` means that a server is away."""
+    """Why a task could not land a stream: `what` in one line, and the traceback. `unavailable` means that a server is down."""
 
     what: str
     trace: str
@@ -76,11 +76,11 @@ class TaskFailure:
 
 @dataclass(frozen=True)
 class StreamResult:
-    """What one task made of one stream.
+    """The result of one task for one stream.
 
-    `growth` has the columns of each schema that the table has no place for yet: then nothing else is here. `refused` are
-    reasons to be shown: those for which all messages of a schema were refused, and errors that single messages caused, of
-    which `traces` has the tracebacks. With `failure`, nothing of the stream was written.
+    `growth` has the columns of each schema that the table lacks; all other fields are then empty. `refused` are reasons to
+    show to the user: why all messages of a schema were refused, and errors that single messages caused. `traces` has the
+    tracebacks of the latter. With `failure`, the task wrote nothing for the stream.
     """
 
     label: str
@@ -100,9 +100,9 @@ def growth_of(results: Sequence[StreamResult]) -> tuple[tuple[Column, ...], ...]
 
 
 def refusals(results: Mapping[str, Sequence[StreamResult]]) -> tuple[str, ...]:
-    """Return a sentence for each reason for which all messages of a schema were refused."""
+    """Return one sentence per stream and reason for which messages were refused."""
     return tuple(
-        f"{label}: messages go to the quarantine, {reason}"
+        f"{label}: messages go to the quarantine: {reason}"
         for label, parts in results.items()
         for reason in dict.fromkeys(reason for part in parts for reason in part.refused)
     )

@@ -1,7 +1,7 @@
-"""Step 5, log: every data file is named, durably, before any table refers to it.
+"""Step 5, log: name every data file durably before any table refers to it.
 
-`<commit log>/chk-N/subtask-M.csv` has the columns `checkpoint_id, s3_key, commit_timestamp`. Entries of attempts that died
-stay: they are told apart by whether the table refers to the file.
+`<commit log>/chk-N/subtask-M.csv` has the columns `checkpoint_id, s3_key, commit_timestamp`. Entries of failed attempts stay in
+the log: no table refers to their files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEADER = ("checkpoint_id", "s3_key", "commit_timestamp")
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One line of the log: a data file, where it is, and when it was about to be committed."""
+    """One line of the log: a data file, its location, and the time just before its commit."""
 
     checkpoint_id: int
     s3_key: str
@@ -39,10 +39,10 @@ def log_files(
     now: datetime,
     storage: Storage = DISK,
 ) -> None:
-    """Write a subtask's log. Idempotent by checkpoint, subtask and batch, or file: what is tried again replaces its entries.
+    """Write a subtask's log. Idempotent by checkpoint, subtask and batch, or file: a retry replaces its own entries.
 
-    What another batch logged under the same numbers stays: it may be an application that was taken over from and wakes up
-    here, and then the entries are those of files that its successor has committed.
+    Entries of another batch under the same numbers stay. If this application was taken over, they name files that its
+    successor has committed.
     """
     uri = f"{commit_log}/chk-{checkpoint_id}/subtask-{subtask}.csv"
     logged = _read_entries(uri, storage) if exists(uri, storage=storage) else []
@@ -57,7 +57,7 @@ def log_files(
 
 
 def read_log(commit_log: str, *, checkpoint_id: int | None = None, storage: Storage = DISK) -> tuple[LogEntry, ...]:
-    """Return the entries of one checkpoint, or of all, in the order of checkpoints and subtasks."""
+    """Return the entries of one checkpoint, or of all, ordered by checkpoint and subtask."""
     folder = commit_log if checkpoint_id is None else f"{commit_log}/chk-{checkpoint_id}"
     entries: list[LogEntry] = []
     for uri in list_files(folder, suffix=".csv", storage=storage):
@@ -66,9 +66,9 @@ def read_log(commit_log: str, *, checkpoint_id: int | None = None, storage: Stor
 
 
 def claim_log(commit_log: str, *, table: str, owner: str, storage: Storage = DISK) -> None:
-    """Notes in a commit log which table it is of, by the UUID `owner`; one that is another's is a SpecError.
+    """Record in a commit log the UUID `owner` of its table. Raise a SpecError if the log belongs to another table.
 
-    Two lakes can be told the same place. Whoever removes old files asks the log which are the table's, so it must be its alone.
+    Maintenance asks the log which files are the table's, so two tables, even of two lakes, must not share one.
     """
     uri = f"{commit_log}/{_OWNER}"
     if not exists(uri, storage=storage):
@@ -76,9 +76,9 @@ def claim_log(commit_log: str, *, table: str, owner: str, storage: Storage = DIS
             stream.write(owner.encode("utf-8"))
     elif not is_log_of(commit_log, owner=owner, storage=storage):
         raise SpecError(
-            f"the commit log {commit_log} is that of another table, of another lake or of one that was dropped",
+            f"the commit log {commit_log} belongs to another table: of another lake, or one that was dropped",
             where=table,
-            next_step="Name another commit_log. If that table is gone, move its log away, then run the same command again.",
+            next_step="Choose another commit_log. If that table is gone, move its log away, then run the same command again.",
         )
 
 

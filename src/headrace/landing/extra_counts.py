@@ -1,4 +1,4 @@
-"""Count the fields in `_extra` that the rows of a raw table hold now."""
+"""Count the fields in `_extra` of a raw table's current rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COUNTS = FileCounts(EXTRA.name, names_in_extra)
 def count_extras(table: Table | None) -> Mapping[str, int]:
     """Return how many rows hold each field that the schema does not name, by the field's path.
 
-    Landing counts them while it writes; only where rows were erased or replaced since are they counted again.
+    Landing counts them while it writes. They are counted again only if rows were erased or replaced since.
     """
     if table is None or EXTRA.name not in table.schema().column_names:
         return {}

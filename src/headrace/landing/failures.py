@@ -1,4 +1,4 @@
-"""Streams that fail: each is tried again alone, after longer and longer waits, and its reason is in the log."""
+"""Retry policy of failing streams: each retries alone with exponential backoff, and its traceback is in the log."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from headrace.errors import HeadraceError, LandingError, RetryableError, TakenOverError, UnavailableError
 from headrace.iceberg.catalog.outages import find_away
 
+LOG = "landing"
+"""The name of the log, without its suffix."""
+
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
-_MOST_AWAY = 9  # after so many tries, waits add up to five minutes
+_MOST_AWAY = 9  # the waits of 9 tries add up to five minutes
+_LOG_BYTES = 5 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class StreamFailure:
-    """Why a stream's last try failed, how many have failed since the last that landed, and when it is tried again.
-
-    `retry_at` is of the monotonic clock.
-    """
+    """Why a stream's last try failed, and how many failed in a row. `retry_at` is on the monotonic clock."""
 
     error: HeadraceError
     times: int
@@ -26,31 +27,44 @@ class StreamFailure:
 
 
 def next_failure(before: StreamFailure | None, error: HeadraceError, *, now: float) -> StreamFailure:
-    """Return the failure after one more failed try: waits double from one second to a minute."""
+    """Return the failure after one more failed try. Waits double from one second to a minute."""
     times = before.times + 1 if before else 1
     return StreamFailure(error, times, now + min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0 ** min(times - 1, 10)))
 
 
 def seconds_until_retry(failures: Iterable[StreamFailure], *, most: int, now: float) -> float | None:
-    """Return how long to wait for the first retry among failures of at most `most` tries; None if there is none.
+    """Return the seconds until the first retry among failures of at most `most` tries; None if there is none.
 
-    A server that is away is waited for longer: for five minutes.
+    An outage has a longer limit: five minutes.
     """
-    limits = ((each, _MOST_AWAY if isinstance(each.error, UnavailableError) else most) for each in failures)
+    limits = ((failure, _MOST_AWAY if isinstance(failure.error, UnavailableError) else most) for failure in failures)
     waits = [failure.retry_at - now for failure, limit in limits if failure.times <= limit]
     return max(0.0, min(waits)) if waits else None
 
 
 def concerns_all(error: BaseException) -> bool:
-    """Return whether an error of one stream's commit concerns all streams: a server is away, or another run took over."""
+    """Return whether an error of one stream's commit stops all streams: an outage, or another run took over."""
     if isinstance(error, (RetryableError, TakenOverError)) or not isinstance(error, Exception):
         return True
     return find_away(error) is not None
 
 
 def as_landing_error(error: BaseException, *, label: str) -> LandingError:
-    """Return an error that nobody expected as one that stops a stream alone."""
+    """Return an unexpected error as a LandingError, which stops only its stream."""
     if isinstance(error, LandingError):
         return error
-    said = error.what if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
-    return LandingError(said, where=label, next_step="Read the traceback with: headrace logs landing")
+    reason = error.what if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+    return LandingError(reason, where=label, next_step="Read the traceback with: headrace logs landing")
+
+
+@lru_cache(maxsize=8)
+def landing_log(folder: Path) -> logging.Logger:
+    """Return the logger that writes tracebacks to `landing.log` in this folder only."""
+    folder.mkdir(parents=True, exist_ok=True)
+    logger = logging.getLogger(f"headrace.landing.{folder}")
+    logger.propagate = False
+    handler = RotatingFileHandler(folder / f"{LOG}.log", maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    return logger

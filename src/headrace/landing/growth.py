@@ -1,4 +1,4 @@
-"""A table grows while it lands: messages bring columns that it lacks, or wider ones, and are read again when it has them."""
+"""Schema evolution while landing: add or widen the columns that messages need, then read the batch again."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from headrace.spec.model.types import Column
 
 
 def grow_table(catalog: Catalog, table: Table, schemas: Iterable[tuple[Column, ...]]) -> tuple[Table, tuple[str, ...]]:
-    """Return the table with a place for the columns of each schema, and a sentence for each column that came or widened.
+    """Return the table with the columns of each schema, and a sentence for each new or widened column.
 
-    Idempotent by the columns themselves. Of two schemas that contradict one another the first counts: messages of the second
-    are refused when they are read again. That nothing changes is a LandingError, because it would be tried for ever.
+    Idempotent by the columns themselves. If two schemas contradict each other, the first wins: messages of the second are
+    refused when the batch is read again. Raise a LandingError if nothing changes, because landing would retry for ever.
     """
     name = ".".join(table.name())
     before = table.schema()
@@ -29,13 +29,13 @@ def grow_table(catalog: Catalog, table: Table, schemas: Iterable[tuple[Column, .
                 table = widen_table(table, columns)
     except CommitFailedException as error:
         raise UnavailableError(
-            "the table was changed by someone else while it was to grow", where=name, next_step="It is tried again."
+            "another writer changed the table's schema", where=name, next_step="Headrace retries the batch."
         ) from error
     if table.schema() == before:
         raise LandingError(
-            "its messages have columns that the table can't be given",
+            "messages have columns that can't be added to the table",
             where=name,
-            next_step="Nothing was committed. Land them into a new table: change its name in pipeline.yml.",
+            next_step="Nothing was committed. Land them into a new table: change the stream's table in pipeline.yml.",
         )
     old, new = (dict(_types(schema.as_struct())) for schema in (before, table.schema()))
     return table, tuple(_changes(name, old, new))
@@ -46,11 +46,11 @@ def _changes(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> 
         if path not in before:
             yield f"{name} has a new column: {path}, {kind}"
         elif before[path] != kind:
-            yield f"{name} has a wider column: {path}, {before[path]} before and {kind} now"
+            yield f"{name} has a wider column: {path}, {before[path]} -> {kind}"
 
 
 def _types(kind: IcebergType, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the type of every column, those of structs by their own columns."""
+    """Yield the path and type of every leaf column."""
     if isinstance(kind, StructType):
         for field in kind.fields:
             yield from _types(field.field_type, f"{path}.{field.name}" if path else field.name)

@@ -1,8 +1,8 @@
-"""Find the messages that make decoding or writing fail, by halving.
+"""Find the messages that make decoding or writing fail, by bisection.
 
-Every decoder refuses what it knows to be bad. What it does not know ends as an exception that names no message: a value that a
-library stumbles over, or a row that Parquet refuses. Such messages are found by trying parts of their batch in memory, without
-the storage, and each that fails alone is refused with the exception as its reason.
+A decoder refuses values that it knows to be bad. Other bad values raise an exception that names no message: a library fails on
+them, or Parquet can't store the row. To find them, parts of the batch are decoded and encoded in memory, without storage. A
+message that fails alone is refused, with the exception as its reason.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _REASON_CHARACTERS = 500
 
 
 def may_be_data(error: BaseException) -> bool:
-    """Return whether a value can be the reason for this error. What disks, memory, Kafka and servers raise never is."""
+    """Return whether a value may have caused this error. Errors of disks, memory, Kafka and servers never count."""
     return isinstance(error, _OF_DATA) and not isinstance(error, _OF_INFRASTRUCTURE) and find_away(error) is None
 
 
 def split_isolated(
     messages: Messages, *, decoder: Decoder, stream: Stream, form: TableFormat, checkpoint_id: int
 ) -> tuple[pa.Table, Decoded, tuple[str, ...]]:
-    """Return what `split_bad_rows` does, where messages that fail alone are bad, and the tracebacks of these.
+    """Return the result of `split_bad_rows` with every message that fails alone as bad, and the tracebacks of those.
 
-    Raise the error where no message is the reason: one that rows fail with only together, one that no rows at all fail with
-    (a table that can't be written), and every error of the infrastructure.
+    Raise the error if no single message causes it: rows fail only together, even zero rows fail (the table can't be written),
+    or the infrastructure fails.
     """
 
     def decode(part: Messages, known_bad: dict[int, str]) -> tuple[pa.Table, Decoded]:
@@ -69,7 +69,7 @@ def split_isolated(
 
 
 def find_failing(messages: Messages, attempt: Callable[[Messages], None]) -> dict[int, BaseException]:
-    """Return the error of each message that `attempt` fails with alone, by its position."""
+    """Return the error of each message for which `attempt` fails on that message alone, by its position."""
     failing: dict[int, BaseException] = {}
     parts = [(0, len(messages))]
     while parts:
@@ -88,6 +88,6 @@ def find_failing(messages: Messages, attempt: Callable[[Messages], None]) -> dic
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a message was refused, in the words of the error that it caused."""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}"[:_REASON_CHARACTERS]
+    """Return the quarantine reason for a message that caused this error."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:_REASON_CHARACTERS]

@@ -1,4 +1,4 @@
-"""Streams while they are landed, and what a batch did to them."""
+"""The state of a stream while it lands, and the result of a batch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from headrace.spec.model.pipeline import Stream
 
 @dataclass
 class LandingStream:
-    """A stream while it is landed: its table as it was last seen, and why it stopped, if it did.
+    """The state of a stream while it lands: its table as last read, and why it stopped, if it did.
 
-    `stopped` is what needs a decision, `failure` what is tried again. `unsure` are the writers of commits whose answers never
-    came: each may have come through, or may yet, until the next one is answered.
+    `stopped` needs a decision by the user; `failure` is retried. `unsure` are the writers of commits whose response was lost:
+    each commit may have succeeded, or may still succeed, until a later commit gets its response.
     """
 
     stream: Stream
@@ -38,7 +38,7 @@ class LandingStream:
 
 @dataclass(frozen=True)
 class Landed:
-    """What one batch did to one stream."""
+    """The result of one batch for one stream."""
 
     label: str
     checkpoint_id: int
@@ -48,9 +48,9 @@ class Landed:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch: what it landed, how long it took, and how many messages were left for the next.
+    """One batch: what it landed, its duration, and the number of messages left for the next batch (`behind`).
 
-    `notes` say which tables have grown, and which messages no table can hold.
+    `notes` report new and widened columns, and why messages were refused.
     """
 
     landed: tuple[Landed, ...]

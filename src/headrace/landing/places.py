@@ -35,23 +35,25 @@ def places_of(stream: Stream, settings: Settings) -> Places:
 
 
 def check_outputs(pipeline: Pipeline, settings: Settings) -> None:
-    """Refuse an `output` that other tables have, or will have, their files in or around: whoever looks after those and delete
-    what nothing refers to must not come across files of this one."""
+    """Raise a SpecError if a stream's `output` overlaps the warehouse.
+
+    Maintenance of another table would delete the stream's files there as orphan files.
+    """
     for stream in pipeline.streams:
         places = places_of(stream, settings)
         if stream.output is None or _lies_in(places.output, places.table):
             continue
         if _lies_in(places.output, settings.warehouse) or _lies_in(settings.warehouse, places.output):
             raise SpecError(
-                f"its output is {places.output}, and the warehouse, where all tables have their files, is {settings.warehouse}",
+                f"its output {places.output} overlaps the warehouse {settings.warehouse}",
                 where=f"stream {stream.name} of pipeline {pipeline.name}",
-                next_step=f"Name a place outside of the warehouse, or none: then it is {places.table}/output. "
+                next_step=f"Choose an output outside the warehouse, or remove it to use {places.table}/output. "
                 f"Then run: headrace check {pipeline.name}",
             )
 
 
 def logged_elsewhere(stream: Stream, table: Table, settings: Settings) -> frozenset[str]:
-    """Return the files of a stream that are not in the warehouse, as far as the commit log of its table names them."""
+    """Return the files outside the warehouse that the commit log of the stream's table names."""
     places, storage = places_of(stream, settings), Storage.of(table.io.properties)
     if _lies_in(places.output, settings.warehouse):
         return frozenset()
@@ -59,7 +61,7 @@ def logged_elsewhere(stream: Stream, table: Table, settings: Settings) -> frozen
     if stream.commit_log and not is_log_of(places.commit_log, owner=owner, storage=storage):
         return frozenset()
     named = (plain_location(entry.s3_key) for entry in read_log(places.commit_log, storage=storage))
-    return frozenset(each for each in named if not _lies_in(each, settings.warehouse))
+    return frozenset(path for path in named if not _lies_in(path, settings.warehouse))
 
 
 def _lies_in(place: str, folder: str) -> bool:

@@ -1,4 +1,4 @@
-"""Step 1, plan: which offsets of which partitions a batch takes, and which task takes them."""
+"""Step 1, plan: choose the offsets of a batch and assign them to tasks."""
 
 from __future__ import annotations
 
@@ -16,56 +16,57 @@ WAYS_OUT = (
     "headrace land PIPELINE --replaced-topic restart\n"
     "If it has the same messages at the same offsets (it was restored or mirrored), run: "
     "headrace land PIPELINE --replaced-topic continue\n"
-    "If this is the wrong Kafka, set KAFKA_BOOTSTRAP_SERVERS to the one that the table was landed from."
+    "If this is the wrong Kafka cluster, set KAFKA_BOOTSTRAP_SERVERS to the one that the table was landed from."
 )
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The offsets that Kafka has of one partition: `low` (included) to `high` (excluded)."""
+    """The offsets of one partition in Kafka: `low` (included) to `high` (excluded)."""
 
     low: int
     high: int
 
 
 def ranges_to_land(topic: str, ledger: Ledger, bounds: Mapping[int, Bounds]) -> tuple[Range, ...]:
-    """Return what of a topic has not been landed yet. A partition that was never read starts at its oldest offset.
+    """Return the ranges of a topic that have not been landed. A new partition starts at its oldest offset.
 
-    Raises GapError where Kafka has already deleted what comes next, TopicResetError where it has less than was landed.
+    Raise a GapError if Kafka has already deleted the next offsets, and a TopicResetError if a partition ends before the offset
+    that was landed last.
     """
     ranges: list[Range] = []
-    for partition, there in sorted(bounds.items()):
-        start = ledger.offsets.get(partition, there.low)
-        if start < there.low:
+    for partition, available in sorted(bounds.items()):
+        start = ledger.offsets.get(partition, available.low)
+        if start < available.low:
             raise GapError(
-                f"Kafka has deleted offsets {start} to {there.low - 1} of partition {partition} before they were landed",
+                f"Kafka has deleted offsets {start} to {available.low - 1} of partition {partition} before they were landed",
                 where=f"topic {topic}",
-                next_step=f"{there.low - start} messages are gone. To go on without them and have the gap recorded, run: "
+                next_step=f"{available.low - start} messages are gone. To continue without them and record the gap, run: "
                 "headrace land PIPELINE --accept-gaps",
             )
-        if start > there.high:
+        if start > available.high:
             raise TopicResetError(
-                f"partition {partition} ends at offset {there.high}, but offsets up to {start - 1} were landed from it",
+                f"partition {partition} ends at offset {available.high}, but offsets up to {start - 1} were landed from it",
                 where=f"topic {topic}",
-                next_step=f"The topic was deleted and created again, or this is another Kafka. {WAYS_OUT}",
+                next_step=f"The topic was deleted and created again, or this is another Kafka cluster. {WAYS_OUT}",
             )
-        ranges.append(Range(topic, partition, start, there.high))
+        ranges.append(Range(topic, partition, start, available.high))
     return tuple(ranges)
 
 
 def accept_gaps(ledger: Ledger, bounds: Mapping[int, Bounds]) -> Ledger:
-    """Return the ledger moved past what Kafka has deleted, with each gap recorded."""
+    """Return the ledger moved past the offsets that Kafka has deleted, with each gap recorded."""
     gaps = tuple(
-        (partition, ledger.offsets[partition], there.low)
-        for partition, there in sorted(bounds.items())
-        if partition in ledger.offsets and ledger.offsets[partition] < there.low
+        (partition, ledger.offsets[partition], available.low)
+        for partition, available in sorted(bounds.items())
+        if partition in ledger.offsets and ledger.offsets[partition] < available.low
     )
     moved = {**ledger.offsets, **{partition: low for partition, _, low in gaps}}
     return replace(ledger, offsets=moved, gaps=(*ledger.gaps, *gaps))
 
 
 def end_at(ranges: Sequence[Range], until: Mapping[tuple[str, int], int] | None) -> tuple[Range, ...]:
-    """Return the ranges up to `until`, which has an end for each topic and partition; None has no end."""
+    """Return the ranges cut at `until`, an end offset for each topic and partition; None cuts nothing."""
     if until is None:
         return tuple(ranges)
     ends = [until.get((part.topic, part.partition), part.start) for part in ranges]
@@ -73,7 +74,7 @@ def end_at(ranges: Sequence[Range], until: Mapping[tuple[str, int], int] | None)
 
 
 def limit_ranges(ranges: Sequence[Range], *, most: int) -> tuple[Range, ...]:
-    """Return the ranges cut to `most` messages in all, each topic and partition keeping its share."""
+    """Return the ranges cut to `most` messages in total, in proportion to their sizes."""
     total = sum(part.size for part in ranges)
     if total <= most:
         return tuple(ranges)
@@ -83,9 +84,9 @@ def limit_ranges(ranges: Sequence[Range], *, most: int) -> tuple[Range, ...]:
 
 
 def pack_ranges(ranges: Sequence[Range], *, cores: int) -> tuple[tuple[Range, ...], ...]:
-    """Return the ranges shared out to tasks of about the same size: no more tasks than cores, and none for a few messages.
+    """Return the ranges packed into tasks of about equal size: at most one per core, and fewer for few messages.
 
-    A range is cut where a task is full, so one long partition still uses every core.
+    A range is split where a task is full, so one long partition still uses every core.
     """
     todo = [part for part in ranges if part.size]
     total = sum(part.size for part in todo)

@@ -1,6 +1,6 @@
-"""Step 2, read: the records of some ranges, from Kafka, in chunks.
+"""Step 2, read: fetch the records of offset ranges from Kafka in chunks.
 
-The reader lives as long as the Python worker that holds it, with its connections.
+A reader and its connections live as long as its Python worker.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from headrace.kafka.records import AwayError, FetchClient, Fetched, Position, Re
 from headrace.landing.batch import Range
 
 CHUNK_BYTES = 4 * 1024 * 1024
-_PATIENCE_SECONDS = 5.0  # after that the error reaches landing, which waits and retries
+_SILENCE_SECONDS = 5.0  # after that the error reaches landing, which retries with backoff
 _PAUSE_SECONDS = 0.1
 _Open = dict[tuple[str, int], Position]
 Failed = Callable[[str, Exception], None]
-"""Takes a topic that can't be read, and why."""
+"""Called with a topic that can't be read, and the reason."""
 
 
 class RangeReader:
-    """Reads ranges. A range ends by position, so gaps and transaction markers never hang it."""
+    """Read ranges. A range ends by position, so gaps and transaction markers can't block it."""
 
     def __init__(self, consumer: tuple[tuple[str, str], ...]) -> None:
         self._client = FetchClient(consumer)
 
     def read(self, ranges: Sequence[Range], *, failed: Failed | None = None) -> Iterator[Records]:
-        """Yield the ranges' records, committed ones only, each topic's in chunks of about CHUNK_BYTES.
+        """Yield the committed records of the ranges, in chunks of about CHUNK_BYTES per topic.
 
-        While a chunk is worked on, what comes next is under way. A range that is given up half-way leaves the reader usable.
-        A topic that can't be read is given to `failed`, and the others are read on; without `failed` its error is raised.
+        The next fetch is in flight while the caller handles a chunk. The reader stays usable if the caller stops half-way.
+        A topic that can't be read is passed to `failed` and the others continue; without `failed` its error is raised.
         """
         places = [Position(part.topic, part.partition, part.start, part.end) for part in ranges if part.size > 0]
         left: _Open = {(place.topic, place.partition): place for place in places}
@@ -48,21 +48,21 @@ class RangeReader:
             for key in [key for key in left if key[0] == topic]:
                 del left[key]
 
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _SILENCE_SECONDS
         try:
             while left:
                 fetched = self._fetch(left)
-                answers = [(left[one.topic, one.partition], one) for one in fetched if (one.topic, one.partition) in left]
-                moved = [_move(left, place, one, give_up) for place, one in answers]
+                answers = [(left[part.topic, part.partition], part) for part in fetched if (part.topic, part.partition) in left]
+                moved = [_move(left, place, part, give_up) for place, part in answers]
                 if any(moved):
-                    deadline = time.monotonic() + _PATIENCE_SECONDS
+                    deadline = time.monotonic() + _SILENCE_SECONDS
                 elif left and time.monotonic() > deadline:
                     silence = _silence(left)
                     for topic in sorted({topic for topic, _ in left}):
                         give_up(topic, silence)
                 self._ask(left)
-                for place, one in answers:
-                    for batch in _split(one, place, give_up) if place.topic not in lost else ():
+                for place, part in answers:
+                    for batch in _split(part, place, give_up) if place.topic not in lost else ():
                         chunk = chunks.setdefault(place.topic, Records(place.topic))
                         chunk.add(batch)
                         if chunk.bytes >= CHUNK_BYTES:
@@ -80,7 +80,7 @@ class RangeReader:
             return False
 
     def _fetch(self, left: _Open) -> list[Fetched]:
-        """Return an answer; nothing, after a pause, if Kafka is away."""
+        """Return the next response, or an empty list after a pause if Kafka is unavailable."""
         if self._ask(left):
             try:
                 return self._client.answer()
@@ -99,21 +99,21 @@ def _split(fetched: Fetched, place: Position, give_up: Failed) -> Iterator[Recor
 
 def _silence(left: _Open) -> UnavailableError:
     return UnavailableError(
-        f"Kafka gave no message for {_PATIENCE_SECONDS:.0f} s",
+        f"Kafka returned no messages for {_SILENCE_SECONDS:.0f} s",
         where=", ".join(f"{topic}[{partition}]" for topic, partition in sorted(left)),
-        next_step="Check that the broker answers: headrace status",
+        next_step="Check that the broker is up: headrace status",
     )
 
 
 def _move(left: _Open, place: Position, fetched: Fetched, give_up: Failed) -> bool:
-    """Move a position past what was fetched, and drop it at its end; return whether there was anything."""
+    """Move a position past the fetched records, and drop it at its end. Return whether it moved."""
     if (place.topic, place.partition) not in left:
         return True  # another partition of the topic was given up
     if fetched.refusal:
         refusal = UnavailableError(
-            f"Kafka refuses to give the messages from offset {place.next} on: {fetched.refusal}",
+            f"Kafka refused to fetch from offset {place.next}: {fetched.refusal}",
             where=f"{place.topic}[{place.partition}]",
-            next_step="The offsets are looked at again before the next try.",
+            next_step="Headrace reads the offsets again before the next try.",
         )
         give_up(place.topic, refusal)
         return True
@@ -131,5 +131,5 @@ def _move(left: _Open, place: Position, fetched: Fetched, give_up: Failed) -> bo
 
 @lru_cache(maxsize=4)
 def reader_of_this_worker(consumer: tuple[tuple[str, str], ...]) -> RangeReader:
-    """Return the reader that this process keeps for its whole life."""
+    """Return the reader of this process, which is created once."""
     return RangeReader(consumer)

@@ -1,7 +1,7 @@
-"""A topic that was replaced: deleted and created again, or read from another Kafka.
+"""Detect a topic that was replaced: deleted and created again, or read from another Kafka cluster.
 
-Its offsets name other messages than those that were landed. Landing and `verify` stop, and the user chooses: start over with
-the new topic, or continue at the recorded offsets.
+Its offsets belong to other messages than the landed ones. Landing and `verify` stop until the user chooses: start over with the
+new topic, or continue at the recorded offsets.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from headrace.landing.topic_choice import ReplacedTopic
 
 
 def check_topic(topic: str, ledger: Ledger, identity: TopicIdentity | None) -> None:
-    """Raise a TopicResetError if the ledger's offsets belong to another topic. None stands for a topic that doesn't exist."""
+    """Raise a TopicResetError if the ledger's offsets belong to another topic. None means that the topic does not exist."""
     if not any(ledger.offsets.values()):
-        return  # nothing was landed that could be mixed up
+        return  # no offsets to confuse
     if identity is None:
         if ledger.topic_id or ledger.cluster_id:
             raise TopicResetError(
-                "the topic does not exist, and messages were landed from it", where=f"topic {topic}", next_step=WAYS_OUT
+                "the topic no longer exists, but messages were landed from it", where=f"topic {topic}", next_step=WAYS_OUT
             )
         return
-    if ledger.topic_id and identity.topic_id:  # an id is never used twice: equal ones are proof, on whatever cluster
+    if ledger.topic_id and identity.topic_id:  # topic ids are unique across clusters, so equal ids are proof
         if ledger.topic_id != identity.topic_id:
             raise TopicResetError(
-                f"the topic was deleted and created again, or this is another Kafka: its id is {identity.topic_id}, and the "
-                f"rows were landed from the topic with id {ledger.topic_id}",
+                f"the topic was deleted and created again, or this is another Kafka cluster: its id is {identity.topic_id}, "
+                f"but the rows were landed from the topic with id {ledger.topic_id}",
                 where=f"topic {topic}",
                 next_step=WAYS_OUT,
             )
     elif ledger.cluster_id and identity.cluster_id and ledger.cluster_id != identity.cluster_id:
         raise TopicResetError(
-            f"this is another Kafka: its cluster id is {identity.cluster_id}, and the rows were landed from cluster "
+            f"this is another Kafka cluster: its id is {identity.cluster_id}, but the rows were landed from cluster "
             f"{ledger.cluster_id}",
             where=f"topic {topic}",
             next_step=WAYS_OUT,
@@ -45,7 +45,7 @@ def check_topic(topic: str, ledger: Ledger, identity: TopicIdentity | None) -> N
 
 
 def is_replaced(topic: str, ledger: Ledger, identity: TopicIdentity | None, bounds: Mapping[int, Bounds]) -> bool:
-    """Return whether the topic is another one than the ledger's, also where only its length tells."""
+    """Return whether the topic is not the ledger's: by its identity, or because it ends before a landed offset."""
     try:
         check_topic(topic, ledger, identity)
     except TopicResetError:
@@ -54,7 +54,7 @@ def is_replaced(topic: str, ledger: Ledger, identity: TopicIdentity | None, boun
 
 
 def adopt(ledger: Ledger, identity: TopicIdentity | None) -> Ledger:
-    """Return the ledger with the topic's identity; one that the broker doesn't report is kept as it was recorded."""
+    """Return the ledger with the topic's identity. Keep the recorded id where the broker reports none."""
     if identity is None:
         return ledger
     return replace(
@@ -65,7 +65,7 @@ def adopt(ledger: Ledger, identity: TopicIdentity | None) -> Ledger:
 
 
 def accept(ledger: Ledger, identity: TopicIdentity, bounds: Mapping[int, Bounds], choice: ReplacedTopic) -> Ledger:
-    """Return the ledger after the user's choice, to be committed as a checkpoint without rows."""
+    """Return the ledger after the user's choice. The caller commits it as a checkpoint without rows."""
     accepted = replace(ledger, topic_id=identity.topic_id, cluster_id=identity.cluster_id, quarantine_files=())
     if choice is ReplacedTopic.CONTINUE:
         return accepted

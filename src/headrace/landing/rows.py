@@ -1,4 +1,4 @@
-"""Decoded messages become the rows of the raw table and of the quarantine."""
+"""Turn decoded messages into rows of the raw table and of the quarantine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LAST_MILLISECOND = LATEST // 1_000
 def rows_of_block(
     records: Records, *, decoder: Decoder, stream: Stream, schema: pa.Schema, checkpoint_id: int
 ) -> pa.Table | None:
-    """Return the records as the raw table has them if all of them are good and can be decoded at once, else None."""
+    """Return the records as rows of the raw table, or None unless all are good and their format decodes as a block."""
     if records.largest > stream.max_record_bytes:
         return None
     block = decoder.decode_block(records.batches)
@@ -48,9 +48,9 @@ def split_bad_rows(
     checkpoint_id: int,
     known_bad: Mapping[int, str] | None = None,
 ) -> tuple[pa.Table, Decoded]:
-    """Return the good rows as the raw table has them, and the outcome of all messages, without the rows' own columns.
+    """Return the good messages as rows of the raw table, and the outcome of all messages without their columns.
 
-    `known_bad` has reasons for messages that are refused without a look at them.
+    `known_bad` has the reasons of messages that are refused without decoding them.
     """
     unread = {**_too_large(messages.values, stream.max_record_bytes), **(known_bad or {})}
     values = [b"" if index in unread else value for index, value in enumerate(messages.values)] if unread else messages.values
@@ -63,7 +63,7 @@ def split_bad_rows(
             refused = compress(rows, pc.invert(fits).to_pylist())
             bad.update(dict.fromkeys(refused, f"bad timestamp: {stream.event_time.source} is outside the years 1 to 9999"))
             rows = list(compress(rows, fits.to_pylist()))
-    if len(rows) + len(bad) != len(messages):  # a bug: a message would be lost, or land twice
+    if len(rows) + len(bad) != len(messages):  # a bug that would lose a message or land it twice
         raise ValueError(f"{len(messages)} messages became {len(rows)} rows and {len(bad)} refusals")
     if not rows:
         return schema.empty_table(), replace(decoded, columns={}, rows=rows, bad=bad, extras={})
@@ -74,7 +74,7 @@ def split_bad_rows(
 
 
 def _count_extras(column: pa.Array) -> Mapping[str, int]:
-    """Return how many rows hold each unnamed field. A message may be refused after its fields were counted."""
+    """Return how many rows hold each unnamed field. Counts again, because messages may be refused after the first count."""
     return Counter(name for text in column.to_pylist() if text is not None for name in names_in_extra(text))
 
 
@@ -100,7 +100,7 @@ def quarantine_rows(
 
 
 def _as_utf8(text: str) -> str:
-    """Return a text that Arrow can hold: half a surrogate pair, which JSON can name, is its escape."""
+    """Return a text that Arrow can hold: an unpaired surrogate, which JSON allows, is replaced by its escape."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -113,7 +113,7 @@ def _too_large(values: Sequence[bytes | None], limit: int) -> dict[int, str]:
 
 
 def _table(columns: Mapping[str, pa.Array], places: pa.Table, topic: str, *, schema: pa.Schema, checkpoint_id: int) -> pa.Table:
-    """Return rows with their coordinates. A column that the schema no longer names stays in the table."""
+    """Return rows with their coordinates. Columns that the pipeline no longer names are null."""
     count = places.num_rows
     all_columns = {
         **columns,
@@ -129,9 +129,9 @@ def _table(columns: Mapping[str, pa.Array], places: pa.Table, topic: str, *, sch
 def _with_event_time(
     columns: Mapping[str, pa.Array], event_time: EventTime
 ) -> tuple[dict[str, pa.Array], pa.BooleanArray | None]:
-    """Return the columns with the event time, without rows whose number is no time between the years 1 and 9999.
+    """Return the columns with the event time, without the rows whose time is outside the years 1 to 9999.
 
-    Where there are such rows, the mask of the others comes with them.
+    If rows were removed, also return the mask of the rows that stay.
     """
     factor = MICROSECONDS[event_time.unit]
     source = columns[event_time.source].cast(pa.int64())
@@ -145,7 +145,7 @@ def _with_event_time(
 
 
 def _moments(milliseconds: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return Kafka's timestamps; null where a message has none, or a number that is no time before the year 10000."""
+    """Return Kafka's timestamps; null where a message has none, or one outside the years 1970 to 9999."""
     bounds = pc.min_max(milliseconds)
     if bounds["min"].is_valid and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() <= _LAST_MILLISECOND:
         usable = pc.and_(pc.greater_equal(milliseconds, 0), pc.less_equal(milliseconds, _LAST_MILLISECOND))

@@ -1,4 +1,4 @@
-"""Steps 2 to 5 of a batch, as one Spark task does them: read, decode, write, log."""
+"""Steps 2 to 5 of a batch in one Spark task: read, decode, write, log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_PARTITIONS = PartitionSpec().model_dump_json()
 
 
 def run_tasks(plans: Iterable[TaskPlan]) -> Iterator[StreamResult]:
-    """Runs in a Spark task: yields what became of each stream of each plan."""
+    """Run plans in a Spark task. Yield the result of each stream of each plan."""
     for plan in plans:
         with _without_gc(), translate_outages():
             results = _run_task(plan)
@@ -46,7 +46,7 @@ def run_tasks(plans: Iterable[TaskPlan]) -> Iterator[StreamResult]:
 
 
 def _run_task(plan: TaskPlan) -> list[StreamResult]:
-    """Land each stream of the plan; one that fails has a failure as its result, and the others are not touched by it."""
+    """Land each stream of the plan. A failing stream has a failure as its result and does not affect the others."""
     context = TaskContext.get()
     attempt = context.attemptNumber() if context else 0
     tasks = {job.stream.topic: _StreamTask(job, plan, attempt=attempt) for job in plan.jobs}
@@ -69,7 +69,7 @@ def _run_task(plan: TaskPlan) -> list[StreamResult]:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Spares the search for cycles among a million messages, which have none."""
+    """Disable garbage collection: a million messages without reference cycles are expensive to scan."""
     gc.disable()
     try:
         yield
@@ -79,16 +79,15 @@ def _without_gc() -> Iterator[None]:
 
 @cache
 def _freeze_once() -> None:
-    """Freeze what this worker has loaded for its first task.
+    """Exclude the modules that this worker has loaded for its first task from garbage collection.
 
-    Spark collects garbage after each task. To look through all loaded modules took more than half of the CPU of a task with few
-    events.
+    Spark collects garbage after each task. Scanning all loaded modules took more than half of the CPU of a small task.
     """
     freeze_loaded()
 
 
 class _StreamTask:
-    """Lands one stream of a task: at full speed first, and if an error may come from a message, again with care."""
+    """Land one stream of a task: at full speed first, and again with isolation if a message may have caused an error."""
 
     def __init__(self, job: StreamJob, plan: TaskPlan, *, attempt: int) -> None:
         self.job = job
@@ -106,12 +105,12 @@ class _StreamTask:
             self._guard(lambda: writer.take(records, driver_pid=self._plan.driver_pid, attempt=self._attempt))
 
     def fail(self, error: BaseException) -> None:
-        """Give the stream up; what is open of its files is thrown away."""
+        """Give up the stream and discard its open files."""
         self._error = error
         self.abort()
 
     def finish(self, reader: RangeReader) -> StreamResult:
-        """Return the stream's result. After an error that a message may have caused, the stream is read again first."""
+        """Return the stream's result. If a message may have caused an error, read the stream again with isolation first."""
         result = self._close()
         if result is None and self._error is not None and may_be_data(self._error):
             ranges = [part for part in self._plan.ranges if part.topic == self.job.stream.topic]
@@ -123,7 +122,7 @@ class _StreamTask:
         return result or self._failed()
 
     def log(self, result: StreamResult, *, now: datetime) -> StreamResult:
-        """Log the files of the result and return it; a failure where they can't be logged."""
+        """Log the files of the result and return it, or a failure if logging fails."""
         if result.failure:
             return result
         try:
@@ -160,7 +159,7 @@ class _StreamTask:
         return results[0] if results else None
 
     def _guard(self, work: Callable[[], None]) -> None:
-        """Do a piece of work; an error fails the stream alone. What Spark and drills raise to end the task ends it."""
+        """Run `work`; an error fails only this stream. Injected faults and Spark's interrupts still end the task."""
         try:
             work()
         except InjectedError:
@@ -170,9 +169,9 @@ class _StreamTask:
 
 
 class _StreamWriter:
-    """Takes one stream's messages and writes its good rows and its bad rows.
+    """Write the good and bad rows of one stream's messages.
 
-    With `careful`, each chunk of messages is first tried in memory, and messages that fail are isolated: several times slower.
+    With `careful`, each chunk is tried in memory first and failing messages are isolated. This is several times slower.
     """
 
     def __init__(self, job: StreamJob, *, name: str, storage: Storage, careful: bool) -> None:
@@ -191,7 +190,7 @@ class _StreamWriter:
         self._traces: list[str] = []
 
     def take(self, records: Records, *, driver_pid: int, attempt: int) -> None:
-        """Write the records: at once if all of them are good and their format allows it, else by messages."""
+        """Write the records: as one block if all are good and their format allows it, else message by message."""
         table = None if self._careful else self._read_block(records)
         if table is not None:
             fault_point("decode", driver_pid=driver_pid, attempt=attempt)
@@ -229,7 +228,7 @@ class _StreamWriter:
             return
         fault_point("decode", driver_pid=driver_pid, attempt=attempt)
         if self._growth:
-            return  # only to find all that the table lacks: the batch will be read again
+            return  # keep looking for missing columns only: the batch will be read again
         self._extras.update(decoded.extras)
         self._refused.update(dict.fromkeys(decoded.refused))
         self._write(table)
@@ -274,7 +273,7 @@ class _StreamWriter:
         self._bad.abort()
 
     def _new(self, messages: Messages, bad: Mapping[int, str]) -> Mapping[int, str]:
-        """Return those of the bad messages that are not in the quarantine already."""
+        """Return the bad messages that are not in the quarantine yet."""
         if not bad or not self.job.refused_before:
             return bad
         partitions, offsets = (messages.places[name].to_pylist() for name in ("partition", "offset"))
@@ -283,11 +282,11 @@ class _StreamWriter:
 
 @lru_cache(maxsize=64)
 def _format(schema_json: str, spec_json: str) -> TableFormat:
-    """A table's format is worked out once and kept by the worker."""
+    """Return a table's format, cached in the worker."""
     return TableFormat(Schema.model_validate_json(schema_json), PartitionSpec.model_validate_json(spec_json))
 
 
 @lru_cache(maxsize=64)
 def _decoder(stream: Stream, schema_json: str, spec_json: str, registry_url: str) -> Decoder:
-    """A decoder is made once for a stream and its table's schema, and kept by the worker."""
+    """Return the decoder of a stream and its table's schema, cached in the worker."""
     return decoder_of(stream, _format(schema_json, spec_json).arrow_schema, registry_url=registry_url)

@@ -1,4 +1,4 @@
-"""The choice that a user has when a topic was replaced."""
+"""The choices of `--replaced-topic`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import Enum
 class ReplacedTopic(str, Enum):
     """What to do with a topic that was replaced.
 
-    RESTART lands it from its beginning and keeps the rows that were landed from the earlier one. CONTINUE goes on at the
-    recorded offsets, which is right for a topic that has the same messages at the same offsets: a restored or mirrored one.
+    RESTART lands the new topic from its beginning and keeps the rows of the earlier one. CONTINUE lands from the recorded
+    offsets: for a restored or mirrored topic, which has the same messages at the same offsets.
     """
 
     RESTART = "restart"

@@ -1,4 +1,4 @@
-"""The topics that a lander reads: how far they reach now, and whether they are still the same ones."""
+"""The bounds and identities of the topics that a lander reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _METADATA_EVERY_SECONDS = 5.0
 
 
 class WatchedTopics:
-    """Reads bounds and metadata of some topics of one Kafka."""
+    """Read the bounds and metadata of topics of one Kafka cluster."""
 
     def __init__(self, admin: AdminClient, topics: Iterable[str]) -> None:
         self._admin = admin
@@ -25,20 +25,20 @@ class WatchedTopics:
         self._read_at = float("-inf")
 
     def bounds(self, topics: Sequence[str]) -> tuple[dict[str, dict[int, Bounds]], dict[str, UnavailableError]]:
-        """Return the bounds of these topics' partitions, by topic, and the errors of the topics that Kafka doesn't answer for.
+        """Return the bounds of these topics' partitions by topic, and the errors of the topics whose bounds can't be read.
 
-        A topic that doesn't exist has no partitions. Raises an UnavailableError where Kafka answers for none of them.
+        A topic that does not exist has no partitions. Raise an UnavailableError if the bounds of no topic can be read.
         """
         if time.monotonic() - self._read_at > _METADATA_EVERY_SECONDS:
             self._states = describe_topics(self._admin, self._names)
             self._read_at = time.monotonic()
-        keys = [(topic, each) for topic in topics if topic in self._states for each in self._states[topic].partitions]
-        found, errors = find_bounds(self._admin, keys)
+        keys = [(topic, part) for topic in topics if topic in self._states for part in self._states[topic].partitions]
+        known, errors = find_bounds(self._admin, keys)
         if errors and errors.keys() == {topic for topic, _ in keys}:
             raise next(iter(errors.values()))
         bounds: dict[str, dict[int, Bounds]] = {topic: {} for topic in topics if topic not in errors}
-        for (topic, partition), there in found.items():
-            bounds[topic][partition] = Bounds(*there)
+        for (topic, partition), ends in known.items():
+            bounds[topic][partition] = Bounds(*ends)
         return bounds, errors
 
     def identity(self, topic: str) -> TopicIdentity | None:
@@ -49,7 +49,7 @@ class WatchedTopics:
     def check_unchanged(self, topics: Iterable[str]) -> None:
         """Raise an UnavailableError if a topic was replaced since its metadata was read.
 
-        Topic ids are never used twice, so messages that were read between two reads of the same id are of that topic.
+        Topic ids are unique, so messages fetched between two reads of the same id belong to that topic.
         """
         wanted = tuple(topics)
         ids = list_topic_ids(self._admin, wanted)
@@ -58,7 +58,7 @@ class WatchedTopics:
             if known is None or ids.get(topic) != known.topic_id:
                 self._read_at = float("-inf")
                 raise UnavailableError(
-                    "the topic was deleted while its messages were read",
+                    "the topic was deleted while Headrace read its messages",
                     where=f"topic {topic}",
                     next_step="Nothing was committed. Headrace plans the batch again.",
                 )

@@ -1,4 +1,4 @@
-"""Step 3, decode: bytes become Arrow columns, and rows that can't are split off with their reasons."""
+"""Step 3, decode: turn bytes into Arrow columns, and split off bad rows with their reasons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK_ROWS = {"json": 1_000, "avro": 16_384, "debezium": 16_384}
 
 
 def decoder_of(stream: Stream, schema: pa.Schema, *, registry_url: str = "") -> Decoder:
-    """Return the decoder of a stream's format; `schema` is its table's, in Arrow."""
+    """Return the decoder of a stream's format. `schema` is the Arrow schema of its table."""
     if stream.format == "debezium":
         return ChangesDecoder(schema=schema, registry=registry_of_this_worker(registry_url), reader=stream.avro_schema)
     if stream.format == "avro" and stream.framing == "none":

@@ -1,4 +1,4 @@
-"""Python values become Arrow arrays, and values that don't fit are found without slowing down those that do."""
+"""Build Arrow arrays from Python values, and find the values that don't fit without slowing down the rest."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ LATEST = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=timezone.utc) - _EPO
 
 
 def plain(arrow_type: pa.DataType) -> Builder:
-    """Return a builder of what Arrow takes as it is.
+    """Return a builder for a type that Arrow builds directly.
 
-    A builder takes values and a list: it returns their array, with null for each value that doesn't fit, and adds the
-    positions of those to the list.
+    A builder takes values and a list. It returns an array with null for each value that doesn't fit, and adds the positions of
+    these values to the list.
     """
     return _splitting(lambda values: pa.array(values, arrow_type))
 
 
 def floats(arrow_type: pa.DataType) -> Builder:
-    """Builds floats, also from the names that stand for what JSON has no number for.
+    """Return a builder of floats, which also accepts the names NaN, Infinity and -Infinity.
 
-    Of a number that is too large for 32 bits Arrow makes infinity, which it is not.
+    Arrow turns a number too large for 32 bits into infinity; this builder refuses it.
     """
 
     def build(values: Sequence[object]) -> pa.Array:
@@ -64,7 +64,7 @@ def floats(arrow_type: pa.DataType) -> Builder:
 
 
 def decimals(arrow_type: pa.Decimal128Type) -> Builder:
-    """Builds decimals. Arrow itself reads past its tables on more than 38 digits after the point: a wrong value, or a crash."""
+    """Return a builder of decimals. It checks digits first: on more than 38 decimals Arrow reads out of bounds."""
     smallest = -(arrow_type.scale + 1)
     context = Context(prec=38, Emin=smallest, Emax=38, traps=[Inexact, InvalidOperation, Overflow, Subnormal])
     bound = context.plus
@@ -80,7 +80,7 @@ def decimals(arrow_type: pa.Decimal128Type) -> Builder:
 
 
 def dates() -> Builder:
-    """Build dates from ISO 8601 strings, with or without hyphens."""
+    """Return a builder of dates from ISO 8601 strings, with or without hyphens."""
 
     def build(values: Sequence[object]) -> pa.Array:
         return in_calendar(pa.array(values, pa.string()).cast(pa.date32()))
@@ -97,7 +97,7 @@ def dates() -> Builder:
 
 
 def moments(unit: EpochUnit, *, zoned: bool) -> Builder:
-    """Builds timestamps from ISO 8601 strings and epoch numbers, in UTC and to the microsecond. No offset means UTC."""
+    """Return a builder of UTC timestamps in microseconds from ISO 8601 strings and epoch numbers. No offset means UTC."""
     target = pa.timestamp("us", "UTC") if zoned else pa.timestamp("us")
     cast = partial(_with_offsets, target=target)
     cast_or_split = _splitting(cast)
@@ -109,7 +109,7 @@ def moments(unit: EpochUnit, *, zoned: bool) -> Builder:
         except _DOES_NOT_FIT:
             pass
         values = [_extended(value, with_time=True) for value in values]
-        # What is no time at all is left out first: the ways that are kind to every spelling of a time are many times slower.
+        # Drop values that are no time at all first: the lenient parsers below are many times slower.
         odd = [index for index, value in enumerate(values) if isinstance(value, str) and not _ISO.fullmatch(value)]
         if odd:
             bad += odd
@@ -127,7 +127,7 @@ def moments(unit: EpochUnit, *, zoned: bool) -> Builder:
 
 
 def _extended(value: object, *, with_time: bool) -> object:
-    """Return a time in ISO 8601's basic form with hyphens and colons; anything else as it is."""
+    """Return a time in ISO 8601's basic form with hyphens and colons; return any other value unchanged."""
     basic = _BASIC.fullmatch(value) if isinstance(value, str) else None
     if basic is None:
         return value
@@ -138,9 +138,9 @@ def _extended(value: object, *, with_time: bool) -> object:
 
 
 def _splitting(build: _Build) -> Builder:
-    """Return a builder that halves what fails until the bad values are alone.
+    """Return a builder that bisects failing values until each bad value is alone.
 
-    A thousand values with three bad ones take some thirty builds.
+    A thousand values with three bad ones take about thirty builds.
     """
 
     def build_part(values: Sequence[object], first: int, bad: list[int]) -> pa.Array:
@@ -162,7 +162,7 @@ def _moments(values: Sequence[object], *, factor: int, target: pa.DataType) -> p
 
 
 def _moment(value: object, *, factor: int) -> int | None:
-    """Return microseconds since the epoch, exactly: a fraction is scaled as the decimal it was written as."""
+    """Return the exact microseconds since the epoch: a fraction is scaled as the decimal in the message."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -177,12 +177,12 @@ def _moment(value: object, *, factor: int) -> int | None:
 
 
 def _with_offsets(texts: Sequence[object] | pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast ISO strings that all say their offset, in one go."""
+    """Cast ISO strings that all have an offset, in one pass."""
     return in_calendar(pa.array(texts, pa.string()).cast(_UTC)).cast(target)
 
 
 def _spelled_alike(texts: pa.Array) -> pa.Array:
-    """Return every ISO string its offset: digits past the microsecond are cut off, and a time without an offset is UTC."""
+    """Return ISO strings with an offset (UTC if they have none) and without digits past the microsecond."""
     cut = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     has_offset = pc.match_substring_regex(cut, r"(Z|[+-]\d{2}(:?\d{2})?)$")
     has_time = pc.match_substring_regex(cut, r"\d{2}:\d{2}")
@@ -191,7 +191,7 @@ def _spelled_alike(texts: pa.Array) -> pa.Array:
 
 
 def in_calendar(array: pa.Array) -> pa.Array:
-    """Return the array; a time outside the years 1 to 9999, which few can read, raises."""
+    """Return the array. Raise a ValueError for a time outside the years 1 to 9999, which few engines can read."""
     bounds = pc.min_max(array.cast(pa.timestamp("us")).cast(pa.int64()))
     if bounds["min"].is_valid and not EARLIEST <= bounds["min"].as_py() <= bounds["max"].as_py() <= LATEST:
         raise ValueError("a time outside the years 1 to 9999")

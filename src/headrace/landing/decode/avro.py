@@ -1,9 +1,9 @@
-"""Avro messages become Arrow columns: many at once where that is provably right, one by one where it is not.
+"""Decode Avro messages into Arrow columns: as a block where that is provably correct, else one by one.
 
-Record batches as Kafka stores them, and messages that are joined, are a block of an Avro container file, which polars reads a
-hundred times faster than message by message. A block has no borders, so a truncated message could borrow bytes from the next;
-`borders.py` has the proof that none did. What else polars is kind to is looked at too: an int past 32 bits (read as a long), a
-time outside the calendar.
+Record batches as Kafka stores them, and concatenated messages, form a block of an Avro container file. Polars reads a block a
+hundred times faster than single messages. A block has no borders, so a truncated message could take bytes of the next one;
+`borders.py` proves that none did. Values that polars accepts but Avro or the table does not are checked too: an int past 32 bits
+(read as a long) and a time outside the calendar.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from headrace.landing.decode.fitting import Defaults, fit, fit_values, missing
 from headrace.landing.decode.resolution import MismatchError, Missing, Resolution, is_logical
 
 _SAYING = {"logicalType", "items", "values", "symbols", "size"}
-"""What makes of a type more than its name."""
+"""The keys of a schema that change how its type is encoded or decoded."""
 
 _OTHERS = {b"Obj\x01": "an Avro container file", b"\xc3\x01": "Avro's single-object encoding"}
 _FRAME = 5
 """The bytes of a registry's prefix: a zero and the schema's id."""
 
 _NULL = ("null", ["null"], {"type": "null"})
-"""A field of this type takes no bytes and is no column."""
+"""A field of this type takes no bytes and has no column."""
 
 _NAME_NUMBER = re.compile(r"__\d+\b")
 _TIME = re.compile(r'"logicalType":\s*"(local-)?(date|timestamp)')
 
 
 class AvroDecoder:
-    """Decodes messages of one schema, without a registry's prefix.
+    """Decode messages of one schema, without a registry's prefix.
 
-    With a `resolution` they become what its reader's schema says; without one, what their own does.
+    With a `resolution`, rows have the reader's schema; without one, the messages' own schema.
     """
 
     def __init__(self, avro_schema: str, *, schema: pa.Schema, resolution: Resolution | None = None) -> None:
@@ -75,7 +75,7 @@ class AvroDecoder:
         kinds = [field["type"] for field in bare]
         self._bulk = all(map(can_be_measured, kinds)) and (resolution is None or resolution.in_blocks)
         kinds = kinds if self._bulk else []
-        # Columns of a block are numbered, because a field may have any name.
+        # Number the columns of a block, because a field may have any name.
         fields = [{"name": f"f{index}", "type": _with_longs(kind)} for index, kind in enumerate(kinds)]
         self._parts = [part for index, kind in enumerate(kinds) for part in parts_of(pl.col(f"f{index}"), kind)]
         self._header = container_header(json.dumps({"type": "record", "name": "message", "fields": fields}))
@@ -90,11 +90,11 @@ class AvroDecoder:
         return self._decode_each(values)
 
     def reads(self, value: bytes | None) -> bool:
-        """Return whether a message, to its last byte, is Avro of this schema."""
+        """Return whether a message is Avro of this schema up to its last byte."""
         return value is not None and self._bytes_read(value) == len(value) > 0
 
     def probe(self, prefix: bytes) -> int | None:
-        """Return how many bytes every message reads that starts with `prefix`: -1 if none can be read, None if it depends."""
+        """Return the size of every message that starts with `prefix`: -1 if none can be read, None if the sizes vary."""
         return self._bytes_read(prefix)
 
     def _bytes_read(self, value: bytes) -> int | None:
@@ -108,7 +108,7 @@ class AvroDecoder:
     def decode_block(
         self, batches: Sequence[RecordBatch], *, is_suspect: Callable[[Sequence[int]], bool] | None = None
     ) -> Block | None:
-        """Return all records, or None; also where `is_suspect` says so of what may be schema ids after a leading zero."""
+        """Return all records, or None if they can't be decoded as a block or `is_suspect` accepts their possible schema ids."""
         framed = self._frames.read(batches) if self._bulk else None
         if framed is None:
             return None
@@ -125,7 +125,7 @@ class AvroDecoder:
             return None
 
     def _decode_values(self, values: list[bytes]) -> Mapping[str, pa.Array] | None:
-        """Return all messages' columns, or None if any of them is not what it should be."""
+        """Return the columns of all messages, or None if any message does not decode as a block."""
         sizes = pl.Series([len(value) for value in values], dtype=pl.Int64)
         block, start = container_file(self._header, len(values), int(sizes.sum()), values)
         try:
@@ -138,7 +138,7 @@ class AvroDecoder:
             return None
 
     def _columns(self, frame: pl.DataFrame) -> Mapping[str, pa.Array]:
-        """Return a block's columns in the types of the table; what doesn't fit raises."""
+        """Return a block's columns in the types of the table. Raise a ValueError if a value doesn't fit."""
         table = frame.select(self._numbered).to_arrow(compat_level=pl.CompatLevel.oldest())
         columns = {
             name: fit(column.combine_chunks(), self._schema.field(name).type, path=name, defaults=self._defaults)
@@ -212,7 +212,7 @@ class AvroDecoder:
     def _find_null(self, value: bytes) -> str | None:
         try:
             written = fastavro.schemaless_reader(io.BytesIO(value), self._parsed, None)
-        except Exception:  # it is refused already; what follows may be damaged too
+        except Exception:  # the message is refused already, and the rest may be damaged too
             return None
         return _find_null(written, self._reader, path="")
 
@@ -222,7 +222,7 @@ class _BadMessageError(Exception):
 
 
 def _find_null(value: object, kind: Any, *, path: str) -> str | None:
-    """Return the path of the first null in a value for which a type has no place."""
+    """Return the path of the first null in a value whose type allows none."""
     if isinstance(kind, list):
         (kind, *others) = [branch for branch in kind if branch != "null"]
         if value is None or others:
@@ -234,33 +234,33 @@ def _find_null(value: object, kind: Any, *, path: str) -> str | None:
         fields = ((field["name"], field["type"]) for field in kind["fields"])
         inner = [(value[name], of, f"{path}.{name}" if path else name) for name, of in fields if name in value]
     elif isinstance(value, dict):
-        inner = [(each, kind["values"], path) for each in value.values()]
+        inner = [(item, kind["values"], path) for item in value.values()]
     elif isinstance(value, list):
-        inner = [(each, kind["items"], path) for each in value]
-    return next((found for each, of, at in inner if (found := _find_null(each, of, path=at))), None)
+        inner = [(item, kind["items"], path) for item in value]
+    return next((null for item, of, at in inner if (null := _find_null(item, of, path=at))), None)
 
 
 def _ids_after_zero(framed: Framed) -> list[int]:
-    """Return the different numbers in the four bytes after the first of each value of five bytes or more that starts with 0."""
-    there = pl.Series(pa.Array.from_buffers(pa.uint8(), len(framed.block), [None, pa.py_buffer(framed.block)]))
+    """Return the distinct numbers in bytes 2 to 5 of the values that start with a zero byte and have at least five bytes."""
+    data = pl.Series(pa.Array.from_buffers(pa.uint8(), len(framed.block), [None, pa.py_buffer(framed.block)]))
     starts = framed.value_starts().filter(framed.frame.select(SIZE >= _FRAME).to_series())
-    starts = starts.filter(there.gather(starts) == 0)
+    starts = starts.filter(data.gather(starts) == 0)
     number = pl.zeros(len(starts), pl.Int64, eager=True)
     for at in range(1, _FRAME):
-        number = number * 256 + there.gather(starts + at).cast(pl.Int64)
+        number = number * 256 + data.gather(starts + at).cast(pl.Int64)
     return number.unique().to_list()
 
 
-def _defaults(found: Mapping[str, Missing], *, schema: pa.Schema) -> Defaults:
-    """Return the values of fields that messages lack, in the types of the table; one that does not fit is a MismatchError."""
+def _defaults(fields: Mapping[str, Missing], *, schema: pa.Schema) -> Defaults:
+    """Return the defaults of missing fields in the types of the table. Raise a MismatchError if one does not fit."""
     defaults: dict[str, pa.Array] = {}
-    for path, each in found.items():
-        if each.default is None:
+    for path, field in fields.items():
+        if field.default is None:
             continue
-        of_one = json.dumps({"type": "record", "name": "one", "fields": [{"name": "default", "type": each.kind}]})
+        of_one = json.dumps({"type": "record", "name": "one", "fields": [{"name": "default", "type": field.kind}]})
         out = io.BytesIO()
         try:
-            fastavro.schemaless_writer(out, fastavro.parse_schema(_as_stored(json.loads(of_one))), {"default": each.default})
+            fastavro.schemaless_writer(out, fastavro.parse_schema(_as_stored(json.loads(of_one))), {"default": field.default})
         except Exception as error:  # fastavro raises what Python raises for a value of another type
             raise MismatchError(f"the default of `{path}` in the stream's schema is not a value of its type") from error
         wanted = pa.schema([pa.field("default", _type_at(schema, path))])
@@ -274,22 +274,22 @@ def _defaults(found: Mapping[str, Missing], *, schema: pa.Schema) -> Defaults:
 def _type_at(schema: pa.Schema, path: str) -> pa.DataType:
     """Return the type of a field; items of lists and values of maps have the path of what holds them."""
     first, *rest = path.split(".")
-    found = schema.field(first).type
+    kind = schema.field(first).type
     for name in rest:
-        while not pa.types.is_struct(found):
-            found = found.item_type if pa.types.is_map(found) else found.value_type
-        found = found.field(name).type
-    return found
+        while not pa.types.is_struct(kind):
+            kind = kind.item_type if pa.types.is_map(kind) else kind.value_type
+        kind = kind.field(name).type
+    return kind
 
 
 def _write_out(written: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with every named type written out where it is used, and without what says nothing of the bytes."""
+    """Return the schema with every named type inlined, and without the keys that do not change the encoding."""
     expanded: dict[str, Any] = expand_schema(_as_stored(written))  # type: ignore[assignment]
     return _bare(expanded)  # type: ignore[no-any-return]
 
 
 def _bare(kind: Any) -> Any:
-    """Return the type without notes, such as what it was in Kafka Connect, and without fields that take no bytes."""
+    """Return the type without annotations, such as Kafka Connect's, and without fields that take no bytes."""
     if isinstance(kind, dict) and kind["type"] == "record":
         fields = [
             {"name": field["name"], "type": _bare(field["type"])} for field in kind["fields"] if field["type"] not in _NULL
@@ -301,10 +301,10 @@ def _bare(kind: Any) -> Any:
 
 
 def _as_stored(kind: Any) -> Any:
-    """Return the schema with UUIDs as the strings, and decimals as the bytes, that they are stored as.
+    """Return the schema with the storage types of UUIDs (strings) and decimals (bytes).
 
-    Ids are strings; and bytes tell of a decimal how it was encoded, and whether it has more digits than it may. A logical type
-    that no column has, such as a time of day, is the number that it is stored as.
+    The bytes of a decimal show how it was encoded, and whether it has too many digits. A logical type that no column has, such
+    as a time of day, becomes the number that stores it.
     """
     if isinstance(kind, dict) and "logicalType" in kind and (kind["logicalType"] == "uuid" or not is_logical(kind)):
         return _as_stored({key: value for key, value in kind.items() if key != "logicalType"})

@@ -1,9 +1,8 @@
-"""What it takes to prove that messages which were decoded as one block kept their borders.
+"""Prove that messages decoded as one block kept their borders.
 
-Each decoded row is measured again. If every row's values need exactly as many bytes as its message had, every border was kept,
-because a decoder never consumes less than the shortest encoding of what it returns. Then it is also known where each byte
-stands that says which branch of a union follows, or whether something is true, and it is compared: polars reads any number
-as one of two.
+Each decoded row is measured again. If the shortest encoding of every row is exactly as long as its message, every border was
+kept, because a decoder never consumes less than the shortest encoding of its result. The positions of union branches and
+booleans are then known too, and their bytes are compared: polars accepts any number for them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _PLAIN_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of an encoded message: its size in bytes, and for a union's start or a boolean the byte that must stand there."""
+    """A piece of an encoded message: its size in bytes and, for a union's branch or a boolean, the byte that it must have."""
 
     size: pl.Expr
     byte: pl.Expr | None = None
@@ -31,19 +30,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Items:
-    """The items of an array in one block, each after the other: the column that has them, and their type."""
+    """The items of an array that is encoded as one block: their column and their type."""
 
     column: pl.Expr
     kind: Any
 
     @property
     def sizes(self) -> pl.Expr:
-        """The bytes of each array's items together."""
+        """The total size of each array's items in bytes."""
         return self.column.list.eval(_measure_each(pl.element(), self.kind)).list.sum()
 
 
 def can_be_measured(kind: Any) -> bool:
-    """Return whether a value's encoded size follows from the value, and polars reads its type as it is."""
+    """Return whether the encoded size follows from the value, and polars reads the type without conversion."""
     if isinstance(kind, dict):
         if kind["type"] == "record":
             return all(can_be_measured(field["type"]) for field in kind["fields"])
@@ -85,33 +84,33 @@ def measure(parts: Sequence[Part]) -> pl.Expr:
 
 
 def keeps_bytes(frame: pl.DataFrame, starts: Callable[[], pl.Series], data: bytes, parts: Sequence[Part]) -> bool:
-    """Return whether each byte that a part names stands where it must; row `i` was decoded from `data` at `starts()[i]`."""
+    """Return whether every part's expected byte is in its place. Row `i` was decoded from `data` at `starts()[i]`."""
     if all(part.byte is None and part.items is None for part in parts):
         return True
-    there = pl.Series(pa.Array.from_buffers(pa.uint8(), len(data), [None, pa.py_buffer(data)]))
+    encoded = pl.Series(pa.Array.from_buffers(pa.uint8(), len(data), [None, pa.py_buffer(data)]))
     named = {f"{index}": part for index, part in enumerate(parts) if part.byte is not None}
     sizes = frame.select(part.size.alias(f"{index}") for index, part in enumerate(parts))
     wanted = frame.select(part.byte.cast(pl.Int64).alias(name) for name, part in named.items() if part.byte is not None)
     at = starts()
     for index, part in enumerate(parts):
-        if part.byte is not None and not _stand(wanted[f"{index}"], there, at):
+        if part.byte is not None and not _stand(wanted[f"{index}"], encoded, at):
             return False
-        if part.items is not None and not _keep_items(frame, part.items, there, at):
+        if part.items is not None and not _keep_items(frame, part.items, encoded, at):
             return False
         at = at + sizes[f"{index}"]
     return True
 
 
-def _stand(wanted: pl.Series, there: pl.Series, at: pl.Series) -> bool:
-    """Return whether each wanted byte is there; where none is wanted, none is looked at."""
+def _stand(wanted: pl.Series, encoded: pl.Series, at: pl.Series) -> bool:
+    """Return whether the bytes at `at` equal the wanted ones; rows without a wanted byte are skipped."""
     if wanted.null_count():
         is_wanted = wanted.is_not_null()
         wanted, at = wanted.filter(is_wanted), at.filter(is_wanted)
-    return bool((there.gather(at).cast(pl.Int64) == wanted).all())
+    return bool((encoded.gather(at).cast(pl.Int64) == wanted).all())
 
 
-def _keep_items(frame: pl.DataFrame, items: Items, there: pl.Series, at: pl.Series) -> bool:
-    """Say the same of the items of arrays that start at `at`: the first comes after their number."""
+def _keep_items(frame: pl.DataFrame, items: Items, encoded: pl.Series, at: pl.Series) -> bool:
+    """Return whether the items of the arrays at `at` keep their bytes. The first item follows the item count."""
     parts = parts_of(pl.col("item"), items.kind)
     if all(part.byte is None for part in parts):
         return True
@@ -122,7 +121,7 @@ def _keep_items(frame: pl.DataFrame, items: Items, there: pl.Series, at: pl.Seri
     flat = arrays.select("item", (first - before).alias("shift")).explode("item")
     size = _measure_each(pl.col("item"), items.kind)
     start = flat.select(size.cum_sum() - size + pl.col("shift")).to_series()
-    return keeps_bytes(flat, lambda: start, there.to_arrow().buffers()[1], parts)
+    return keeps_bytes(flat, lambda: start, encoded.to_arrow().buffers()[1], parts)
 
 
 def _is_nested(kind: Any) -> bool:
@@ -132,7 +131,7 @@ def _is_nested(kind: Any) -> bool:
 
 
 def _measure_each(column: pl.Expr, kind: Any) -> pl.Expr:
-    """Return the bytes of each value's shortest encoding, also where all need the same."""
+    """Return the bytes of each value's shortest encoding, as one number per row even for fixed sizes."""
     return measure(parts_of(column, kind)) + column.is_null().cast(pl.Int64) * 0
 
 

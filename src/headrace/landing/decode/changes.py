@@ -1,8 +1,7 @@
-"""Debezium's changes become Arrow columns, whichever schema each was written with.
+"""Decode Debezium change events into Arrow columns, whatever schema each was written with.
 
-A message says itself what it is: 0 as its first byte is Avro with the id of its schema in a registry, `{` is JSON that has its
-schema with it, and no value is a tombstone. Messages of one schema are decoded together, and the rows put back into the order
-in which they came.
+The first byte of a message tells its format: 0 is Avro with a schema id of a registry, `{` is JSON with an inline schema, and a
+message without a value is a tombstone. Messages of one schema are decoded together; rows keep the order of the messages.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _OWN = frozenset(column.name for column in COORDINATES)
 
 
 class _Wrapped(msgspec.Struct):
-    """JSON as Connect writes it; without a schema it can't be told what the payload is."""
+    """JSON as Kafka Connect writes it, with a schema that describes the payload."""
 
     schema: msgspec.Raw
     payload: msgspec.Raw
@@ -39,7 +38,7 @@ _WRAPPED = msgspec.json.Decoder(_Wrapped)
 
 
 class _Known(NamedTuple):
-    """A schema as this table sees it: what it can't hold has a reason, and `lacking` are columns that it has yet to get."""
+    """A schema and how it fits the table: `reason` if the table can't hold it, `lacking` if the table needs new columns."""
 
     writer: Writer | None
     reason: str = ""
@@ -47,9 +46,9 @@ class _Known(NamedTuple):
 
 
 class ChangesDecoder:
-    """Decodes a topic of changes into the columns that the table has; those that it lacks are a GrowthError.
+    """Decode a topic of changes into the table's columns. Raise a GrowthError if the table lacks columns.
 
-    `reader` is the stream's own schema, which Avro's schema resolution reads messages with, as far as it goes.
+    `reader` is the stream's own schema: the reader schema of Avro's schema resolution, which keeps additional columns.
     """
 
     def __init__(self, *, schema: pa.Schema, registry: Registry, reader: str | None = None) -> None:
@@ -80,7 +79,7 @@ class ChangesDecoder:
             rows.append(index)
             bodies.append(body)
         known = {key: self._find(key) for key in groups}
-        lacking = tuple(each.lacking for each in known.values() if each.lacking)
+        lacking = tuple(schema.lacking for schema in known.values() if schema.lacking)
         if lacking:
             raise GrowthError(lacking)
         parts: list[Part] = []
@@ -93,14 +92,14 @@ class ChangesDecoder:
             bad.update({rows[row]: why for row, why in decoded.bad.items()})
             parts.append(Part([rows[row] for row in decoded.rows], decoded.columns))
         parts.append(Part(tombstones, {}))  # rows of nulls
-        refused = tuple(each.reason for each in known.values() if each.reason)
+        refused = tuple(schema.reason for schema in known.values() if schema.reason)
         return merge_parts(parts, names=self._names, schema=self._schema, bad=bad, refused=refused)
 
     def decode_block(self, batches: Sequence[RecordBatch]) -> None:
-        """A topic may have several schemas, and tombstones have no value."""
+        """Return None: a topic may have several schemas, and tombstones have no value."""
 
     def _find(self, key: bytes) -> _Known:
-        """Return what is known of a schema: by its id, or by its own text."""
+        """Return a schema by its id or its own text, from the cache if possible."""
         if key in self._known:
             return self._known[key]
         if len(self._known) >= _MOST_KNOWN:
@@ -110,7 +109,7 @@ class ChangesDecoder:
         try:
             text = "" if is_json else self._registry.schema(int.from_bytes(key[1:], "big"))
         except NotFoundError as error:
-            return _Known(None, f"unknown schema: {error.what}")  # not kept: the registry may come to know it
+            return _Known(None, f"unknown schema: {error.what}")  # not cached: it may be registered later
         try:
             if is_json:
                 writer = json_writer(key, schema=self._schema)
@@ -132,7 +131,7 @@ class _BadMessageError(Exception):
 
 
 def _split(value: bytes) -> tuple[bytes, bytes]:
-    """Return what names a message's schema, its prefix or the schema itself, and the rest of the message."""
+    """Return the key of a message's schema (the prefix, or the schema itself) and the rest of the message."""
     first = value[:1]
     if first == b"\x00":
         if len(value) < _PREFIX:

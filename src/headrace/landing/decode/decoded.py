@@ -1,4 +1,4 @@
-"""What a decoder returns: columns of the good rows, and the bad rows with their reasons."""
+"""The result of a decoder: columns of the good rows, and the reasons of the bad ones."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headrace.spec.model.types import Column
 
 @dataclass(frozen=True)
 class Decoded:
-    """Row `i` of `columns` came from message `rows[i]`; `bad` maps the other messages to why they were refused.
+    """Row `i` of `columns` came from message `rows[i]`; `bad` maps every other message to its reason.
 
-    `refused` are the reasons for which all messages of a schema were.
+    `refused` are the reasons why all messages of a schema were refused.
     """
 
     columns: Mapping[str, pa.Array]
@@ -27,7 +27,7 @@ class Decoded:
     refused: tuple[str, ...] = ()
 
     def without(self, late: Mapping[int, str]) -> Decoded:
-        """Return the rest, where some of the rows turned out to be bad: `late` has the reasons by row."""
+        """Return the result without rows that turned out to be bad: `late` has the reasons by row."""
         if not late:
             return self
         keep = [index not in late for index in range(len(self.rows))]
@@ -50,14 +50,14 @@ class Part(NamedTuple):
 def merge_parts(
     parts: Sequence[Part], *, names: Sequence[str], schema: pa.Schema, bad: Mapping[int, str], refused: tuple[str, ...] = ()
 ) -> Decoded:
-    """Return the rows of all parts in the order of their messages; a column that a part lacks is null there."""
+    """Return the rows of all parts in the order of their messages. A column that a part lacks is null in its rows."""
     parts = [part for part in parts if part.rows]
     if not parts:
         return Decoded({}, [], bad, refused=refused)
 
     def column(name: str, part: Part) -> pa.Array:
-        found = part.columns.get(name)
-        return pa.nulls(len(part.rows), schema.field(name).type) if found is None else found
+        array = part.columns.get(name)
+        return pa.nulls(len(part.rows), schema.field(name).type) if array is None else array
 
     if len(parts) == 1:
         return Decoded({name: column(name, parts[0]) for name in names}, parts[0].rows, bad, refused=refused)
@@ -68,7 +68,7 @@ def merge_parts(
 
 
 class GrowthError(Exception):
-    """Messages have columns that their table lacks, or wider ones: `columns` are those of each schema that has."""
+    """Messages have new or wider columns than their table: `columns` are the columns of each such schema."""
 
     def __init__(self, columns: tuple[tuple[Column, ...], ...]) -> None:
         super().__init__(columns)
@@ -77,17 +77,17 @@ class GrowthError(Exception):
 
 @dataclass(frozen=True)
 class Block:
-    """Columns of records that were decoded at once, all of them good, and where each came from."""
+    """The columns of records that were decoded at once, all good, and the coordinates of each."""
 
     columns: Mapping[str, pa.Array]
     places: pa.Table
 
 
 class Decoder(Protocol):
-    """Turns messages into columns."""
+    """Turn messages into columns."""
 
     def decode(self, values: list[bytes | None]) -> Decoded:
-        """Return each value either as a row or as bad."""
+        """Return each value as a row or as a bad message."""
 
     def decode_block(self, batches: Sequence[RecordBatch]) -> Block | None:
-        """Return the wanted records of the batches, or None: then they are to be split and decoded as values."""
+        """Return the wanted records of the batches, or None if the caller has to decode them as values."""

@@ -1,4 +1,4 @@
-"""Fields that a message has and its schema doesn't name, kept as they were sent."""
+"""Collect the fields of a message that its schema does not name, byte for byte."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def find_extra(value: bytes, columns: tuple[Column, ...]) -> tuple[str, list[str]]:
-    """Return the unnamed fields as a JSON object, keyed by their path, and the paths without list positions.
+    """Return the unnamed fields as a JSON object keyed by path, and the paths without list positions.
 
-    Values are kept byte for byte: a number loses no digit.
+    Values are copied byte for byte, so numbers keep all digits.
     """
-    found = list(_walk_struct(value, columns, path=""))
-    text = b",".join(msgspec.json.encode(path) + b":" + bytes(raw) for path, raw in found)
-    return (b"{" + text + b"}").decode("utf-8"), [_without_positions(path) for path, _ in found]
+    fields = list(_walk_struct(value, columns, path=""))
+    text = b",".join(msgspec.json.encode(path) + b":" + bytes(raw) for path, raw in fields)
+    return (b"{" + text + b"}").decode("utf-8"), [_without_positions(path) for path, _ in fields]
 
 
 def names_in_extra(text: str) -> list[str]:
-    """Return the paths in a value of `_extra`, without list positions."""
+    """Return the paths in a value of `_extra` without list positions."""
     return [_without_positions(path) for path in _OBJECT.decode(text)]
 
 

@@ -1,4 +1,4 @@
-"""What a message held becomes what its table's columns hold, exactly, or is refused with the place where it does not fit."""
+"""Convert decoded values to the types of the table without loss, or refuse them with the path that does not fit."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _NOTHING = pa.scalar(b"", pa.large_binary())
 _ZEROS, _ONES = (
     pa.array([sign * (_BYTES - size) for size in range(_BYTES + 1)], pa.large_binary()) for sign in (b"\x00", b"\xff")
 )
-"""What stands before a whole number of so many bytes, to make it one of sixteen."""
+"""The sign extension of an integer of `i` bytes to 16 bytes, at index `i`."""
 
 _REFUSED = (pa.ArrowException, OverflowError, ValueError)
 
 Defaults = Mapping[str, pa.Array]
-"""What a field that messages lack is instead of null, by its path: an array with one value of the table's type."""
+"""The defaults of fields that messages lack, by path: arrays with one value of the table's type."""
 _NONE: Defaults = MappingProxyType({})
 
 
 def encoded_type(wanted: pa.DataType, *, path: str = "", defaults: Defaults = _NONE) -> pa.DataType:
-    """Return the type that values of a column are read as before they are fitted: decimals are bytes, ints are longs.
+    """Return the type that a column's values are read as before `fit`: decimals are bytes, ints are longs.
 
-    Fields that have a default are left out, so that `fit` sees that they are missing.
+    Fields with a default are omitted, so that `fit` fills them.
     """
     if pa.types.is_decimal(wanted):
         return pa.large_binary()
     if pa.types.is_int32(wanted):
         return pa.int64()
     if pa.types.is_struct(wanted):
-        there = [(field, f"{path}.{field.name}") for field in wanted if f"{path}.{field.name}" not in defaults]
-        return pa.struct([field.with_type(encoded_type(field.type, path=at, defaults=defaults)) for field, at in there])
+        read = [(field, f"{path}.{field.name}") for field in wanted if f"{path}.{field.name}" not in defaults]
+        return pa.struct([field.with_type(encoded_type(field.type, path=at, defaults=defaults)) for field, at in read])
     if pa.types.is_large_list(wanted):
         return pa.large_list(wanted.value_field.with_type(encoded_type(wanted.value_type, path=path, defaults=defaults)))
     if pa.types.is_map(wanted):
@@ -45,16 +45,16 @@ def encoded_type(wanted: pa.DataType, *, path: str = "", defaults: Defaults = _N
 
 
 def fit(array: pa.Array, wanted: pa.DataType, *, path: str, defaults: Defaults = _NONE) -> pa.Array:
-    """Return the array in the table's type; a value that does not fit raises a ValueError that names its place.
+    """Return the array in the table's type. Raise a ValueError with the path of a value that does not fit.
 
-    Fields of structs are found by their names; one that the array lacks is its default, else null. A whole number in a column
-    of floating point numbers is rounded, as Avro promotes it.
+    Fields of structs are matched by name; a missing field is its default, else null. An integer in a floating-point column is
+    rounded, as Avro promotes it.
     """
     if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
-        found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+        children_by_name = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
         children = [
-            fit(found[field.name], field.type, path=f"{path}.{field.name}", defaults=defaults)
-            if field.name in found
+            fit(children_by_name[field.name], field.type, path=f"{path}.{field.name}", defaults=defaults)
+            if field.name in children_by_name
             else missing(len(array), field.type, path=f"{path}.{field.name}", defaults=defaults)
             for field in wanted
         ]
@@ -79,15 +79,15 @@ def fit(array: pa.Array, wanted: pa.DataType, *, path: str, defaults: Defaults =
 
 
 def missing(count: int, wanted: pa.DataType, *, path: str, defaults: Defaults) -> pa.Array:
-    """Return `count` values of a field that messages lack: its default, else null."""
+    """Return `count` values of a missing field: its default, else null."""
     default = defaults.get(path)
     return pa.nulls(count, wanted) if default is None else default.take(pa.nulls(count, pa.int64()).fill_null(0))
 
 
 def fit_each(array: pa.Array, wanted: pa.DataType, *, path: str, defaults: Defaults = _NONE) -> tuple[pa.Array, dict[int, str]]:
-    """Return the array in the table's type, null where a value does not fit, and why by its position.
+    """Return the array in the table's type with null for values that do not fit, and their reasons by position.
 
-    What fails is halved until the bad values are alone.
+    Bisects a failing array until each bad value is alone.
     """
     try:
         return fit(array, wanted, path=path, defaults=defaults), {}
@@ -103,7 +103,7 @@ def fit_each(array: pa.Array, wanted: pa.DataType, *, path: str, defaults: Defau
 def fit_values(
     values: Sequence[object], wanted: pa.DataType, *, path: str, defaults: Defaults = _NONE
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return Python values in the table's type, null where one does not fit, and why by its position."""
+    """Return Python values in the table's type with null for values that do not fit, and their reasons by position."""
     refused: list[int] = []
     read_as = encoded_type(wanted, path=path, defaults=defaults)
     array, bad = fit_each(plain(read_as)(values, refused), wanted, path=path, defaults=defaults)
@@ -111,7 +111,7 @@ def fit_values(
 
 
 def decimals_of(array: pa.LargeBinaryArray, wanted: pa.Decimal128Type) -> pa.Decimal128Array:
-    """Return the decimals whose unscaled values are big-endian in `array`; one with too many digits raises."""
+    """Return the decimals whose unscaled values are big-endian in `array`. Raise a ValueError on too many digits."""
     sizes = pc.binary_length(array)
     bounds = pc.min_max(sizes)
     if not bounds["min"].is_valid:
@@ -121,9 +121,9 @@ def decimals_of(array: pa.LargeBinaryArray, wanted: pa.Decimal128Type) -> pa.Dec
     is_negative = pc.greater_equal(pc.binary_slice(array, 0, 1), pa.scalar(b"\x80", pa.large_binary()))
     signs = pc.if_else(is_negative, _ONES.take(sizes), _ZEROS.take(sizes))
     whole = pc.fill_null(pc.binary_join_element_wise(signs, array, _NOTHING), bytes(_BYTES))
-    # Arrow has them little-endian: with all bytes in the opposite order each value is right, and the last comes first.
+    # Arrow is little-endian: reversing all bytes makes each value right, with the values in reverse order.
     opposite = bytes(memoryview(whole.buffers()[2])[: len(array) * _BYTES])[::-1]
-    found = pa.Array.from_buffers(wanted, len(array), [None, pa.py_buffer(opposite)])
-    found = found.take(pa.array(range(len(array) - 1, -1, -1), pa.int64()))
-    found.validate(full=True)
-    return found if array.null_count == 0 else pc.if_else(array.is_valid(), found, pa.scalar(None, wanted))
+    decimals = pa.Array.from_buffers(wanted, len(array), [None, pa.py_buffer(opposite)])
+    decimals = decimals.take(pa.array(range(len(array) - 1, -1, -1), pa.int64()))
+    decimals.validate(full=True)
+    return decimals if array.null_count == 0 else pc.if_else(array.is_valid(), decimals, pa.scalar(None, wanted))

@@ -1,10 +1,10 @@
-"""Avro messages with Confluent's frame: a zero, the schema's id in four bytes, and the message in that schema.
+"""Decode Avro messages with Confluent framing: a zero byte, the schema id in four bytes, and the message in that schema.
 
-Plain Avro may start with a zero too, so `framing: auto` decides each message by what can be known of it:
+Plain Avro may start with a zero too, so `framing: auto` decides for each message:
 
-1. A message is a frame if it starts with a zero and an id below 2**24 that the registry has, and the rest of it, to the last
-   byte, is Avro of that schema. Otherwise it is plain.
-2. A message that is both a frame and, whole, plain Avro of the stream's schema is refused: a guess could land a wrong row.
+1. A message is framed if it starts with a zero byte and an id below 2**24 that the registry has, and the rest of it, up to the
+   last byte, is Avro of that schema. Otherwise it is plain.
+2. A message that is both framed and, as a whole, plain Avro of the stream's schema is refused: a guess could land a wrong row.
 
 `framing: confluent` and `framing: none` decide it for the whole topic.
 """
@@ -27,16 +27,16 @@ PREFIX = 5
 """The bytes before a framed message: the zero and the id."""
 
 _LARGEST_ID = 2**24
-"""Registries count ids from 1. In plain Avro, four bytes that happen to follow a zero are hardly ever a smaller number."""
+"""Registries count ids from 1. In plain Avro, the four bytes after a zero are hardly ever a smaller number."""
 
 _MOST_IDS = 64
-"""A topic has few schemas: more ids than this in one call are plain Avro, and the registry is not asked for each."""
+"""A topic has few schemas: more ids than this in one call mean plain Avro, and are not looked up in the registry."""
 
 _MOST_KNOWN = 1_000
 
 
 class _Writer(NamedTuple):
-    """How messages of an id are decoded, or why they can't be; `is_unknown` is a reason that may pass."""
+    """The decoder of an id's messages, or the reason why there is none. `is_unknown` marks a reason that may go away."""
 
     decoder: AvroDecoder | None
     reason: str = ""
@@ -44,9 +44,9 @@ class _Writer(NamedTuple):
 
 
 class FramedAvroDecoder:
-    """Decodes Avro whose messages may be framed, each by the schema that it was written with, into the stream's schema.
+    """Decode Avro messages that may be framed, from each message's writer schema into the stream's schema.
 
-    Without a registry every frame is refused with that reason. `is_certain` says that all messages are frames.
+    Without a registry, framed messages are refused. `is_certain` means that all messages are framed.
     """
 
     def __init__(self, avro_schema: str, *, schema: pa.Schema, registry: Registry | None, is_certain: bool = False) -> None:
@@ -95,7 +95,7 @@ class FramedAvroDecoder:
         return self._plain.decode_block(batches, is_suspect=self._has_frames)
 
     def _find_frames(self, values: Sequence[bytes | None]) -> dict[int, list[int]]:
-        """Return the messages that may be frames, by their schemas' ids."""
+        """Return the messages that may be framed, by schema id."""
         if self._is_certain:
             return _group(values, (row for row, value in enumerate(values) if value and value[0] == 0 and len(value) >= PREFIX))
         rows = (row for row, value in enumerate(values) if value and value[:2] == b"\x00\x00" and len(value) >= PREFIX)
@@ -117,16 +117,16 @@ class FramedAvroDecoder:
     def _decode_frames(
         self, decoder: AvroDecoder, values: Sequence[bytes | None], rows: Sequence[int]
     ) -> tuple[Decoded, list[int]]:
-        """Return the decoded frames of one schema, by the rows of all messages, and the messages that turn out to be plain."""
-        found = decoder.decode([(values[row] or b"")[PREFIX:] for row in rows])
+        """Return the decoded frames of one schema, numbered as in `values`, and the messages that turn out to be plain."""
+        frames = decoder.decode([(values[row] or b"")[PREFIX:] for row in rows])
         decoded = Decoded(
-            found.columns, [rows[index] for index in found.rows], {rows[at]: why for at, why in found.bad.items()}
+            frames.columns, [rows[index] for index in frames.rows], {rows[at]: why for at, why in frames.bad.items()}
         )
         if self._is_certain:
             return decoded, []
         probed = self._plain.probe((values[rows[0]] or b"")[:PREFIX])
         if probed is not None and all(len(values[row] or b"") != probed for row in rows):
-            return decoded, []  # the prefix alone says that none of them is plain
+            return decoded, []  # the prefix alone proves that none of them is plain
         plain = [row for row in decoded.bad if self._reads(values, row)]
         both = {
             index: "ambiguous Avro: the message reads both as plain and as Confluent-framed; set framing: confluent or framing:"
@@ -151,17 +151,17 @@ class FramedAvroDecoder:
         if self._is_certain:
             bad.update({row: unread.get(row) or _not_a_frame(values[row]) for row in rows})
             return
-        found = self._plain.decode([values[row] for row in rows])
-        for index, why in found.bad.items():
+        decoded = self._plain.decode([values[row] for row in rows])
+        for index, why in decoded.bad.items():
             reason = unread.get(rows[index])
             bad[rows[index]] = f"{reason}; as plain Avro: {why}" if reason else why
-        parts.append(Part([rows[index] for index in found.rows], found.columns))
+        parts.append(Part([rows[index] for index in decoded.rows], decoded.columns))
 
     def _reads(self, values: Sequence[bytes | None], row: int) -> bool:
         return self._plain.reads(values[row])
 
     def _has_frames(self, ids: Sequence[int]) -> bool:
-        """Return whether messages that are plain Avro and may be frames of these schemas have to be looked at one by one."""
+        """Return whether a block of plain Avro may contain frames of these schemas, and has to be decoded one by one."""
         wanted = [schema_id for schema_id in ids if schema_id < _LARGEST_ID]
         if not wanted or len(wanted) > _MOST_IDS:
             return False
@@ -171,7 +171,7 @@ class FramedAvroDecoder:
             return False
 
     def _find(self, schema_id: int, values: Sequence[bytes | None], rows: Sequence[int]) -> _Writer:
-        """Return the writer of an id. A registry that is away is no reason to wait for if all its messages are plain Avro."""
+        """Return the writer of an id. An outage of the registry is ignored if all messages with the id are plain Avro."""
         try:
             return self._writer(schema_id)
         except UnavailableError:
@@ -186,7 +186,7 @@ class FramedAvroDecoder:
         try:
             text = self._registry.schema(schema_id)
         except NotFoundError as error:
-            return _Writer(None, f"unknown schema: {error.what}", is_unknown=True)  # the registry may come to know it
+            return _Writer(None, f"unknown schema: {error.what}", is_unknown=True)  # it may be registered later
         if len(self._writers) >= _MOST_KNOWN:
             self._writers.clear()
         try:
@@ -201,7 +201,7 @@ def _group(values: Sequence[bytes | None], rows: Iterable[int]) -> dict[int, lis
     groups: dict[bytes, list[int]] = {}
     for row in rows:
         groups.setdefault((values[row] or b"")[1:PREFIX], []).append(row)
-    return {int.from_bytes(key, "big"): found for key, found in groups.items()}
+    return {int.from_bytes(key, "big"): members for key, members in groups.items()}
 
 
 def _not_a_frame(value: bytes | None) -> str:

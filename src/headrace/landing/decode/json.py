@@ -1,7 +1,7 @@
-"""JSON messages become Arrow columns, strictly: a value fits its column exactly, or its row is bad.
+"""Decode JSON messages into Arrow columns, strictly: a value fits its column exactly, or its row is bad.
 
-msgspec decodes and checks a message in one pass into a struct of the columns, and names the place of what it refuses. A
-thousand messages at a time become columns: few enough to stay in the processor's cache, which is worth more than half the time.
+msgspec decodes and checks a message in one pass into a struct of the columns, and names the path of a value that it refuses.
+Columns are built from a thousand messages at a time, which fit the processor's cache; that saves more than half the time.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _TYPES: dict[str, Any] = {
     "binary": bytes,
 }
 _WHOLE: dict[str, Any] = {"int": Any, "long": Any}
-"""Integers that may be written as floats: these are Decimals until whole.py has checked them, so that no digit is lost. Only
-what is refused otherwise is read so, because it is slower."""
+"""Types for integers that may be written as floats. Floats are Decimals until whole.py has checked them, so no digit is lost.
+Used only for messages that the strict decoder refuses, because it is slower."""
 _NAMED: dict[str, Any] = dict.fromkeys(("float", "double"), Union[float, Literal["NaN", "Infinity", "-Infinity"]])
-"""Floats as Java writes them, which has names for what JSON has no number for."""
+"""Floats as Java writes them: NaN and the infinities, which JSON has no number for, are names."""
 
 
 class JsonDecoder:
-    """Decodes JSON objects into the given columns, with `_extra` for fields that the schema doesn't name.
+    """Decode JSON objects into the given columns, with `_extra` for fields that the schema does not name.
 
-    With `named_floats`, a float may also be the name of what is no number, or of infinity.
+    With `named_floats`, a float may also be the name NaN, Infinity or -Infinity.
     """
 
     def __init__(
@@ -73,17 +73,17 @@ class JsonDecoder:
             try:
                 objects.extend(map(self._strict.decode, left))  # type: ignore[arg-type]
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
-                # What came before is in the list: the one that failed is next, and the rest is still in `left`.
+                # The messages before the failing one are in `objects`, and the ones after it are still in `left`.
                 index = len(objects) + len(bad)
                 try:
-                    struct, unnamed, found = self._decode_leniently(values[index], error)
+                    struct, unnamed, unnamed_paths = self._decode_leniently(values[index], error)
                 except _BadValueError as refusal:
                     bad[index] = refusal.reason
                 else:
                     objects.append(struct)
-                    if found:
+                    if unnamed_paths:
                         extra[index] = unnamed
-                        names.update(found)
+                        names.update(unnamed_paths)
         rows = [index for index in range(len(values)) if index not in bad]
         if not rows:
             return Decoded({}, [], bad)
@@ -95,28 +95,28 @@ class JsonDecoder:
         return Decoded(columns, rows, bad, names).without(late)
 
     def decode_block(self, batches: Sequence[RecordBatch]) -> None:
-        """A record's value is not a row yet, so there is nothing to be gained."""
+        """Return None: a JSON value is not a row yet, so a block saves nothing."""
 
     def _decode_leniently(self, value: bytes | None, error: Exception) -> tuple[object, str, Sequence[str]]:
-        """Return the row of a message that is good, though not as it should be, its unnamed fields as JSON, and their names.
+        """Return the row of a good message that the strict decoder refuses, its unnamed fields as JSON, and their names.
 
-        It names more than the schema does, writes an integer as a float, or has unpaired surrogates. Anything else raises
-        _BadValueError.
+        Such a message has unnamed fields, an integer written as a float, or unpaired surrogates. Raise a _BadValueError for
+        any other message.
         """
         if not value:
             raise _BadValueError("empty value")
-        kept = keep_lone_surrogates(value)
-        if kept == value and not any(each in str(error) for each in ("unknown field", "got `float`")):
+        escaped = keep_lone_surrogates(value)
+        if escaped == value and not any(text in str(error) for text in ("unknown field", "got `float`")):
             raise _BadValueError(_reason(error))
         try:
-            struct = self._lenient.decode(kept)
+            struct = self._lenient.decode(escaped)
             make_whole(struct, self._columns)
-            text, found = find_extra(kept, self._columns)
+            text, names = find_extra(escaped, self._columns)
         except NotWholeError as refused:
             raise _BadValueError(str(refused)) from refused
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as refused:
             raise _BadValueError(_reason(refused)) from refused
-        return struct, text, found
+        return struct, text, names
 
     def _array(self, column: Column, values: Sequence[object], *, path: str, bad: dict[int, str]) -> pa.Array:
         arrow_type = self._schema.field(column.name).type
@@ -140,7 +140,7 @@ def _reason(error: Exception) -> str:
 
 
 def _struct(columns: tuple[Column, ...], types: Mapping[str, Any], *, strict: bool) -> type[msgspec.Struct]:
-    """Make the struct of `columns`. Its attributes are numbered, because a column may have any name."""
+    """Return a struct type of `columns`. Its attributes are numbered, because a column may have any name."""
     fields: list[Any] = []
     for index, column in enumerate(columns):
         field_type = _python_type(column.type, types, strict=strict)
@@ -188,7 +188,7 @@ def _build(
     path: str,
     bad: dict[int, str],
 ) -> pa.Array:
-    """Return the Arrow array of `values`; positions of values that don't fit go to `bad` with a reason."""
+    """Return the Arrow array of `values`. Add the positions of values that don't fit to `bad`, with a reason."""
     if isinstance(column_type, Struct):
         return _build_struct(column_type, arrow_type, values, unit=unit, path=path, bad=bad)
     if isinstance(column_type, (Array, Map)):
@@ -229,7 +229,7 @@ def _build_struct(
         )
         for column, child in zip(column_type.columns, transposed, strict=True)
     }
-    # The table may have the fields in another order, and more of them: what was added later stands at its end.
+    # The table may have the fields in another order, and additional ones at its end.
     children = [built[field.name] if field.name in built else pa.nulls(len(values), field.type) for field in arrow_type]
     return pa.StructArray.from_arrays(children, fields=list(arrow_type), mask=mask)
 
@@ -243,7 +243,7 @@ def _build_nested(
     path: str,
     bad: dict[int, str],
 ) -> pa.Array:
-    """Builds lists and maps from their flattened elements, so that elements are built as columns too."""
+    """Return lists or maps, built from their flattened elements, so that elements are built as columns too."""
     offsets: list[int | None] = [0]
     keys: list[str] = []
     elements: list[object] = []

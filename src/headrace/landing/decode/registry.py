@@ -1,4 +1,4 @@
-"""The schema registry of a task: which schema a message was written with."""
+"""The schema registry client of a task."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from headrace.kafka.schemas import Registry
 
 @lru_cache(maxsize=8)
 def registry_of_this_worker(url: str) -> Registry:
-    """Return the registry that this Python worker keeps between batches."""
+    """Return the registry client that this Python worker reuses between batches."""
     return Registry(url)

@@ -1,8 +1,8 @@
-"""Avro's schema resolution, planned once for each pair of a writer's and a reader's schema.
+"""Plan Avro's schema resolution once for each pair of writer and reader schema.
 
-The plan is two schemas. `writer` has the layout of the bytes, with the reader's field names and the logical types that values
-are to be read as; Avro encodes neither names nor logical types, so this changes no byte. `reader` is what fastavro resolves to,
-value by value. Where the two differ only in numeric promotions, whole blocks are decoded with `writer` alone.
+The plan consists of two schemas. `writer` has the layout of the bytes, with the reader's field names and logical types; Avro
+encodes neither, so this changes no byte. `reader` is the schema that fastavro resolves each value to. If the two differ only in
+numeric promotions, whole blocks are decoded with `writer` alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONNECT_DEFAULT = "connect.default"
 
 
 class MismatchError(Exception):
-    """Messages of the writer's schema can't be read with the reader's; the message says which field and why."""
+    """Messages of the writer's schema can't be read with the reader's. The message names the field and the reason."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Missing:
 
 @dataclass(frozen=True)
 class Resolution:
-    """How messages of one schema are read with another.
+    """The plan for reading messages of one schema with another.
 
     `missing` are fields that only the reader has, by path; `ignored` are paths of fields that only the writer has. `in_blocks`
-    is False where each value has to be looked at: a union with several types, or a null that the reader does not allow.
+    is False if each value must be checked: the schema has a union of several types, or a null that the reader does not allow.
     """
 
     writer: dict[str, Any]
@@ -53,8 +53,8 @@ class Resolution:
 def resolve(writer: str, reader: str, *, grow: bool = False) -> Resolution:
     """Return the plan for reading messages of schema `writer` with schema `reader`, both as JSON text.
 
-    With `grow` the reader is what a table holds at least: fields that only the writer has are kept, a type that can't be
-    resolved stays the writer's, and every field may be null. Raises a MismatchError where no message could be read.
+    With `grow`, the reader is a minimum: fields that only the writer has are kept, a type that can't be resolved stays the
+    writer's, and every field may be null. Raise a MismatchError if no message could be read.
     """
     written, writer_names = _parse(writer, without_defaults=True)
     wanted, reader_names = _parse(reader)
@@ -65,16 +65,16 @@ def resolve(writer: str, reader: str, *, grow: bool = False) -> Resolution:
         endless = find_endless(written, writer_names)
         if endless is not None:
             raise MismatchError(f"`{endless}` is an array whose items take no bytes, and can claim any number of them")
-        found, target = walk.record(written, wanted, "")
+        layout, target = walk.record(written, wanted, "")
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
-        # fastavro does not look at all of a schema: names that are no text, unions without a type
+        # fastavro does not check all of a schema, such as names that are not text and unions without a type
         raise MismatchError(f"it is not valid Avro: {type(error).__name__}: {error}"[:300]) from error
-    return Resolution(found, target, walk.missing, tuple(walk.ignored), walk.in_blocks)
+    return Resolution(layout, target, walk.missing, tuple(walk.ignored), walk.in_blocks)
 
 
 @dataclass
 class _Walk:
-    """Goes through both schemas side by side. Named types are written out under new names, so that pairs of them match."""
+    """Walk both schemas side by side. Named types are inlined under new names, so that pairs of them match."""
 
     writer_names: Mapping[str, Any]
     reader_names: Mapping[str, Any]
@@ -89,21 +89,23 @@ class _Walk:
         matches = _match_fields(writer, reader)
         written: list[dict[str, Any]] = []
         read: list[dict[str, Any]] = []
-        for each in writer["fields"]:
-            wanted = matches.get(each["name"])
-            at = _join(path, each["name"] if wanted is None else wanted["name"])
-            if _is_null(each["type"]) or (wanted is None and not self.grow) or (wanted and _is_null(wanted["type"])):
+        for member in writer["fields"]:
+            wanted = matches.get(member["name"])
+            at = _join(path, member["name"] if wanted is None else wanted["name"])
+            if _is_null(member["type"]) or (wanted is None and not self.grow) or (wanted and _is_null(wanted["type"])):
                 if wanted is None:
                     self.ignored.append(at)
-                written.append({"name": self.new_name({"name": "ignored"}), "type": self.copy(each["type"], self.writer_names)})
+                written.append(
+                    {"name": self.new_name({"name": "ignored"}), "type": self.copy(member["type"], self.writer_names)}
+                )
                 continue
-            left, right = self.field(each["type"], wanted, at)
+            left, right = self.field(member["type"], wanted, at)
             written.append({"name": at.rpartition(".")[2], "type": left})
             read.append({"name": at.rpartition(".")[2], "type": right})
-        there = {each["name"] for each in read}
-        for each in reader["fields"]:
-            if each["name"] not in there and not _is_null(each["type"]):
-                self.miss(each, _join(path, each["name"]))
+        there = {member["name"] for member in read}
+        for member in reader["fields"]:
+            if member["name"] not in there and not _is_null(member["type"]):
+                self.miss(member, _join(path, member["name"]))
         return ({"type": "record", "name": name, "fields": written}, {"type": "record", "name": name, "fields": read})
 
     def field(self, writer: Any, wanted: Mapping[str, Any] | None, path: str) -> tuple[Any, Any]:
@@ -117,7 +119,7 @@ class _Walk:
         return copied, copied
 
     def miss(self, wanted: Mapping[str, Any], path: str) -> None:
-        """Keep what a field that the writer lacks becomes; a default that Kafka Connect wrote is the database's placeholder."""
+        """Plan the value of a field that the writer lacks. With `grow`, a default of Kafka Connect is ignored as a placeholder."""
         kind = self.copy(wanted["type"], self.reader_names)
         if "default" in wanted and not (self.grow and _has_connect_default(wanted["type"])):
             self.missing[path] = Missing(kind, _default_value(kind, wanted["default"], path))
@@ -148,14 +150,14 @@ class _Walk:
                 "size": writer["size"],
             }
             return fixed, fixed
-        found = _resolve_scalar(writer, reader) if here in PRIMITIVES else None
-        if found is None:
+        resolved = _resolve_scalar(writer, reader) if here in PRIMITIVES else None
+        if resolved is None:
             raise MismatchError(f"`{path}` is {_show(writer)}, and the stream's schema has {_show(reader)}")
-        return found
+        return resolved
 
     def union(self, writer: Any, reader: Any, path: str) -> tuple[Any, Any]:
         branches, wanted = _branches(writer), _branches(reader)
-        (target,) = [each for each in wanted if each != "null"]
+        (target,) = [branch for branch in wanted if branch != "null"]
         pairs: list[tuple[Any, Any | None]] = []
         reason: MismatchError | None = None
         for branch in branches:
@@ -172,7 +174,7 @@ class _Walk:
             raise reason
         nullable = "null" in wanted or self.grow
         if several:
-            # Each branch stays itself: two that became one type would be no union.
+            # Keep each branch's own type: a union can't have the same type twice.
             pairs = [(self.unpromoted(branch, pair[0]), pair[1]) for branch, pair in zip(branches, pairs, strict=True)]
         self.in_blocks &= not several and ("null" not in branches or nullable)
         written = [left for left, _ in pairs] if isinstance(writer, list) else pairs[0][0]
@@ -197,7 +199,7 @@ class _Walk:
         return written, {"type": "enum", "name": name, "symbols": reader["symbols"], **default}
 
     def copy(self, kind: Any, names: Mapping[str, Any], inside: tuple[tuple[str, str], ...] = ()) -> Any:
-        """Return a type with its named types written out; one that holds itself is referred to by its new name."""
+        """Return a type with its named types inlined; a recursive type is referenced by its new name."""
         if isinstance(kind, str) and kind in dict(inside):
             return dict(inside)[kind]
         kind = _definition(kind, names)
@@ -205,21 +207,21 @@ class _Walk:
             return [self.copy(branch, names, inside) for branch in kind]
         if not isinstance(kind, dict):
             return kind
-        kept = {key: value for key, value in kind.items() if not key.startswith("__") and key not in ("namespace", "aliases")}
+        copied = {key: value for key, value in kind.items() if not key.startswith("__") and key not in ("namespace", "aliases")}
         if kind["type"] in _NAMED:
-            kept["name"] = self.new_name(kind)
-            inside = (*inside, (kind["name"], kept["name"]))
+            copied["name"] = self.new_name(kind)
+            inside = (*inside, (kind["name"], copied["name"]))
         if kind["type"] == "record":
-            fields = [(each["name"], self.copy(each["type"], names, inside), each) for each in kind["fields"]]
-            # Defaults of a writer's fields are gone already; those of a reader's complete a default of the whole record.
-            kept["fields"] = [
-                {"name": name, "type": inner, **({"default": each["default"]} if "default" in each else {})}
-                for name, inner, each in fields
+            fields = [(member["name"], self.copy(member["type"], names, inside), member) for member in kind["fields"]]
+            # Defaults of a writer's fields are dropped already; a reader's complete a default of the whole record.
+            copied["fields"] = [
+                {"name": name, "type": inner, **({"default": member["default"]} if "default" in member else {})}
+                for name, inner, member in fields
             ]
         for part in ("items", "values"):
             if part in kind:
-                kept[part] = self.copy(kind[part], names, inside)
-        return kept
+                copied[part] = self.copy(kind[part], names, inside)
+        return copied
 
     def new_name(self, named: Mapping[str, Any]) -> str:
         self.count += 1
@@ -231,37 +233,37 @@ def _parse(text: str, *, without_defaults: bool = False) -> tuple[Any, Mapping[s
     try:
         schema = json.loads(text)
         return fastavro.parse_schema(drop_defaults(schema) if without_defaults else schema, named_schemas=names), names
-    except Exception as error:  # whatever a registered text can do to the parser is a schema that can't be read
+    except Exception as error:  # the parser raises anything for an invalid schema
         raise MismatchError(f"it is not valid Avro: {error}"[:300]) from error
 
 
 def drop_defaults(kind: Any) -> Any:
-    """Return a schema without its fields' defaults: a wrong one does not matter to who reads what was written."""
+    """Return a schema without its fields' defaults: a reader of written messages ignores invalid ones."""
     if isinstance(kind, list):
-        return [drop_defaults(each) for each in kind]
+        return [drop_defaults(branch) for branch in kind]
     if not isinstance(kind, dict):
         return kind
-    plain = {key: drop_defaults(value) if key in ("type", "items", "values") else value for key, value in kind.items()}
+    stripped = {key: drop_defaults(value) if key in ("type", "items", "values") else value for key, value in kind.items()}
     if isinstance(kind.get("fields"), list):
         fields = [
-            {**{key: value for key, value in each.items() if key != "default"}, "type": drop_defaults(each.get("type"))}
-            if isinstance(each, dict) and "type" in each
-            else each
-            for each in kind["fields"]
+            {**{key: value for key, value in member.items() if key != "default"}, "type": drop_defaults(member.get("type"))}
+            if isinstance(member, dict) and "type" in member
+            else member
+            for member in kind["fields"]
         ]
-        plain["fields"] = fields
-    return plain
+        stripped["fields"] = fields
+    return stripped
 
 
 def _match_fields(writer: Any, reader: Any) -> dict[str, Any]:
-    """Return the reader's field for each of the writer's: that of its name, else one that has the name as an alias."""
-    written = {each["name"] for each in writer["fields"]}
-    wanted = {each["name"]: each for each in reader["fields"]}
+    """Return the reader's field for each of the writer's fields, matched by name, else by alias."""
+    written = {candidate["name"] for candidate in writer["fields"]}
+    wanted = {candidate["name"]: candidate for candidate in reader["fields"]}
     matches = {name: wanted[name] for name in written & wanted.keys()}
-    for each in reader["fields"]:
-        alias = next((name for name in each.get("aliases", ()) if name in written and name not in matches), None)
-        if each["name"] not in written and alias is not None:
-            matches[alias] = each
+    for candidate in reader["fields"]:
+        alias = next((name for name in candidate.get("aliases", ()) if name in written and name not in matches), None)
+        if candidate["name"] not in written and alias is not None:
+            matches[alias] = candidate
     return matches
 
 
@@ -275,15 +277,15 @@ def _resolve_scalar(writer: Any, reader: Any) -> tuple[Any, Any] | None:
         logical = _resolve_logical(writer, reader)
         if logical is None:
             return None
-        found = {**_notes(writer), **logical, "type": there}  # both are encoded alike
-        return found, found
+        resolved = {**_notes(writer), **logical, "type": there}  # both are encoded alike
+        return resolved, resolved
     return writer, writer if here == there else reader
 
 
 def _resolve_logical(writer: Any, reader: Any) -> dict[str, Any] | None:
-    """Return the logical type to read values with, or None where the two contradict one another.
+    """Return the logical type to read values with, or None if the two contradict each other.
 
-    It is the reader's; but of two moments in different units the writer's says when it was.
+    It is the reader's, except for two timestamps of different units: the writer's unit gives the right time.
     """
     mine, wanted = _logical(writer), _logical(reader)
     left, right = mine.get("logicalType"), wanted.get("logicalType")
@@ -296,7 +298,7 @@ def _resolve_logical(writer: Any, reader: Any) -> dict[str, Any] | None:
 
 
 def _notes(kind: Any) -> dict[str, Any]:
-    """Return what a schema says beside Avro's own keys, such as what the type was in Kafka Connect."""
+    """Return the annotations of a schema beside Avro's own keys, such as Kafka Connect's type."""
     return {key: value for key, value in kind.items() if "." in key} if isinstance(kind, dict) else {}
 
 
@@ -306,7 +308,7 @@ def _same_scale(writer: Any, reader: Any) -> bool:
 
 
 def _logical(kind: Any) -> dict[str, Any]:
-    """Return the keys of a logical type that a column can have; others are ignored."""
+    """Return the keys of a logical type that a column can have; other logical types are ignored."""
     if not isinstance(kind, dict) or (kind.get("logicalType") != "decimal" and not is_logical(kind)):
         return {}
     return {key: kind[key] for key in ("logicalType", "precision", "scale") if key in kind}
@@ -318,7 +320,7 @@ def is_logical(kind: Mapping[str, Any]) -> bool:
 
 
 def _default_value(kind: Any, default: Any, path: str) -> Any:
-    """Return a default, which a schema has as JSON, as fastavro encodes it."""
+    """Return a schema's default, which is JSON, as the value that fastavro encodes."""
     if isinstance(kind, list):
         if default is None and "null" in kind:
             return None
@@ -328,26 +330,26 @@ def _default_value(kind: Any, default: Any, path: str) -> Any:
         if name in ("bytes", "fixed"):
             return default.encode("latin-1")
         if name == "record":
-            inner = {each["name"]: each for each in kind["fields"]}
+            inner = {member["name"]: member for member in kind["fields"]}
             return {
-                key: _default_value(each["type"], default[key] if key in default else each["default"], f"{path}.{key}")
-                for key, each in inner.items()
+                key: _default_value(member["type"], default[key] if key in default else member["default"], f"{path}.{key}")
+                for key, member in inner.items()
             }
         if name == "array":
-            return [_default_value(kind["items"], each, path) for each in default]
+            return [_default_value(kind["items"], member, path) for member in default]
         if name == "map":
-            return {key: _default_value(kind["values"], each, path) for key, each in default.items()}
+            return {key: _default_value(kind["values"], member, path) for key, member in default.items()}
     except (AttributeError, KeyError, TypeError, UnicodeError) as error:
         raise MismatchError(f"the default of `{path}` in the stream's schema is not a value of its type") from error
     return default
 
 
 def _has_connect_default(kind: Any) -> bool:
-    return any(isinstance(each, dict) and _CONNECT_DEFAULT in each for each in _branches(kind))
+    return any(isinstance(branch, dict) and _CONNECT_DEFAULT in branch for branch in _branches(kind))
 
 
 def _definition(kind: Any, names: Mapping[str, Any]) -> Any:
-    """Return what a name stands for, without objects that only wrap a type."""
+    """Return the definition of a name, without objects that only wrap a type."""
     if isinstance(kind, str):
         return names.get(kind, kind)
     if isinstance(kind, dict) and not isinstance(kind["type"], str):
@@ -358,8 +360,8 @@ def _definition(kind: Any, names: Mapping[str, Any]) -> Any:
 
 
 def _branches(kind: Any) -> list[Any]:
-    found = kind if isinstance(kind, list) else [kind]
-    return ["null" if _is_null(each) else each for each in found]
+    branches = kind if isinstance(kind, list) else [kind]
+    return ["null" if _is_null(branch) else branch for branch in branches]
 
 
 def _is_null(kind: Any) -> bool:
@@ -371,7 +373,7 @@ def _type(kind: Any) -> str:
 
 
 def _show(kind: Any) -> str:
-    """Return a type as an error names it."""
+    """Return a type as text for an error message."""
     if isinstance(kind, list):
         return f"a union of {', '.join(map(_show, kind))}"
     if not isinstance(kind, dict):

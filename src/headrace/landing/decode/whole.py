@@ -1,4 +1,4 @@
-"""Whole numbers that were written as floats: `55.0` is an integer, as JSON Schema has it, and `55.5` is none."""
+"""Convert integers that were written as floats: `55.0` is an integer, as in JSON Schema, and `55.5` is not."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _JSON_NAMES = {str: "str", bool: "bool", Decimal: "float", list: "array", dict: 
 
 
 class NotWholeError(ValueError):
-    """A value that its integer column can't hold; the reason names the place."""
+    """A value that its integer column can't hold. The message names its path."""
 
 
 def make_whole(row: Any, columns: tuple[Column, ...], *, path: str = "$") -> None:
-    """Replace what stands in a row's integer columns, at every depth, by the integers that they are.
+    """Replace the values in a row's integer columns, at every depth, by integers.
 
-    A row has its columns' values as `f0`, `f1` …: in an integer column an int, a Decimal where a float was written, or anything
-    else, which raises NotWholeError as numbers do that aren't whole or too large.
+    A row has its columns' values as `f0`, `f1` …. An integer column has an int, or a Decimal where a float was written. Raise a
+    NotWholeError for any other value, and for numbers that are not whole or too large.
     """
     for index, column in enumerate(columns):
         value = getattr(row, f"f{index}")
@@ -33,10 +33,10 @@ def _whole(value: Any, column_type: ColumnType, *, path: str) -> Any:
     if isinstance(column_type, Struct):
         make_whole(value, column_type.columns, path=path)
     elif isinstance(column_type, Array):
-        return [None if each is None else _whole(each, column_type.element, path=f"{path}[...]") for each in value]
+        return [None if item is None else _whole(item, column_type.element, path=f"{path}[...]") for item in value]
     elif isinstance(column_type, Map):
         inner = f"{path}[...]"
-        return {name: None if each is None else _whole(each, column_type.value, path=inner) for name, each in value.items()}
+        return {name: None if item is None else _whole(item, column_type.value, path=inner) for name, item in value.items()}
     return value
 
 
@@ -44,7 +44,7 @@ def _integer(value: Any, end: int, *, path: str) -> int:
     kind = type(value)
     if kind not in (int, Decimal):
         raise NotWholeError(f"wrong type: Expected `int`, got `{_JSON_NAMES.get(kind, kind.__name__)}` - at `{path}`")
-    if not -end <= value < end:  # before anything is made of it: a short text can name a number of a million digits
+    if not -end <= value < end:  # before int(): a short text such as 1e999999 has a million digits
         raise NotWholeError(f"overflow: Expected `int` >= {-end} and <= {end - 1} - at `{path}`")
     if value != int(value):
         raise NotWholeError(f"wrong type: Expected `int`, got `float` - at `{path}`")

@@ -1,4 +1,4 @@
-"""Schemas that changes were written with: what columns they have, and how messages of each are decoded."""
+"""The writer schemas of change events: their columns, and how their messages are decoded."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _ROWS = 1_000  # few enough to stay in the processor's cache
 
 
 class BadSchemaError(Exception):
-    """A schema that can't be a table's; the message says why."""
+    """A schema that no table can hold. The message has the reason."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """One schema: its columns, all optional, and what makes of its messages rows of a table that has a place for them."""
+    """One schema: its columns, all optional, and the function that decodes its messages into rows of the table."""
 
     columns: tuple[Column, ...]
     decode: Callable[[list[bytes]], Decoded]
 
 
 def avro_writer(text: str, *, reader: str, schema: pa.Schema) -> Writer:
-    """Return the writer of an Avro schema, whose messages come without the registry's prefix.
+    """Return the writer of an Avro schema. Its messages come without the registry's prefix.
 
-    They are resolved to `reader`, the stream's own schema, as far as that goes: columns beside it are the writer's.
+    They are resolved to `reader`, the stream's own schema; columns that `reader` lacks keep the writer's types.
     """
     try:
-        _columns_of(text)  # what no table can hold is refused by its own names
+        _columns_of(text)  # refuse columns that no table can hold, by their own names
         resolution = resolve(text, reader, grow=True)
         columns = _columns_of(json.dumps(resolution.reader))
         decoder = AvroDecoder(text, schema=schema, resolution=resolution)
@@ -66,7 +66,7 @@ def _columns_of(text: str) -> tuple[Column, ...]:
 
 
 def json_writer(text: bytes, *, schema: pa.Schema) -> Writer:
-    """Return the writer of a schema that came with its message; its messages are payloads alone."""
+    """Return the writer of an inline schema. Its messages are payloads only."""
     try:
         columns = connect_columns(json.loads(text))
     except (ConnectSchemaError, ValueError, RecursionError) as error:
@@ -75,19 +75,19 @@ def json_writer(text: bytes, *, schema: pa.Schema) -> Writer:
 
 
 class _Later:
-    """Makes a decoder when it is first needed: its table may have no place for its columns."""
+    """A decoder that is created on first use, because the table may lack its columns until then."""
 
     def __init__(self, make: Callable[[], _PayloadDecoder]) -> None:
         self._make = make
-        self._made: _PayloadDecoder | None = None
+        self._decoder: _PayloadDecoder | None = None
 
     def decode(self, values: list[bytes]) -> Decoded:
-        self._made = self._made or self._make()
-        return self._made.decode(list(values))
+        self._decoder = self._decoder or self._make()
+        return self._decoder.decode(list(values))
 
 
 class _PayloadDecoder:
-    """Decodes payloads of one schema into the types of the table."""
+    """Decode payloads of one schema into the types of the table."""
 
     def __init__(self, columns: tuple[Column, ...], *, schema: pa.Schema) -> None:
         read = tuple(replace(column, type=_as_read(column.type)) for column in columns)
@@ -98,10 +98,10 @@ class _PayloadDecoder:
 
     def decode(self, values: list[bytes | None]) -> Decoded:
         parts = [self._decode_some(values[at : at + _ROWS]) for at in range(0, len(values), _ROWS)]
-        kept = [(at * _ROWS, part) for at, part in enumerate(parts) if part.rows]
+        good = [(at * _ROWS, part) for at, part in enumerate(parts) if part.rows]
         return Decoded(
-            {name: pa.concat_arrays([part.columns[name] for _, part in kept]) for name in self._names} if kept else {},
-            [first + row for first, part in kept for row in part.rows],
+            {name: pa.concat_arrays([part.columns[name] for _, part in good]) for name in self._names} if good else {},
+            [first + row for first, part in good for row in part.rows],
             {at * _ROWS + row: why for at, part in enumerate(parts) for row, why in part.bad.items()},
         )
 
@@ -122,7 +122,7 @@ class _PayloadDecoder:
 
 
 def _as_read(kind: ColumnType) -> ColumnType:
-    """Return the type as JSON has it: decimals are bytes, and dates are days."""
+    """Return the type of a value in JSON: decimals are bytes, and dates are days."""
     if isinstance(kind, Decimal):
         return Primitive("binary")
     if isinstance(kind, Struct):
