@@ -70,7 +70,7 @@ def test_who_is_refused_is_told(secured: SecuredBroker, wrong: dict[str, str], s
 def test_a_task_that_is_refused_says_so(secured: SecuredBroker, tmp_path: Path) -> None:
     servers = find_servers(load(secured, tmp_path, HEADRACE_KAFKA_PASSWORD="another"))
     assert servers is not None
-    with pytest.raises(UnavailableError, match="refuses who asks"):
+    with pytest.raises(UnavailableError, match="authentication failed"):
         list(RangeReader(tuple(servers.task_config().items())).read([Range("through-secured", 0, 0, 1)]))
 
 

@@ -1,1 +1,1 @@
-"""Clients of Kafka and of the schema registry."""
+"""Clients of Kafka and the schema registry."""

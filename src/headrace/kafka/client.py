@@ -1,7 +1,7 @@
-"""How every client gets into a Kafka: its addresses, and what its security asks for.
+"""Connection and security settings of every Kafka client.
 
-Clients of librdkafka take `client()`. A task of landing, which has a client of its own and may run on another machine, takes
-`task_config()`: the same names, with the certificates themselves in the place of their files.
+librdkafka clients take `client()`. Landing tasks have a client of their own and may run on another machine: they take
+`task_config()`, which has the same names with the certificates' content instead of their paths.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace.settings import Settings
 
 _FILES = {"ssl.ca.location": "ssl.ca.pem", "ssl.certificate.location": "ssl.certificate.pem", "ssl.key.location": "ssl.key.pem"}
 KEYSTORE = "keystore.pem"
-"""The file with a client's own certificate and key, in the folder of a server in Java."""
+"""The file with a client's own certificate and key, in the folder of a Java server."""
 _LOGIN, _KEY = "HEADRACE_KAFKA_JAAS", "HEADRACE_KAFKA_KEY_PASSWORD"
 _JAAS = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -25,7 +25,7 @@ _JAAS = {
 
 @dataclass(frozen=True)
 class KafkaServers:
-    """The bootstrap servers of a Kafka. `security` are librdkafka's names for how to get in; its passwords are not printed."""
+    """The bootstrap servers of a Kafka cluster. `security` are librdkafka's settings; repr() hides their passwords."""
 
     bootstrap: str
     security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -34,39 +34,41 @@ class KafkaServers:
         return self.bootstrap
 
     def client(self, **more: str | int | float | bool) -> dict[str, str | int | float | bool]:
-        """Return the configuration of a client of librdkafka; `more` has underscores where names have dots."""
+        """Return the configuration of a librdkafka client. Names in `more` have underscores instead of dots."""
         named = {name.replace("_", "."): value for name, value in more.items()}
         return {"bootstrap.servers": self.bootstrap, "log_level": 0, **dict(self.security), **named}
 
     def task_config(self) -> dict[str, str]:
-        """Return what a task needs to read, wherever it runs."""
-        held = {_FILES.get(name, name): _read(name, value) if name in _FILES else value for name, value in self.security}
-        return {"bootstrap.servers": self.bootstrap, **held}
+        """Return the configuration of a landing task's client, with the content of certificate files."""
+        inlined = {_FILES.get(name, name): _read(name, value) if name in _FILES else value for name, value in self.security}
+        return {"bootstrap.servers": self.bootstrap, **inlined}
 
 
 def own_servers(settings: Settings) -> KafkaServers | None:
-    """Return the user's own Kafka, or None where Headrace starts one."""
+    """Return the user's own Kafka, or None if Headrace starts one."""
     if not settings.kafka_bootstrap_servers:
         return None
     is_sasl = settings.kafka_security_protocol.startswith("SASL")
-    found = {
+    security = {
         "security.protocol": settings.kafka_security_protocol if settings.kafka_security_protocol != "PLAINTEXT" else "",
         "sasl.mechanism": settings.kafka_sasl_mechanism or "PLAIN" if is_sasl else "",
         "sasl.username": settings.kafka_username if is_sasl else "",
         "sasl.password": settings.kafka_password if is_sasl else "",
     }
     if settings.kafka_security_protocol.endswith("SSL"):
-        found |= {
+        security |= {
             "ssl.ca.location": settings.kafka_ca_location,
             "ssl.certificate.location": settings.kafka_certificate_location,
             "ssl.key.location": settings.kafka_key_location,
             "ssl.key.password": settings.kafka_key_password,
         }
-    return KafkaServers(settings.kafka_bootstrap_servers, tuple(sorted((name, each) for name, each in found.items() if each)))
+    return KafkaServers(
+        settings.kafka_bootstrap_servers, tuple(sorted((name, value) for name, value in security.items() if value))
+    )
 
 
 def with_login(bootstrap: str, *, user: str, password: str) -> KafkaServers:
-    """Return an embedded Kafka that asks for a password. It listens on loopback alone, where TLS would protect nothing."""
+    """Return an embedded Kafka that requires a password. It listens on loopback only, so it needs no TLS."""
     login = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
@@ -78,8 +80,8 @@ def with_login(bootstrap: str, *, user: str, password: str) -> KafkaServers:
 
 @dataclass(frozen=True)
 class JavaClient:
-    """What a client in Java needs: properties for a file, the variables that hold their secrets, for its environment, and the
-    content of `KEYSTORE`, if it shows a certificate of its own."""
+    """The settings of a Java client: `properties` for its file, `environ` with the secrets that they refer to, and the content of
+    `KEYSTORE` if it has a certificate of its own."""
 
     properties: dict[str, str]
     environ: dict[str, str] = field(repr=False)
@@ -87,24 +89,24 @@ class JavaClient:
 
 
 def java_client(servers: KafkaServers) -> JavaClient:
-    """Return what a client in Java needs to log in to a Kafka; nothing for one that asks for no login."""
+    """Return the settings of a Java client for a Kafka cluster; empty if the cluster has no security."""
     security = dict(servers.security)
-    found = {"security.protocol": security.get("security.protocol", "")}
+    properties = {"security.protocol": security.get("security.protocol", "")}
     environ = {}
     keystore = ""
     if "sasl.mechanism" in security:
         login = f"username={_quoted(security['sasl.username'])} password={_quoted(security['sasl.password'])}"
         environ[_LOGIN] = f"{_JAAS[security['sasl.mechanism']]} required {login};"
-        found |= {"sasl.mechanism": security["sasl.mechanism"], "sasl.jaas.config": f"${{env:{_LOGIN}}}"}
+        properties |= {"sasl.mechanism": security["sasl.mechanism"], "sasl.jaas.config": f"${{env:{_LOGIN}}}"}
     if "ssl.ca.location" in security:
-        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": security["ssl.ca.location"]}
+        properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": security["ssl.ca.location"]}
     if "ssl.certificate.location" in security and "ssl.key.location" in security:
         keystore = "\n".join(_read(name, security[name]) for name in ("ssl.key.location", "ssl.certificate.location"))
-        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": KEYSTORE}
+        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": KEYSTORE}
     if "ssl.key.password" in security:
         environ[_KEY] = security["ssl.key.password"]
-        found["ssl.key.password"] = f"${{env:{_KEY}}}"
-    return JavaClient({name: value for name, value in found.items() if value}, environ, keystore)
+        properties["ssl.key.password"] = f"${{env:{_KEY}}}"
+    return JavaClient({name: value for name, value in properties.items() if value}, environ, keystore)
 
 
 def _quoted(text: str) -> str:
@@ -117,7 +119,7 @@ def _read(name: str, path: str) -> str:
         return Path(path).read_text(encoding="ascii")
     except (OSError, ValueError) as error:
         raise SettingsError(
-            f"the file of kafka.{name.removeprefix('ssl.').replace('.', '_')} can't be read: {error}",
+            f"can't read the file of kafka.{name.removeprefix('ssl.').replace('.', '_')}: {error}",
             where=path,
-            next_step="It is certificates or a key in PEM form: fix the path, or the file.",
+            next_step="Set it to the path of a readable PEM file with certificates or a key.",
         ) from error

@@ -1,7 +1,7 @@
-"""Messages of a topic for people to look at: a few of them, read without a trace.
+"""Read a few messages of a topic for display, without side effects on the broker.
 
-A consumer is told which partitions to read, so it joins no group, and it commits no offsets. Messages of transactions that are
-open or were aborted are not seen.
+The consumer is assigned its partitions, so it joins no group, and it commits no offsets. It skips messages of open and aborted
+transactions.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from confluent_kafka import Message as KafkaMessage
 from headrace.errors import UnavailableError
 from headrace.kafka.client import KafkaServers
 
-_PATIENCE_SECONDS = 8.0
-_WIDER = 8  # times as many offsets, where those that were read held too few messages: transactions end in markers
+_READ_SECONDS = 8.0
+_WIDER = 8  # times as many offsets in the next try: transaction markers take offsets but are no messages
 _TRIES = 3
 _AT_ONCE = 500
 
 Bounds = Mapping[int, tuple[int, int]]
-"""The oldest offset of each partition of one topic, and the one after its last."""
+"""The oldest offset of each partition of one topic, and the offset after its last message."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message as Kafka has it. `at` is None where it has no time."""
+    """A Kafka message. `at` is None if it has no timestamp."""
 
     partition: int
     offset: int
@@ -40,38 +40,38 @@ class Message:
 
 
 def read_last(servers: KafkaServers, topic: str, bounds: Bounds, *, count: int) -> tuple[Message, ...]:
-    """Return the newest messages of these partitions, the oldest of them first."""
-    width, found = count, list[Message]()
+    """Return the newest `count` messages of these partitions, oldest first."""
+    width, messages = count, list[Message]()
     with closing(_consumer(servers)) as consumer:
         for _ in range(_TRIES):
             starts = {partition: max(low, high - width) for partition, (low, high) in bounds.items()}
             ranges = {partition: (start, bounds[partition][1]) for partition, start in starts.items()}
-            found = _read(consumer, topic, ranges)
-            if len(found) >= count or all(starts[partition] == low for partition, (low, _) in bounds.items()):
+            messages = _read(consumer, topic, ranges)
+            if len(messages) >= count or all(starts[partition] == low for partition, (low, _) in bounds.items()):
                 break
             width *= _WIDER
-    return tuple(sorted(found, key=_age)[-count:])
+    return tuple(sorted(messages, key=_age)[-count:])
 
 
 def read_from(servers: KafkaServers, topic: str, *, partition: int, offset: int, end: int, count: int) -> tuple[Message, ...]:
-    """Return the first messages of a partition that are at an offset or after it, and before `end`."""
+    """Return up to `count` messages of a partition from `offset` (included) to `end` (excluded)."""
     with closing(_consumer(servers)) as consumer:
-        found = _read(consumer, topic, {partition: (offset, end)}, enough=count)
-    return tuple(found[:count])
+        messages = _read(consumer, topic, {partition: (offset, end)}, enough=count)
+    return tuple(messages[:count])
 
 
 def _read(consumer: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]], *, enough: int | None = None) -> list[Message]:
-    """Return the messages of these ranges, or as many as are enough. A range ends by position."""
+    """Return the messages of these ranges, or the first ones once there are `enough`. A range ends by position."""
     left = {partition: end for partition, (start, end) in ranges.items() if start < end}
     if not left:
         return []
-    found: list[Message] = []
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    messages: list[Message] = []
+    deadline = time.monotonic() + _READ_SECONDS
     try:
         consumer.assign([TopicPartition(topic, partition, ranges[partition][0]) for partition in left])
-        while left and (enough is None or len(found) < enough):
+        while left and (enough is None or len(messages) < enough):
             if time.monotonic() > deadline:
-                raise _away(f"no answer in {_PATIENCE_SECONDS:.0f} s", topic)
+                raise _away(f"no answer in {_READ_SECONDS:.0f} s", topic)
             for message in consumer.consume(_AT_ONCE, 0.2):
                 partition, offset = _place(message)
                 if (end := left.get(partition)) is None:
@@ -79,14 +79,14 @@ def _read(consumer: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]],
                 if _is_end(message, topic) or offset >= end - 1:
                     del left[partition]
                 if message.error() is None and offset < end:
-                    found.append(_message(message))
+                    messages.append(_message(message))
     except KafkaException as error:
         raise _away(error.args[0].str() if error.args else str(error), topic) from error
-    return found
+    return messages
 
 
 def _is_end(message: KafkaMessage, topic: str) -> bool:
-    """Return whether this tells the end of a partition; any other trouble is an UnavailableError."""
+    """Return whether this event is the end of a partition. Raise an UnavailableError for any other error."""
     error = message.error()
     if error is None:
         return False
@@ -99,7 +99,7 @@ def _consumer(servers: KafkaServers) -> Consumer:
     return Consumer(
         {
             **servers.client(),
-            "group.id": "headrace-looks",  # has to be there, and is not used: partitions are assigned, not subscribed to
+            "group.id": "headrace-looks",  # required but unused: partitions are assigned, not subscribed to
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
@@ -132,5 +132,5 @@ def _age(message: Message) -> tuple[float, int, int]:
 
 def _away(reason: str, topic: str) -> UnavailableError:
     return UnavailableError(
-        f"Kafka does not answer: {reason}", where=f"topic {topic}", next_step="Check that it runs: headrace doctor."
+        f"Kafka does not answer: {reason}", where=f"topic {topic}", next_step="Check that it runs: headrace doctor"
     )

@@ -1,4 +1,4 @@
-"""An Avro schema that refers to others of its registry, written out as one text."""
+"""Inline the schemas that an Avro schema references."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAMED = ("record", "enum", "fixed", "error")
 
 
 def write_out(text: str, definitions: Mapping[str, str]) -> str:
-    """Return the schema with each referenced type defined where it is first used; `definitions` are by full name."""
+    """Return the schema with each referenced type defined at its first use. `definitions` are by full name."""
     parsed = {name: json.loads(definition) for name, definition in definitions.items()}
     return json.dumps(_define(json.loads(text), "", parsed, set()))
 
@@ -23,7 +23,7 @@ def _define(kind: Any, namespace: str, definitions: Mapping[str, Any], done: set
         if name not in definitions or name in done:
             return kind
         done.add(name)
-        # Without a namespace of its own it would take over the one around it.
+        # An empty namespace, or it would inherit the enclosing one.
         return _define({"namespace": "", **definitions[name]}, "", definitions, done)
     if isinstance(kind, list):
         return [_define(branch, namespace, definitions, done) for branch in kind]
@@ -36,7 +36,7 @@ def _define(kind: Any, namespace: str, definitions: Mapping[str, Any], done: set
     written = {key: _define(value, namespace, definitions, done) if key in _PARTS else value for key, value in kind.items()}
     if isinstance(kind.get("fields"), list):
         written["fields"] = [
-            {**each, "type": _define(each.get("type"), namespace, definitions, done)} if isinstance(each, dict) else each
-            for each in kind["fields"]
+            {**field, "type": _define(field.get("type"), namespace, definitions, done)} if isinstance(field, dict) else field
+            for field in kind["fields"]
         ]
     return written

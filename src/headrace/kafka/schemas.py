@@ -1,4 +1,4 @@
-"""Schemas that a registry keeps, asked for by the Confluent API, which the registries of others have too."""
+"""Client of a schema registry, over the Confluent API, which other registries have too."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class RegisteredSchema:
 
 
 class Registry:
-    """A registry at a URL; thread-safe. What an id or a version means never changes, so each is asked for once.
+    """A client of the registry at a URL; thread-safe. Ids and versions are immutable, so each is requested once.
 
-    One that does not answer is left alone for a moment, so that of many messages not each waits for it; an id that it does not
-    have is asked for again after a while.
+    After a failed request, all requests fail at once for a moment, so that not every message waits for the timeout. An unknown
+    id is requested again after a while.
     """
 
     def __init__(self, url: str) -> None:
@@ -52,7 +52,7 @@ class Registry:
         self._lock = Lock()
 
     def schema(self, schema_id: int) -> str:
-        """Return the text of an Avro schema; an id that the registry has none for is a NotFoundError."""
+        """Return the text of an Avro schema. Raise a NotFoundError if the registry does not have the id."""
         with self._lock:
             until, why = self._unknown.get(schema_id, (0.0, ""))
             if time.monotonic() < until:
@@ -68,15 +68,15 @@ class Registry:
             return self._schemas[schema_id]
 
     def versions(self, subject: str) -> tuple[RegisteredSchema, ...]:
-        """Return the newest versions of a subject, the oldest of them first; none where it is not known."""
+        """Return the newest versions of a subject, oldest first; none for an unknown subject."""
         place = f"subjects/{quote(subject, safe='')}/versions"
         with self._lock:
             try:
-                numbers = sorted(int(each) for each in self._get(place))[-_MOST_VERSIONS:]
+                numbers = sorted(int(number) for number in self._get(place))[-_MOST_VERSIONS:]
                 for number in numbers:
                     if (subject, number) not in self._versions:
-                        found = self._get(f"{place}/{number}")
-                        schema = RegisteredSchema(subject, number, int(found["id"]), str(found["schema"]))
+                        answer = self._get(f"{place}/{number}")
+                        schema = RegisteredSchema(subject, number, int(answer["id"]), str(answer["schema"]))
                         self._versions[subject, number] = schema
             except NotFoundError:
                 return ()
@@ -84,54 +84,58 @@ class Registry:
 
     def _ask_for(self, schema_id: int) -> str:
         try:
-            found = self._get(f"schemas/ids/{schema_id}")
+            answer = self._get(f"schemas/ids/{schema_id}")
         except NotFoundError:
             raise NotFoundError(f"the registry has no schema {schema_id}", where=self._url) from None
-        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
-            raise self._unavailable(f"it gave no schema for {schema_id}")
-        if found.get("schemaType", "AVRO") != "AVRO":
-            raise NotFoundError(f"schema {schema_id} is {found['schemaType']}, not AVRO", where=self._url)
-        text = str(found["schema"])
+        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+            raise self._unavailable(f"it returned no schema for id {schema_id}")
+        if answer.get("schemaType", "AVRO") != "AVRO":
+            raise NotFoundError(f"schema {schema_id} is {answer['schemaType']}, not AVRO", where=self._url)
+        text = str(answer["schema"])
         definitions: dict[str, str] = {}
         try:
-            self._refer(found.get("references"), definitions)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:  # never a fault of the message that names the id
-            raise self._unavailable(f"it gave no usable references of schema {schema_id}") from error
+            self._refer(answer.get("references"), definitions)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # a fault of the registry, not of a message
+            raise self._unavailable(f"it returned invalid references for schema {schema_id}") from error
         try:
             return write_out(text, definitions) if definitions else text
         except (ValueError, TypeError, RecursionError):
-            return text  # whoever reads it says what is wrong with it
+            return text  # the parser of the schema reports what is wrong
 
     def _refer(self, references: Any, definitions: dict[str, str]) -> None:
-        """Add the schemas that a schema refers to, and those that they refer to, by the names of their types."""
-        for each in references if isinstance(references, list) else ():
-            name, subject, version = str(each["name"]), quote(str(each["subject"]), safe=""), int(each["version"])
+        """Add the schemas that a schema references, directly and indirectly, by type name."""
+        for reference in references if isinstance(references, list) else ():
+            name, subject, version = (
+                str(reference["name"]),
+                quote(str(reference["subject"]), safe=""),
+                int(reference["version"]),
+            )
             if name in definitions or len(definitions) >= _MOST_REFERENCES:
                 continue
-            found = self._get(f"subjects/{subject}/versions/{version}")
-            definitions[name] = str(found["schema"])
-            self._refer(found.get("references"), definitions)
+            answer = self._get(f"subjects/{subject}/versions/{version}")
+            definitions[name] = str(answer["schema"])
+            self._refer(answer.get("references"), definitions)
 
     def _get(self, path: str) -> Any:
         if not self._url:
             raise UnavailableError(
-                "messages name schemas of a registry, and none is set", where="registry.url", next_step="Set registry.url."
+                "messages have schema ids, but no registry is configured", where="registry.url", next_step="Set registry.url."
             )
         if self._away and time.monotonic() < self._away[0]:
             raise self._unavailable(self._away[1])
         try:
             with urlopen(Request(f"{self._url}/{path}", headers=self._headers), timeout=_TIMEOUT_SECONDS) as answer:
-                found = json.loads(answer.read(_LONGEST))
+                content = json.loads(answer.read(_LONGEST))
         except HTTPError as error:
             with error:
                 if error.code == _NOT_FOUND and _says_so_itself(error.read(_LONGEST)):
                     raise NotFoundError(f"the registry has no {path}", where=self._url) from None
-            reason = f"it answered with {error.code}"
+            reason = f"it answered with status {error.code}"
         except (OSError, HTTPException, ValueError) as error:
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
         else:
             self._away = None
-            return found
+            return content
         self._away = (time.monotonic() + _AWAY_SECONDS, reason)
         raise self._unavailable(reason)
 
@@ -139,21 +143,21 @@ class Registry:
         return UnavailableError(
             f"the schema registry does not answer: {reason}",
             where=self._url,
-            next_step="Check the registry and its address: headrace doctor says which it is.",
+            next_step="Check the registry and its address: headrace doctor",
         )
 
 
 def _says_so_itself(body: bytes) -> bool:
-    """Return whether the registry itself says that there is nothing; at a wrong address a web server says the same."""
+    """Return whether a 404 comes from the registry itself, and not from another web server at a wrong address."""
     try:
-        said: Any = json.loads(body)
+        answer: Any = json.loads(body)
     except ValueError:
         return False
-    return isinstance(said, dict) and str(said.get("error_code", "")).startswith(str(_NOT_FOUND))
+    return isinstance(answer, dict) and str(answer.get("error_code", "")).startswith(str(_NOT_FOUND))
 
 
 def _split_secret(url: str) -> tuple[str, dict[str, str]]:
-    """Return the address without its user and password, and the headers of a request, which have them."""
+    """Return the URL without its user and password, and the request headers with them."""
     parts = urlsplit(url.rstrip("/"))
     headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
     if parts.username is not None:

@@ -1,4 +1,4 @@
-"""Topics of a Kafka: made where they are missing, and how far they reach."""
+"""Create topics, and read their partitions, identities, offsets and retention."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOP
 
 @dataclass(frozen=True)
 class TopicIdentity:
-    """What tells a topic from another one of the same name. Brokers that don't report an id leave it empty."""
+    """The identity of a topic beyond its name. An id that the broker does not report is empty."""
 
     topic_id: str = ""
     cluster_id: str = ""
@@ -31,7 +31,7 @@ class TopicIdentity:
 
 @dataclass(frozen=True)
 class TopicState:
-    """A topic as the metadata of its Kafka describes it."""
+    """The metadata of a topic."""
 
     partitions: tuple[int, ...]
     identity: TopicIdentity
@@ -42,9 +42,10 @@ def admin_client(servers: KafkaServers) -> AdminClient:
 
 
 def ensure_topics(admin: AdminClient, topics: Mapping[str, int], *, grow: bool = False) -> None:
-    """Make the topics that are missing, with that many partitions. Idempotent by topic.
+    """Create the missing topics with these numbers of partitions. Idempotent by topic.
 
-    With `grow`, those that exist get the partitions that they lack; otherwise they are left alone. None ever loses any.
+    With `grow`, existing topics get additional partitions up to that number; otherwise they are unchanged. Partitions are never
+    removed.
     """
     present = list_partitions(admin)
     missing = [NewTopic(topic, num_partitions=count) for topic, count in topics.items() if topic not in present]
@@ -59,7 +60,7 @@ def ensure_topics(admin: AdminClient, topics: Mapping[str, int], *, grow: bool =
 
 
 def _settle(changes: Mapping[str, Future[None]], done_already: int) -> None:
-    """Wait for changes of topics; an error that says that another made the same change is none."""
+    """Wait for changes of topics. Ignore the error that another client made the same change."""
     for topic, future in changes.items():
         try:
             future.result(_TIMEOUT_SECONDS)
@@ -71,7 +72,7 @@ def _settle(changes: Mapping[str, Future[None]], done_already: int) -> None:
 
 
 def _wait_for(admin: AdminClient, topics: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """Return the topics once the brokers tell of these, with at least so many partitions, or after a while."""
+    """Return all topics once these exist with at least so many partitions, or after a timeout."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
         present = list_partitions(admin)
@@ -83,14 +84,14 @@ def _wait_for(admin: AdminClient, topics: Mapping[str, int]) -> dict[str, tuple[
 def list_partitions(admin: AdminClient) -> dict[str, tuple[int, ...]]:
     """Return every topic's partitions."""
     try:
-        found = admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
+        topics = admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
     except KafkaException as error:
         raise _away(error, "the list of topics") from error
-    return {name: tuple(sorted(topic.partitions)) for name, topic in found.items()}
+    return {name: tuple(sorted(topic.partitions)) for name, topic in topics.items()}
 
 
 def describe_topics(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicState]:
-    """Return the partitions and the identity of each topic that exists. Costs two metadata requests."""
+    """Return the partitions and the identity of each existing topic. Costs two metadata requests."""
     try:
         known = admin.list_topics(timeout=_TIMEOUT_SECONDS)
     except KafkaException as error:
@@ -103,7 +104,7 @@ def describe_topics(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topi
 
 
 def list_topic_ids(admin: AdminClient, topics: Sequence[str]) -> dict[str, str]:
-    """Return the id of each topic that exists, empty where the broker doesn't report it. Costs one metadata request."""
+    """Return the id of each existing topic, empty if the broker does not report it. Costs one metadata request."""
     if not topics:
         return {}
     ids: dict[str, str] = {}
@@ -136,8 +137,8 @@ def list_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> Bo
 
 
 def find_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> tuple[Bounds, dict[str, UnavailableError]]:
-    """Return each partition's oldest offset and the offset after the last committed message, and the errors of the topics for
-    which Kafka does not say them."""
+    """Return each partition's oldest offset and the offset after the last committed message, and the errors of topics whose
+    offsets can't be read."""
     wanted = list(partitions)
     if not wanted:
         return {}, {}
@@ -151,12 +152,12 @@ def find_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> tu
     for at, future in low.items():
         both = (future, highs[at.topic, at.partition])
         try:
-            ends = tuple(_offset(each.result(max(0.0, deadline - time.monotonic()))) for each in both)
+            ends = tuple(_offset(answer.result(max(0.0, deadline - time.monotonic()))) for answer in both)
         except (KafkaException, NoAnswerError) as error:
             errors.setdefault(at.topic, _away(error, "the ends of the topics"))
             continue
-        if min(ends) < 0:  # what is said of a broker that ends meanwhile
-            says = f"it did not say how far partition {at.partition} of {at.topic} reaches"
+        if min(ends) < 0:  # the broker is shutting down
+            says = f"it returned no offsets for partition {at.partition} of {at.topic}"
             errors.setdefault(at.topic, _away(says, "the ends of the topics"))
         bounds[at.topic, at.partition] = ends[0], ends[1]
     return {key: ends for key, ends in bounds.items() if key[0] not in errors}, errors
@@ -165,28 +166,28 @@ def find_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> tu
 def list_offsets_at(
     admin: AdminClient, partitions: Iterable[tuple[str, int]], *, milliseconds: int
 ) -> dict[tuple[str, int], int | None]:
-    """Return the first offset of each partition whose message has this timestamp or a later one; None where none has."""
+    """Return the first offset of each partition with this timestamp or a later one; None if there is none."""
     at = OffsetSpec.for_timestamp(milliseconds)
-    found = admin.list_offsets({TopicPartition(*key): at for key in partitions})
+    answers = admin.list_offsets({TopicPartition(*key): at for key in partitions})
     try:
-        offsets = {(at.topic, at.partition): _offset(future.result(_TIMEOUT_SECONDS)) for at, future in found.items()}
+        offsets = {(at.topic, at.partition): _offset(future.result(_TIMEOUT_SECONDS)) for at, future in answers.items()}
     except (KafkaException, NoAnswerError) as error:
         raise _away(error, "the offsets at a time") from error
     return {key: None if offset < 0 else offset for key, offset in offsets.items()}
 
 
 def list_retention(admin: AdminClient, topics: Iterable[str]) -> dict[str, int | None]:
-    """Return for how many milliseconds each topic keeps its messages; None for ever, or until they are compacted away."""
+    """Return the retention of each existing topic in milliseconds; None for unlimited, or compaction without deletion."""
     wanted = {topic: ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics}
-    found: dict[str, int | None] = {}
+    retention: dict[str, int | None] = {}
     for resource, future in admin.describe_configs(list(wanted.values())).items():
         try:
             values = future.result(_TIMEOUT_SECONDS)
         except KafkaException:
-            continue  # a topic that is not there keeps nothing
-        kept = int(values["retention.ms"].value)
-        found[resource.name] = kept if kept >= 0 and "delete" in values["cleanup.policy"].value else None
-    return found
+            continue  # the topic does not exist
+        milliseconds = int(values["retention.ms"].value)
+        retention[resource.name] = milliseconds if milliseconds >= 0 and "delete" in values["cleanup.policy"].value else None
+    return retention
 
 
 def _offset(info: ListOffsetsResultInfo) -> int:
@@ -198,5 +199,5 @@ def _away(reason: KafkaException | NoAnswerError | str, where: str) -> Unavailab
     return UnavailableError(
         f"Kafka does not answer: {says or 'it took too long'}",
         where=where,
-        next_step="Check that it runs: headrace doctor says which one is asked.",
+        next_step="Check its address, and that it runs: headrace doctor",
     )

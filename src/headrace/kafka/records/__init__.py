@@ -1,4 +1,4 @@
-"""Messages as Kafka stores them: fetched as record batches, and read many at a time."""
+"""Fetch record batches as Kafka stores them, and read many messages at a time."""
 
 from __future__ import annotations
 

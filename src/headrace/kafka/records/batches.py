@@ -1,7 +1,7 @@
-"""Kafka's record batches (format 2): checked, decompressed, and without what was never committed.
+"""Check and decompress Kafka's record batches (format 2), and drop records that were never committed.
 
-A batch has a header of 61 bytes and then its records, one after the other. Batches of aborted transactions and the markers that
-end transactions are left out here, so nothing behind this module knows of them.
+A batch has a header of 61 bytes followed by its records. This module drops batches of aborted transactions and transaction
+markers, so that no other module has to handle them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.kafka.records.compression import decompress
 from headrace.kafka.records.walk import walk_records
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_UNCOUNTED = 12  # bytes of a batch that its length leaves out
+_UNCOUNTED = 12  # bytes of a batch that its length field excludes
 _CRC_STARTS = 21
 _FORMAT = 2
 _CODEC, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
@@ -28,9 +28,9 @@ _ABORT = 0
 
 @dataclass(frozen=True)
 class RecordBatch:
-    """`count` records of one partition; those wanted are at offsets `start` (included) to `end` (excluded).
+    """`count` records of one partition. The wanted ones have the offsets `start` (included) to `end` (excluded).
 
-    A record's offset is relative to `base_offset`, and its time to `timestamp`, unless the broker set one time for all.
+    A record's offset is relative to `base_offset`. Its time is relative to `timestamp`, unless the broker set `one_time` for all.
     """
 
     partition: int
@@ -62,13 +62,13 @@ class Records:
 
     @property
     def largest(self) -> int:
-        """No message is larger than this."""
+        """An upper bound for the size of a message."""
         return max((len(batch.records) for batch in self.batches), default=0)
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a range of one partition is read: the next offset, and the end."""
+    """The read position in a range of one partition: the next offset, and the end."""
 
     topic: str
     partition: int
@@ -77,7 +77,7 @@ class Position:
 
 
 def next_offset(data: bytes, position: Position) -> int:
-    """Return the offset after the last whole batch of `data`, or the position's own if there is none."""
+    """Return the offset after the last complete batch of `data`, or the position's own without one."""
     offset = position.next
     for _, header in _headers(memoryview(data), position):
         offset = max(offset, header.last_offset + 1)
@@ -85,11 +85,11 @@ def next_offset(data: bytes, position: Position) -> int:
 
 
 def split_batches(data: bytes, position: Position, aborted: Sequence[tuple[int, int]]) -> Iterator[RecordBatch]:
-    """Yield the batches that have committed records of the range; `data` may end in the middle of one.
+    """Yield the batches with committed records of the range. The last batch of `data` may be incomplete.
 
     `aborted` has the producer and the first offset of each aborted transaction in `data`.
     """
-    starts = sorted(aborted, key=lambda one: one[1], reverse=True)
+    starts = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()
     for batch, header in _headers(memoryview(data), position):
         if header.last_offset < position.next:
@@ -98,9 +98,9 @@ def split_batches(data: bytes, position: Position, aborted: Sequence[tuple[int, 
             return
         if google_crc32c.value(bytes(batch[_CRC_STARTS:])) != header.crc:
             raise UnavailableError(
-                f"the batch of messages at offset {header.base_offset} is damaged: its checksum is wrong",
+                f"the record batch at offset {header.base_offset} is damaged: its checksum is wrong",
                 where=f"{position.topic}[{position.partition}]",
-                next_step="It is read again. If this stays, the broker's disk is damaged.",
+                next_step="Headrace reads it again. If this persists, the broker's disk is damaged.",
             )
         while starts and starts[-1][1] <= header.last_offset:
             aborting.add(starts.pop()[0])
@@ -126,7 +126,7 @@ def split_batches(data: bytes, position: Position, aborted: Sequence[tuple[int, 
 
 
 class _Header(NamedTuple):
-    """The header of a batch, in the order in which it is stored."""
+    """The header of a batch, in stored order."""
 
     base_offset: int
     length: int
@@ -148,15 +148,15 @@ class _Header(NamedTuple):
 
 
 def _headers(data: memoryview, position: Position) -> Iterator[tuple[memoryview, _Header]]:
-    """Yield whole batches with their headers."""
+    """Yield complete batches with their headers."""
     at = 0
     while at + _HEADER.size <= len(data):
         header = _Header(*_HEADER.unpack_from(data, at))
         if header.magic != _FORMAT:
             raise LandingError(
-                f"messages from offset {position.next} on are stored in Kafka's message format {header.magic}",
+                f"messages from offset {position.next} on have Kafka's message format {header.magic}, and Headrace reads only format 2",
                 where=f"{position.topic}[{position.partition}]",
-                next_step="Headrace reads format 2, which Kafka has written since 0.11. Copy the topic to a new one.",
+                next_step="Copy the topic to a new one: Kafka writes format 2 since version 0.11.",
             )
         end = at + _UNCOUNTED + header.length
         if end > len(data):
@@ -166,5 +166,5 @@ def _headers(data: memoryview, position: Position) -> Iterator[tuple[memoryview,
 
 
 def _is_abort(body: memoryview, count: int) -> bool:
-    """Return whether a control batch ends a transaction by abort: its record's key is a version and a kind."""
+    """Return whether a control batch aborts a transaction. Its record's key is a version and a type."""
     return any(record.key is not None and _MARKER.unpack_from(record.key)[1] == _ABORT for record in walk_records(body, count))

@@ -1,7 +1,7 @@
-"""A client of Kafka that hands out record batches as the broker stores them.
+"""A Kafka client that returns record batches as the broker stores them.
 
-Requests and answers are kafka-python's; the way they take is a blocking socket to each leader, with at most one request under
-way. What is asked for before it is needed waits in the socket, so no thread is needed to read ahead.
+Requests and responses are kafka-python's, sent over a blocking socket per leader with at most one request in flight. A response
+waits in the socket until it is needed, so reading ahead needs no thread.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _Key = tuple[str, int]
 
 
 class AwayError(Exception):
-    """Kafka, or the leader of a partition, does not answer just now."""
+    """Kafka, or the leader of a partition, is unavailable."""
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What a leader had of one partition: whole batches, perhaps one that is cut off, and the aborted transactions in them.
+    """A leader's response for one partition: batches, the last of which may be incomplete, and their aborted transactions.
 
-    `refusal` says why there is nothing that ever could be.
+    `refusal` is the name of an error that a retry does not fix.
     """
 
     topic: str
@@ -51,7 +51,7 @@ class Fetched:
 
 
 class FetchClient:
-    """Fetches from the leaders of partitions. After AwayError it starts anew, from the bootstrap servers."""
+    """Fetch from the leaders of partitions. After an AwayError and `reset()`, it starts again from the bootstrap servers."""
 
     def __init__(self, settings: tuple[tuple[str, str], ...]) -> None:
         self._bootstrap = [_address(server) for server in dict(settings)["bootstrap.servers"].split(",")]
@@ -61,7 +61,7 @@ class FetchClient:
         self._asked: list[_Address] = []
 
     def ask(self, positions: Iterable[Position]) -> None:
-        """Ask for what comes next at these positions, except from leaders that still owe an answer."""
+        """Request the next records at these positions, except from leaders with a request in flight."""
         wanted = list(positions)
         if any((at.topic, at.partition) not in self._leaders for at in wanted):
             self._find_leaders(sorted({at.topic for at in wanted}))
@@ -75,7 +75,7 @@ class FetchClient:
             self._asked.append(leader)
 
     def answer(self) -> list[Fetched]:
-        """Return the oldest answer that is under way."""
+        """Return the response to the oldest request in flight."""
         if not self._asked:
             raise AwayError("no partition has a leader")
         leader = self._asked.pop(0)
@@ -87,13 +87,13 @@ class FetchClient:
         return [_fetched(topic, part) for topic, part in parts]
 
     def reset(self) -> None:
-        """Forget the leaders and every request that is under way."""
+        """Close all connections, and forget the leaders and every request in flight."""
         for connection in self._connections.values():
             connection.close()
         self._connections, self._leaders, self._asked = {}, {}, []
 
     def give_up(self) -> None:
-        """Leave nothing under way; a connection that owes an answer is closed."""
+        """Drop all requests in flight by closing their connections."""
         for leader in self._asked:
             self._connections.pop(leader).close()
         self._asked = []
@@ -131,7 +131,7 @@ class FetchClient:
 
 
 class _Connection:
-    """A connection to one broker, which knows who asks when it is there."""
+    """An authenticated connection to one broker."""
 
     def __init__(self, address: _Address, security: Security) -> None:
         self._sent = 0
@@ -156,11 +156,11 @@ class _Connection:
             raise AwayError(str(error)) from error
 
     def receive(self, kind: Any, version: int) -> Any:
-        """Return the answer to the request that was sent last."""
+        """Return the response to the last request."""
         (size,) = _FRAME.unpack(self._read(_FRAME.size))
         answer = self._read(size)
         if _FRAME.unpack_from(answer) != (self._sent,):
-            raise AwayError("an answer belongs to another request")
+            raise AwayError("a response belongs to another request")
         return kind.decode(answer[_FRAME.size :], version=version)
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ def _fetch_request(positions: Sequence[Position]) -> Any:
         topic_of(topic=topic, partitions=[_fetch_partition(topic_of.FetchPartition, at) for at in parts])
         for topic, parts in by_topic.items()
     ]
-    # The first partition that has anything gives at least one whole batch, however large: messages may be larger than a fetch.
+    # The first partition with data returns at least one complete batch, even if it is larger than a fetch.
     return FetchRequest(
         max_wait_ms=_WAIT_MS,
         min_bytes=1,
@@ -219,7 +219,7 @@ def _fetch_partition(kind: Any, at: Position) -> Any:
 
 
 def _fetched(topic: str, part: Any) -> Fetched:
-    aborted = [(one.producer_id, one.first_offset) for one in part.aborted_transactions or ()]
+    aborted = [(transaction.producer_id, transaction.first_offset) for transaction in part.aborted_transactions or ()]
     refusal = for_code(part.error_code).__name__ if part.error_code else ""
     return Fetched(topic, part.partition_index, part.records or b"", aborted, refusal)
 

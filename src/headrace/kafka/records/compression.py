@@ -1,4 +1,4 @@
-"""Kafka's codecs: the records of a batch, without their compression."""
+"""Decompress the records of a batch with Kafka's codecs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SIZE = struct.Struct(">i")
 
 
 def decompress(codec: int, data: memoryview) -> memoryview:
-    """Return what was compressed; `codec` is the number that a batch carries, 0 for none."""
+    """Return the decompressed data. `codec` is the number in the batch's attributes, 0 for none."""
     if codec == 0:
         return data
     name = _NAMES.get(codec)
     if name is None:
-        raise ValueError(f"a batch is compressed with codec {codec}, which is unknown")
+        raise ValueError(f"unknown compression codec {codec} in a record batch")
     if name == "snappy":
         return _snappy(data)
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name) as stream:
@@ -26,7 +26,7 @@ def decompress(codec: int, data: memoryview) -> memoryview:
 
 
 def _snappy(data: memoryview) -> memoryview:
-    """Java's clients cut snappy into blocks with a header of their own, librdkafka sends one block without."""
+    """Return decompressed snappy: Java clients send blocks with a header, librdkafka one block without."""
     if bytes(data[: len(_XERIAL)]) != _XERIAL:
         return memoryview(_snappy_block(data))
     blocks: list[bytes] = []
@@ -40,7 +40,7 @@ def _snappy(data: memoryview) -> memoryview:
 
 
 def _snappy_block(block: memoryview) -> bytes:
-    """A block starts with the size of its content, seven bits in a byte, the lowest first."""
+    """Return a decompressed block. It starts with the size of its content, seven bits per byte, lowest first."""
     size = 0
     for index, byte in enumerate(block):
         size |= (byte & 0x7F) << (7 * index)

@@ -1,4 +1,4 @@
-"""Avro container files in memory: rows without their own borders, for polars to read at once."""
+"""Build Avro container files in memory, so that polars reads many rows at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 REFUSED = (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, OverflowError, ValueError)
-"""What reading a damaged block, or fitting what was read to a type, may raise."""
+"""Errors that a damaged block, or a value that does not fit its type, may raise."""
 
 _SYNC = bytes(range(16))
 
@@ -21,18 +21,18 @@ def container_header(avro_schema: str) -> bytes:
 
 
 def container_file(header: bytes, count: int, size: int, body: Iterable[bytes | memoryview]) -> tuple[bytes, int]:
-    """Return a file with one block of `count` rows, encoded in the `size` bytes of `body`, and where in it they start."""
+    """Return a file with one block of `count` rows, encoded in the `size` bytes of `body`, and the position of the rows."""
     start = b"".join((header, _long(count), _long(size)))
     return b"".join((start, *body, _SYNC)), len(start)
 
 
 def number_size(number: pl.Expr) -> pl.Expr:
-    """Return the bytes of each number's shortest encoding: seven bits in a byte; of leading bits that are alike, one."""
+    """Return the size of each number's shortest encoding: 7 bits per byte, for all bits but redundant sign bits."""
     return (71 - (number.bitwise_leading_zeros() + number.bitwise_leading_ones())) // 7
 
 
 def _long(number: int) -> bytes:
-    """Return Avro's encoding of a whole number that is not negative."""
+    """Return Avro's encoding of a non-negative integer."""
     rest, out = number << 1, bytearray()
     while rest > 0x7F:
         out.append((rest & 0x7F) | 0x80)

@@ -1,13 +1,13 @@
-"""The records of many batches, read in one pass.
+"""Read the records of many batches in one pass.
 
-Kafka frames a record with the numbers of Avro: zigzag, seven bits in a byte. So the records of a batch, as they are, are a
-block of an Avro container file whose rows are
+Kafka frames a record with Avro's numbers: zigzag, seven bits per byte. The records of a batch are therefore a block of an Avro
+container file with the rows
 
     length, attributes, timestamp, offset, key, the value's size, the value, number of headers
 
-and polars reads them at once. A pass knows no borders, so what it read is proven: in every row the shortest encodings of what
-was read add up to the record's own length, and over all rows to the bytes that there are. A decoder never consumes less than
-the shortest encoding, so it consumed exactly that; and the first row began where the first record does, so each did.
+and polars reads them at once. A pass ignores record borders, so the result is proven: in every row, the shortest encodings of
+the values add up to the record's own length, and over all rows to the size of the block. A decoder never consumes less than the
+shortest encoding, so it consumed exactly that; the first row starts at the first record, so every row starts at its record.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _KEY_SIZE = pl.col("kafka_key").bin.size().cast(pl.Int64)
 _VALUE_SIZE = pl.col("kafka_value").bin.size().cast(pl.Int64)
 
 SIZE = pl.col("kafka_size")
-"""The size of a value that was read as fields."""
+"""The size of a value that is read as fields."""
 
 
 @dataclass(frozen=True)
 class Framed:
-    """Records that were read in one pass, a row for each; `block` are the bytes that they were read from.
+    """Records that were read in one pass, one row each. `block` has the bytes that they were read from.
 
-    Their offsets and times are still relative to their batches.
+    Offsets and times are still relative to the batches.
     """
 
     frame: pl.DataFrame
@@ -45,14 +45,14 @@ class Framed:
     keyed: bool
 
     def value_starts(self) -> pl.Series:
-        """Return where in `block` each value starts that was read as fields."""
+        """Return the position in `block` of each value that was read as fields."""
         record = number_size(_LENGTH) + _LENGTH
         before = number_size(_LENGTH) + _size_before_value(self.keyed) + number_size(SIZE)
         return self.frame.select(record.cum_sum() - record + before + self.start).to_series()
 
 
 class Frames:
-    """Reads records whose values are the encodings of `fields` of Avro; without fields, a value is bytes."""
+    """Read records whose values are encoded Avro `fields`; without fields, a value is bytes."""
 
     def __init__(self, fields: Sequence[dict[str, Any]] = ()) -> None:
         self._value = [_long("kafka_size"), *fields] if fields else [{"name": "kafka_value", "type": "bytes"}]
@@ -60,9 +60,9 @@ class Frames:
         self._headers = {keyed: self._header(keyed) for keyed in (False, True)}
 
     def read(self, batches: Sequence[RecordBatch]) -> Framed | None:
-        """Return all records of the batches, or None if anything in them can't be read like this, or not be proven.
+        """Return all records of the batches, or None if they can't be read in one pass or proven.
 
-        That fields of a value add up to its size is left to prove to who knows them.
+        The caller has to prove that the fields of each value add up to its size.
         """
         keyed = _has_key(batches[0].records)
         count = sum(batch.count for batch in batches)
@@ -96,13 +96,13 @@ class Frames:
 
 
 def _size_before_value(keyed: bool) -> pl.Expr:
-    """Return the bytes between a record's length and its value's size: attributes, time, offset and key."""
+    """Return the number of bytes between a record's length and its value's size: attributes, time, offset and key."""
     key = number_size(_KEY_SIZE) + _KEY_SIZE if keyed else 1
     return 1 + number_size(_TIMESTAMP) + number_size(_OFFSET) + key
 
 
 def _has_key(records: memoryview) -> bool:
-    """Look whether the first record has a key: after four numbers comes its size, which is -1 (1 in zigzag) for none."""
+    """Return whether the first record has a key. Its size follows four numbers, and is -1 (1 in zigzag) without a key."""
     at = 0
     for _ in range(_NUMBERS_BEFORE_KEY):
         while records[at] >= 0x80:

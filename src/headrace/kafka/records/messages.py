@@ -1,4 +1,4 @@
-"""Records become messages: each with its value, its partition, its offset and its time."""
+"""Turn records into messages with value, partition, offset and time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VALUES = Frames()
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of one topic: `values[i]` is what stood at row `i` of `places`, which has partition, offset and timestamp."""
+    """Messages of one topic: `values[i]` is the message at row `i` of `places` (partition, offset, timestamp)."""
 
     topic: str
     values: list[bytes | None]
@@ -38,11 +38,11 @@ def split_messages(records: Records, *, rows: int) -> Iterator[Messages]:
 
 
 def place(frame: pl.DataFrame, batches: Sequence[RecordBatch]) -> tuple[pl.DataFrame, pa.Table]:
-    """Return the rows of the batches that are wanted, and their places; what `frame` says is relative to the batches."""
+    """Return the wanted rows of the batches, and their coordinates. Offsets and times in `frame` are relative to the batches."""
     ends = pa.array(accumulate(batch.count for batch in batches), pa.int32())
 
     def spread(values: Iterable[int], kind: pa.DataType) -> pa.Array:
-        """Return each batch's value for each of its records."""
+        """Return each batch's value once per record."""
         return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, pa.array(values, kind)))
 
     times = frame["kafka_timestamp"].to_arrow()
@@ -66,7 +66,7 @@ def place(frame: pl.DataFrame, batches: Sequence[RecordBatch]) -> tuple[pl.DataF
 
 
 def _read(batches: Sequence[RecordBatch]) -> tuple[pl.DataFrame, pa.Table]:
-    """Read all batches at once, else each at once, else one record after the other."""
+    """Read all batches in one pass, else one pass per batch, else record by record."""
     framed = _VALUES.read(batches)
     if framed is not None:
         return place(framed.frame, batches)
@@ -74,12 +74,12 @@ def _read(batches: Sequence[RecordBatch]) -> tuple[pl.DataFrame, pa.Table]:
         frames, places = zip(*(_read([batch]) for batch in batches), strict=True)
         return pl.concat([frame.select("kafka_value") for frame in frames]), pa.concat_tables(places)
     (batch,) = batches
-    found = list(walk_records(batch.records, batch.count))
+    records = list(walk_records(batch.records, batch.count))
     frame = pl.DataFrame(
         {
-            "kafka_value": pl.Series([record.value for record in found], dtype=pl.Binary),
-            "kafka_offset": pl.Series([record.offset for record in found], dtype=pl.Int64),
-            "kafka_timestamp": pl.Series([record.timestamp for record in found], dtype=pl.Int64),
+            "kafka_value": pl.Series([record.value for record in records], dtype=pl.Binary),
+            "kafka_offset": pl.Series([record.offset for record in records], dtype=pl.Int64),
+            "kafka_timestamp": pl.Series([record.timestamp for record in records], dtype=pl.Int64),
         }
     )
     return place(frame, batches)

@@ -1,7 +1,7 @@
-"""How a connection to a broker is made secret and who asks is made known: TLS, then SASL.
+"""TLS and SASL of a connection to a broker.
 
-The names of the settings are librdkafka's; certificates and keys are in them as PEM, because a task may run where no file of
-this machine is. SASL's mechanisms are kafka-python's.
+Settings have librdkafka's names. They contain certificates and keys as PEM text, because a task may run on another machine.
+The SASL mechanisms are kafka-python's.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kafka.protocol.sasl import (
 from headrace.errors import UnavailableError
 
 Exchange = Callable[[Any, Any, int], Any]
-"""Sends a request and returns the answer, of a kind and a version."""
+"""Sends a request and returns its response of a type and version."""
 
 _HANDSHAKE_VERSION = 1
 _AUTHENTICATE_VERSION = 1
 
 
 class Security:
-    """What a broker asks for before it answers: nothing, TLS, a name and a password, or both. Made once for all connections."""
+    """The security of a cluster: none, TLS, SASL, or both. Created once for all connections."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         protocol = settings.get("security.protocol", "PLAINTEXT")
@@ -39,18 +39,18 @@ class Security:
         self._login = _login_of(settings) if protocol.startswith("SASL") else None
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """Return the socket, with TLS where the broker speaks it; its certificate must be one of `host`."""
+        """Return the socket, with TLS if configured. The broker's certificate must match `host`."""
         return self._context.wrap_socket(plain, server_hostname=host) if self._context else plain
 
     def log_in(self, exchange: Exchange) -> None:
-        """Tell the broker who asks; one who is refused is an UnavailableError, for a password may be about to change."""
+        """Authenticate. Raise an UnavailableError if the broker refuses: a retry helps while a password is being changed."""
         if self._login is None:
             return
         name = self._login["sasl_mechanism"]
         request = SaslHandshakeRequest(mechanism=name, version=_HANDSHAKE_VERSION)
         answer = exchange(request, SaslHandshakeResponse, _HANDSHAKE_VERSION)
         if answer.error_code:
-            raise _refused(f"it knows no {name}, only {', '.join(answer.mechanisms)}")
+            raise _refused(f"the broker does not support {name}, only {', '.join(answer.mechanisms)}")
         mechanism = get_sasl_mechanism(name)(**self._login)
         while not mechanism.is_done():
             request = SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes(), version=_AUTHENTICATE_VERSION)
@@ -60,12 +60,12 @@ class Security:
             try:
                 mechanism.receive(answer.auth_bytes)
             except (ValueError, KeyError) as error:
-                raise _refused("it does not know the password itself") from error
+                raise _refused("the broker could not prove that it knows the password") from error
 
 
 def _login_of(settings: Mapping[str, str]) -> dict[str, str]:
     return {
-        "security_protocol": "SASL_SSL",  # what kafka-python warns of otherwise was chosen in the settings
+        "security_protocol": "SASL_SSL",  # avoids kafka-python's warning about plaintext, which the settings chose
         "sasl_mechanism": settings["sasl.mechanism"],
         "sasl_plain_username": settings["sasl.username"],
         "sasl_plain_password": settings["sasl.password"],
@@ -75,7 +75,7 @@ def _login_of(settings: Mapping[str, str]) -> dict[str, str]:
 def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=settings.get("ssl.ca.pem"))
     if "ssl.certificate.pem" in settings:
-        descriptor, path = tempfile.mkstemp()  # Python takes a key out of a file alone; nobody else can read this one
+        descriptor, path = tempfile.mkstemp()  # Python reads keys only from a file; only the owner can read this one
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 file.write("\n".join((settings["ssl.certificate.pem"], settings.get("ssl.key.pem", ""))))
@@ -87,7 +87,7 @@ def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
 
 def _refused(why: str) -> UnavailableError:
     return UnavailableError(
-        f"Kafka refuses who asks: {why}",
+        f"Kafka authentication failed: {why}",
         where="kafka.sasl_mechanism",
         next_step="Check HEADRACE_KAFKA_USERNAME and HEADRACE_KAFKA_PASSWORD.",
     )

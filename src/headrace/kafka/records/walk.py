@@ -1,4 +1,4 @@
-"""Records one by one, whatever they carry: keys, headers, no value."""
+"""Read records one by one, with any keys, headers and null values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Record(NamedTuple):
-    """A record of a batch, with its time and offset relative to the batch's."""
+    """A record of a batch. Its time and offset are relative to the batch."""
 
     timestamp: int
     offset: int
@@ -16,7 +16,7 @@ class Record(NamedTuple):
 
 
 def walk_records(records: memoryview, count: int) -> Iterator[Record]:
-    """Yield `count` records. Numbers are zigzag and variable in length; what comes after the value is stepped over."""
+    """Yield `count` records. Numbers are zigzag varints. Headers are skipped."""
     at = 0
     for _ in range(count):
         length, at = _number(records, at)
@@ -26,7 +26,7 @@ def walk_records(records: memoryview, count: int) -> Iterator[Record]:
         key, at = _bytes(records, at)
         value, at = _bytes(records, at)
         if not at < end <= len(records):
-            raise ValueError("a record is longer than it says")
+            raise ValueError("a record is longer than its length field")
         yield Record(timestamp, offset, key, value)
         at = end
 
