@@ -38,7 +38,7 @@ def test_an_empty_folder_stays_empty(here: Here, tmp_path: Path, arguments: list
 
 def test_doctor_says_that_there_is_no_catalog_after_a_look(here: Here) -> None:
     here("plan", "payments")
-    assert "does not exist yet; the first landing makes it" in here("doctor")[1]
+    assert "does not exist yet; the first landing creates it" in here("doctor")[1]
 
 
 def test_who_watches_finds_a_catalog_that_is_made_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

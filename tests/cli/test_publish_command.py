@@ -22,7 +22,7 @@ def test_verify_names_rows_that_differ_and_publish_repairs_them(
     prices.land_nothing()
     prices.build({"a": ("1.10", "red"), "b": ("2.20", "blue")})
     code, said = here("verify", "shop")
-    assert (code, "there is no table prices in Postgres" in said) == (1, True)
+    assert (code, "not found in Postgres: table prices" in said) == (1, True)
     code, said = here("publish", "shop")
     assert (code, "2 rows to Postgres table prices" in said) == (0, True)
     assert here("publish", "shop")[1].strip() == "Postgres has all that was built"

@@ -42,8 +42,8 @@ def test_check_topic_accepts_the_topic_that_was_landed(identity: TopicIdentity) 
     [
         (TopicIdentity("b", "one"), "its id is b, but the rows were landed from the topic with id a"),
         (TopicIdentity("b", "two"), "its id is b"),
-        (TopicIdentity("", "two"), "its cluster id is two, and the rows were landed from cluster one"),
-        (None, "the topic does not exist"),
+        (TopicIdentity("", "two"), "its id is two, but the rows were landed from cluster one"),
+        (None, "the topic no longer exists"),
     ],
 )
 def test_check_topic_refuses_another_topic(identity: TopicIdentity | None, reason: str) -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from headrace.operations.compare.differences import Difference, Layout, compare_found, compare_in_order
+from headrace.operations.compare.differences import Difference, Layout, compare_by_key, compare_in_order
 from headrace.operations.compare.lake_tables import LakeRow
 from headrace.operations.compare.source_tables import SourceColumn
 from headrace.operations.compare.values import is_same
@@ -90,7 +90,7 @@ def test_rows_are_compared_by_their_keys() -> None:
     ]
     assert list(compare_in_order(source, lake, layout=LAYOUT)) == expected
     wanted = [(number,) for number in (1, 2, 3, 4, 5, 6, 7, 8)]
-    assert list(compare_found(reversed(source), lake, layout=LAYOUT, wanted=wanted)) == expected
+    assert list(compare_by_key(reversed(source), lake, layout=LAYOUT, wanted=wanted)) == expected
 
 
 def test_a_key_that_comes_twice_is_told() -> None:

@@ -9,7 +9,7 @@ from headrace.app.own_server import need_free, own_server, serve_app
 from headrace.errors import ServiceError, SpecError, UnavailableError
 from headrace.http.client import ask
 from headrace.operations.compare.catching_up import CdcPath, wait_for_topics
-from headrace.operations.compare.source_tables import open_moment
+from headrace.operations.compare.source_tables import open_snapshot
 from headrace.plurals import count_that_are
 from headrace.servers import embedded, ports
 from headrace.servers.embedded import Embedded, Report
@@ -62,9 +62,9 @@ def fill_source(address: str, session: Session, *, report: Report) -> None:
         )
     database = find_database(session.settings, capture_of(session.pipeline))
     assert database is not None
-    way = CdcPath(session.pipeline, database.dsn, session.pipeline.name, session.bootstrap_servers)
-    with open_moment(database.dsn) as moment:
-        wait_for_topics(way, moment.lsn, seconds=_FILL_SECONDS)
+    path = CdcPath(session.pipeline, database.dsn, session.pipeline.name, session.bootstrap_servers)
+    with open_snapshot(database.dsn) as snapshot:
+        wait_for_topics(path, snapshot.lsn, seconds=_FILL_SECONDS)
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""What an operator does with a pipeline: verify, replay, erase, maintain and compare."""
+"""Operate a pipeline: verify, replay, erase, maintain and compare."""

@@ -1,4 +1,4 @@
-"""Looks at everything that Headrace needs, and says what is there, from where, and what to do about the rest."""
+"""Check everything that Headrace needs: what is available, where it comes from, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FREE_BYTES = 2 * 1024**3
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     subject: str
     state: Literal["ok", "attention", "broken"]
@@ -48,39 +48,39 @@ class SettingOrigin:
 
 
 def examine(settings: Settings, *, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Return what was found, the parts in the order in which a run needs them."""
+    """Return the results of all checks, in the order in which a run needs the parts."""
     return (
         Finding("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-        _look_at_java(environ),
-        *(_look_at_jars(group) for group in _groups(settings)),
-        _look_at_disk(settings),
-        _look_at_server("Kafka", settings.kafka_bootstrap_servers, running_kafka(settings)),
-        _look_at_server("Postgres", _own_postgres(settings), running_postgres(settings)),
-        _look_at_server("Connect", _own(settings.connect_url), running_connect(settings)),
-        _look_at_server("registry", _own(settings.registry_url), running_registry(settings)),
-        _look_at_server("Trino", None, running_trino(settings)),
-        _look_at_catalog(settings),
+        _check_java(environ),
+        *(_check_jars(group) for group in _groups(settings)),
+        _check_disk(settings),
+        _check_server("Kafka", settings.kafka_bootstrap_servers, running_kafka(settings)),
+        _check_server("Postgres", _own_postgres(settings), running_postgres(settings)),
+        _check_server("Connect", _own(settings.connect_url), running_connect(settings)),
+        _check_server("registry", _own(settings.registry_url), running_registry(settings)),
+        _check_server("Trino", None, running_trino(settings)),
+        _check_catalog(settings),
     )
 
 
 def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
-    """Return every setting, its value and where that came from."""
+    """Return every setting with its value and the value's origin."""
     profile = SettingOrigin("profile", settings.profile, settings.origins["profile"])
     from_file = f"{FILE} [{settings.profile}]"
     return (
         profile,
-        *(SettingOrigin(each.name, _shown(each, settings), settings.origins[each.name]) for each in SETTING_SPECS),
+        *(SettingOrigin(spec.name, _shown(spec, settings), settings.origins[spec.name]) for spec in KNOWN),
         *(
-            SettingOrigin(f"{each.name}.{name}", value, from_file)
-            for each in PASSED_ON_SECTIONS
-            for name, value in getattr(settings, each.field).items()
+            SettingOrigin(f"{spec.name}.{name}", value, from_file)
+            for spec in HANDED_ON
+            for name, value in getattr(settings, spec.field).items()
         ),
         *(SettingOrigin(variable, "(set)", "environment") for name, variable in SECRETS.items() if getattr(settings, name)),
     )
 
 
 def _shown(known: SettingSpec, settings: Settings) -> str:
-    """Return the setting's value as people may see it: without a password."""
+    """Return the setting's value for display, without passwords."""
     value = getattr(settings, known.field)
     if value is None or value == "":
         return known.empty
@@ -89,12 +89,12 @@ def _shown(known: SettingSpec, settings: Settings) -> str:
 
 
 def _groups(settings: Settings) -> tuple[str, ...]:
-    """Return the groups of jars that are always needed, and those that these settings need."""
+    """Return the groups of jars that every run needs, and the ones that these settings need."""
     always = {path.name for path in GROUPS.iterdir() if path.is_dir()} - OPTIONAL
     return tuple(sorted(always | set(spark_groups(settings))))
 
 
-def _look_at_java(environ: Mapping[str, str]) -> Finding:
+def _check_java(environ: Mapping[str, str]) -> Finding:
     try:
         java = choose_java(environ)
     except HeadraceError as error:
@@ -103,7 +103,7 @@ def _look_at_java(environ: Mapping[str, str]) -> Finding:
     return Finding("Java", "attention", f"{says}. {java.note}") if java.note else Finding("Java", "ok", says)
 
 
-def _look_at_jars(group: str) -> Finding:
+def _check_jars(group: str) -> Finding:
     try:
         jars = cached_jars(group)
     except HeadraceError as error:
@@ -113,30 +113,28 @@ def _look_at_jars(group: str) -> Finding:
             f"jars for {group}", "ok", f"{len(jars)} in the cache, {sum(jar.stat().st_size for jar in jars) >> 20} MB"
         )
     if group in OPTIONAL:
-        return Finding(
-            f"jars for {group}", "ok", f"not in the cache, and only needed for what is optional: headrace up {group}"
-        )
+        return Finding(f"jars for {group}", "ok", f"not in the cache; optional. To download them, run: headrace up {group}")
     return Finding(f"jars for {group}", "attention", "not in the cache yet: the first run downloads them")
 
 
-def _look_at_disk(settings: Settings) -> Finding:
+def _check_disk(settings: Settings) -> Finding:
     folder = settings.home if settings.home.exists() else settings.home.parent
     free = shutil.disk_usage(folder).free
     says = f"{free / 1024**3:.1f} GB free under {settings.home}"
     return Finding("disk", "ok", says) if free > _FREE_BYTES else Finding("disk", "attention", f"only {says}")
 
 
-def _look_at_server(title: str, own: str | None, service: RunningService | None) -> Finding:
+def _check_server(title: str, own: str | None, service: RunningService | None) -> Finding:
     if own:
-        return Finding(title, "ok", f"your own, which is not asked: {own}")
+        return Finding(title, "ok", f"your own server, not checked: {own}")
     if service:
         return Finding(title, "ok", f"runs on {HOST}:{service.port} (pid {service.pid})")
-    return Finding(title, "ok", "does not run; commands that need it start it")
+    return Finding(title, "ok", "not running; commands that need it start it")
 
 
-def _look_at_catalog(settings: Settings) -> Finding:
+def _check_catalog(settings: Settings) -> Finding:
     if not catalog_exists(settings):
-        return Finding("catalog", "ok", "does not exist yet; the first landing makes it")
+        return Finding("catalog", "ok", "does not exist yet; the first landing creates it")
     try:
         namespaces = list(list_namespaces(open_catalog(settings)))
     except HeadraceError as error:
@@ -161,4 +159,4 @@ _SHOWN: dict[Kind, Callable[..., str]] = {
     "postgres": without_password,
     "database": without_passwords,
 }
-"""How values are shown that are not shown as they are."""
+"""The display functions of the kinds of settings that need one."""

@@ -1,4 +1,4 @@
-"""What the expectations of a pipeline find: in the rows that there are now, and in each build."""
+"""Report the expectations of a pipeline: on the current rows, and in each build."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ _TREND_BUILDS = 12
 
 @dataclass(frozen=True)
 class ExpectationReport:
-    """An expectation, of the rows that there are now and of the last build.
+    """An expectation on the current rows and in the last build.
 
-    Of the `rows` in the table, `failing` fail it now; None where only Spark can tell. `quarantined` rows are in the quarantine
-    because of it. The last build, `build_id`, checked `last_checked` rows and `last_failed` of them failed it; None before the
-    first build with it. `refused_failed` is how many rows failed it in a build after that one, which was refused. `trend` has a
-    bar for each build, the highest of which is the worst.
+    Of the `rows` in the table, `failing` fail it now; None if only Spark can evaluate it. It put `quarantined` rows into the
+    quarantine. In the last build, `build_id`, `last_failed` of `last_checked` rows failed it; None before the first build with
+    it. `refused_failed` is the number of rows that failed it in a later, refused build. `trend` has one bar per build.
     """
 
     table: str
@@ -43,9 +42,9 @@ class ExpectationReport:
 
 
 def report_quality(settings: Settings, pipeline: Pipeline) -> tuple[ExpectationReport, ...]:
-    """Return a report of every expectation that the pipeline has now, in the order of its tables.
+    """Return a report of each of the pipeline's current expectations, in the order of its tables.
 
-    The last build is what the table itself says of it, as in `headrace status`; only the trend is of all builds.
+    Figures of the last build come from the table's own entry, as in `headrace status`; the trend covers all builds.
     """
     catalog = find_catalog(settings)
     results = read_results(catalog, pipeline.name)
@@ -85,7 +84,7 @@ def report_quality(settings: Settings, pipeline: Pipeline) -> tuple[ExpectationR
 
 
 def draw_trend(counts: Sequence[tuple[int, int]]) -> str:
-    """Return the share of failing rows of each build as a row of bars."""
+    """Return the share of failing rows per build as bars, relative to the worst build."""
     shares = [failed / checked if checked else 0.0 for checked, failed in counts]
     worst = max(shares, default=0.0)
     if not worst:

@@ -1,1 +1,1 @@
-"""The lake's tables held against the Postgres that they come from, row by row and column by column."""
+"""Compare tables of the lake with their Postgres tables, row by row and column by column."""

@@ -1,4 +1,4 @@
-"""Waits until the lake has all that a Postgres had written up to an LSN."""
+"""Wait until the lake has all changes of a Postgres up to an LSN."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Ends = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True)
 class CdcPath:
-    """What an LSN has to pass on its way into the lake: the slot, the topics, the raw tables, and what is built of them."""
+    """The path of a change into the lake: the replication slot, the topics, the raw tables and their downstream tables."""
 
     pipeline: Pipeline
     dsn: str = field(repr=False)
@@ -37,41 +37,41 @@ class CdcPath:
     tables: tuple[LayerTable, ...] = ()
 
 
-def wait_for_topics(way: CdcPath, lsn: int, *, seconds: float) -> Ends:
-    """Return the ends of the topics once they hold every change up to the LSN."""
-    with psycopg.connect(way.dsn, autocommit=True) as connection:
+def wait_for_topics(path: CdcPath, lsn: int, *, seconds: float) -> Ends:
+    """Return the end offsets of the topics once they have every change up to the LSN."""
+    with psycopg.connect(path.dsn, autocommit=True) as connection:
 
         def is_confirmed() -> bool:
-            found = confirmed_lsn(connection, slot=way.slot)
-            if found is None:
+            confirmed = confirmed_lsn(connection, slot=path.slot)
+            if confirmed is None:
                 raise LandingError(
-                    f'Postgres has no replication slot "{way.slot}"',
-                    where=f"pipeline {way.pipeline.name}",
-                    next_step=f"Register its connector: headrace connectors register {way.pipeline.name}",
+                    f'Postgres has no replication slot "{path.slot}"',
+                    where=f"pipeline {path.pipeline.name}",
+                    next_step=f"Register its connector: headrace connectors register {path.pipeline.name}",
                 )
-            return found >= lsn
+            return confirmed >= lsn
 
-        _wait(is_confirmed, way, what="the connector has not brought all changes to Kafka", seconds=seconds)
-    admin = admin_client(way.bootstrap_servers)
+        _wait(is_confirmed, path, what="the connector has not written all changes to Kafka", seconds=seconds)
+    admin = admin_client(path.bootstrap_servers)
     known = list_partitions(admin)
-    wanted = [(stream.topic, partition) for stream in way.streams for partition in known.get(stream.topic, ())]
+    wanted = [(stream.topic, partition) for stream in path.streams for partition in known.get(stream.topic, ())]
     return {place: high for place, (_, high) in list_bounds(admin, wanted).items()}
 
 
-def wait_for_tables(way: CdcPath, ends: Ends, *, catalog: Catalog, seconds: float) -> None:
-    """Return when an application that lands and build has brought every message before these ends into all tables."""
+def wait_for_tables(path: CdcPath, ends: Ends, *, catalog: Catalog, seconds: float) -> None:
+    """Return when the running application has landed every message before these ends and built all tables from them."""
     reached: dict[TableName, int] = {}
 
     def is_there() -> bool:
-        return all(_has_landed(catalog, stream, ends, reached) for stream in way.streams) and all(
-            _is_built(catalog, way.pipeline, table, reached) for table in way.tables
+        return all(_has_landed(catalog, stream, ends, reached) for stream in path.streams) and all(
+            _is_built(catalog, path.pipeline, table, reached) for table in path.tables
         )
 
-    _wait(is_there, way, what="the application that lands the pipeline has not caught up", seconds=seconds)
+    _wait(is_there, path, what="the running application has not landed and built all changes", seconds=seconds)
 
 
 def _has_landed(catalog: Catalog, stream: Stream, ends: Ends, reached: dict[TableName, int]) -> bool:
-    """Return whether a raw table has all messages before the ends; the first checkpoint that has them is kept."""
+    """Return whether a raw table has all messages before the ends. Record the first checkpoint that has them in `reached`."""
     if stream.table in reached:
         return True
     table = load_table(catalog, stream.table)
@@ -84,39 +84,39 @@ def _has_landed(catalog: Catalog, stream: Stream, ends: Ends, reached: dict[Tabl
 
 
 def _is_built(catalog: Catalog, pipeline: Pipeline, table: LayerTable, reached: dict[TableName, int]) -> bool:
-    """Return whether a table was built from what its inputs had when they were reached; its own build then is kept."""
+    """Return whether a table was built from its inputs as `reached` or newer. Record that build in `reached`."""
     if table.table in reached:
         return True
-    found = load_table(catalog, table.table)
-    reads = read_build(found).reads
+    stored = load_table(catalog, table.table)
+    reads = read_build(stored).reads
     for name in table.inputs:
         wanted = reached.get(name)
         if wanted is None and not is_raw(name, pipeline):
-            continue  # another pipeline's, or one that is not on the way
+            continue  # a table of another pipeline, or not upstream of the compared tables
         state = reads.get(str(name))
         if wanted and (state is None or state.position < wanted):
             return False
-    reached[table.table] = state_of(found, raw=False).position
+    reached[table.table] = state_of(stored, raw=False).position
     return True
 
 
-def _wait(is_done: Callable[[], bool], way: CdcPath, *, what: str, seconds: float) -> None:
+def _wait(is_done: Callable[[], bool], path: CdcPath, *, what: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not is_done():
         if time.monotonic() > deadline:
-            name = way.pipeline.name
+            name = path.pipeline.name
             raise LandingError(
                 f"{what} within {seconds:.0f} seconds",
                 where=f"pipeline {name}",
-                next_step=f"See where it stands: headrace connectors status {name}   and: headrace status {name}",
+                next_step=f"Check the progress: headrace connectors status {name}   and: headrace status {name}",
             )
         time.sleep(_PAUSE_SECONDS)
 
 
-def tables_on_the_way(pipeline: Pipeline, last: Sequence[LayerTable]) -> tuple[LayerTable, ...]:
-    """Return these tables and all that they read, each after those that it reads."""
-    wanted = {each.table for each in last}
-    for each in reversed(pipeline.tables):
-        if each.table in wanted:
-            wanted |= set(each.inputs)
-    return tuple(each for each in pipeline.tables if each.table in wanted)
+def with_upstream(pipeline: Pipeline, last: Sequence[LayerTable]) -> tuple[LayerTable, ...]:
+    """Return these tables and everything upstream of them, in build order."""
+    wanted = {table.table for table in last}
+    for table in reversed(pipeline.tables):
+        if table.table in wanted:
+            wanted |= set(table.inputs)
+    return tuple(table for table in pipeline.tables if table.table in wanted)

@@ -1,4 +1,4 @@
-"""Compare what a pipeline publishes with what Postgres has, row by row."""
+"""Compare a pipeline's published tables with Postgres, row by row."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PAUSE_SECONDS = 0.5
 def compare_all_published(
     settings: Settings, pipeline: Pipeline, *, report: Report, seconds: float = WAIT_SECONDS
 ) -> tuple[Compared, ...]:
-    """Return how each published table compares with the lake.
+    """Return the comparison of each published table with the lake.
 
-    While an application runs the pipeline, a build that Postgres does not have yet is waited for, `seconds` at most.
+    While an application runs the pipeline, wait up to `seconds` until Postgres has the newest build.
     """
     if not pipeline.serving.postgres:
         return ()
@@ -35,21 +35,21 @@ def _compare(settings: Settings, pipeline: Pipeline, table: PostgresTable, *, ds
     while True:
         waits = is_running(settings, pipeline.name) and time.monotonic() < deadline
         with translate_outages():
-            found = compare_published(dsn, find_catalog(settings), table, needs_current=waits)
-        if not waits or found.is_current:
-            return _describe(found, pipeline, table)
+            comparison = compare_published(dsn, find_catalog(settings), table, needs_current=waits)
+        if not waits or comparison.is_current:
+            return _describe(comparison, pipeline, table)
         time.sleep(_PAUSE_SECONDS)
 
 
-def _describe(found: PublishedComparison, pipeline: Pipeline, table: PostgresTable) -> Compared:
-    repair = f"Repair it: headrace publish {pipeline.name} --table {table.name} --full"
+def _describe(comparison: PublishedComparison, pipeline: Pipeline, table: PostgresTable) -> Compared:
+    repair = f"Publish it again: headrace publish {pipeline.name} --table {table.name} --full"
     return Compared(
         source=table.name,
         table=str(table.source),
-        rows=found.rows,
-        different=found.different,
-        columns=found.columns,
-        examples=found.examples,
-        problems=found.problems,
-        next_step=repair if found.different or found.problems else None,
+        rows=comparison.rows,
+        different=comparison.different,
+        columns=comparison.columns,
+        examples=comparison.examples,
+        problems=comparison.problems,
+        next_step=repair if comparison.different or comparison.problems else None,
     )

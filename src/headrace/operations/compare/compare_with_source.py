@@ -1,4 +1,4 @@
-"""The lake against Postgres: every row and column of the tables that say how a captured table stands."""
+"""Compare the lake with Postgres: every row and column of the tables with a captured table's current rows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from headrace.errors import LandingError, SpecError, UnavailableError
 from headrace.iceberg.catalog.tables import find_catalog, load_table
 from headrace.kafka.client import KafkaServers
 from headrace.operations.compare import lake_tables, source_tables
-from headrace.operations.compare.catching_up import CdcPath, tables_on_the_way, wait_for_tables, wait_for_topics
-from headrace.operations.compare.differences import Counted, Difference, Layout, compare_found, compare_in_order
+from headrace.operations.compare.catching_up import CdcPath, with_upstream, wait_for_tables, wait_for_topics
+from headrace.operations.compare.differences import Counted, Difference, Layout, compare_by_key, compare_in_order
 from headrace.operations.compare.lake_tables import LSN
-from headrace.operations.compare.source_tables import Key, Moment, SourceTable, find_table, open_moment
+from headrace.operations.compare.source_tables import Key, SourceSnapshot, SourceTable, find_table, open_snapshot
 from headrace.servers.embedded import Report
 from headrace.servers.source_database import find_database
 from headrace.sessions.building import build, open_lake
@@ -33,18 +33,17 @@ from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import Pipeline, Stream
 
 WAIT_SECONDS = 300.0
-_LOOKED_AT_AGAIN = 10_000
-"""How many rows of a table are looked at again; more than that do not differ because they are moving."""
+_MOST_RECHECKED = 10_000
+"""Differing rows that are rechecked. If more rows differ, concurrent changes are not the reason."""
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Compared:
-    """How a table of Postgres and its table of the lake compare.
+    """The comparison of a Postgres table with its lake table.
 
-    `rows` were compared, and of them `different` differ, or are on one side only. `moving` changed again whenever they were
-    looked at, so that nothing can be said of them. `problems` are those of the table as a whole. `notes` are worth knowing,
-    and no difference.
+    Of the compared `rows`, `different` differ or are on one side only. `moving` rows changed again before every recheck, so their
+    result is unknown. `problems` concern the whole table. `notes` are not differences.
     """
 
     source: str
@@ -65,21 +64,21 @@ class Compared:
 
 @dataclass(frozen=True)
 class Pair:
-    """A captured table, and the lake's table of its rows as they stand."""
+    """A captured table, and the lake table with its current rows."""
 
     stream: Stream
     table: LayerTable
 
     @property
     def source(self) -> tuple[str, str]:
-        """The schema and the name of the table in Postgres, with which Debezium ends its topics' names."""
+        """The schema and name of the table in Postgres, which are the end of Debezium's topic name."""
         _, schema, name = f".{self.stream.topic}".rsplit(".", 2)
         return schema, name
 
 
 def pairs_of(pipeline: Pipeline) -> tuple[Pair, ...]:
-    """Return each captured table with the table that keeps its current rows: the upsert that reads its changes alone."""
-    found: list[Pair] = []
+    """Return each captured table with the table of its current rows: the upsert table that reads only its changes."""
+    pairs: list[Pair] = []
     for stream in pipeline.streams:
         if stream.format != "debezium":
             continue
@@ -88,22 +87,24 @@ def pairs_of(pipeline: Pipeline) -> tuple[Pair, ...]:
             if set(table.inputs) <= same and table.kind == "append":
                 same.add(table.table)
             elif set(table.inputs) <= same and table.kind == "upsert":
-                found.append(Pair(stream, table))
+                pairs.append(Pair(stream, table))
                 break
-    return tuple(found)
+    return tuple(pairs)
 
 
 def compare_captured(
     settings: Settings, pipeline: Pipeline, *, bootstrap_servers: KafkaServers, report: Report, seconds: float = WAIT_SECONDS
 ) -> tuple[Compared, ...]:
-    """Return how the tables of the Postgres that a pipeline captures compare with the lake, with its connector running
-    meanwhile; nothing for one that captures none."""
+    """Return the comparison of the Postgres tables that a pipeline captures with the lake; empty if it captures none.
+
+    The pipeline's connector runs meanwhile.
+    """
     with capturing(settings, pipeline, report=report) as capture:
         if capture is None:
             return ()
         database = find_database(settings, capture.capture)
         if database is None:
-            raise UnavailableError("Postgres has just ended", where=pipeline.name, next_step="Run: headrace status")
+            raise UnavailableError("Postgres stopped", where=pipeline.name, next_step="Run: headrace status")
         servers, dsn = bootstrap_servers, database.dsn
         return compare(settings, pipeline, dsn=dsn, bootstrap_servers=servers, report=report, seconds=seconds)
 
@@ -117,60 +118,59 @@ def compare(
     report: Report,
     seconds: float = WAIT_SECONDS,
 ) -> tuple[Compared, ...]:
-    """Return how every captured table compares with the lake, once the lake has what Postgres had at the beginning.
+    """Return the comparison of every captured table with the lake, once the lake has all changes up to the start.
 
-    Where no application lands the pipeline, this does. Rows that differ are looked at again with a newer state of Postgres
-    and of the lake, because they may have changed in between, until they are the same, or stand still and differ, or `seconds`
-    are over.
+    If no application lands the pipeline, this function does. Rows that differ may have changed in between: they are rechecked
+    with newer snapshots until they are equal, or differ without a newer change, or `seconds` are over.
     """
     pairs = pairs_of(pipeline)
     if not pairs:
         raise SpecError(
-            "no table of the pipeline says how a captured table stands",
+            "no table of the pipeline has the current rows of a captured table",
             where=f"pipeline {pipeline.name}",
-            next_step="Add one for each table to its folder: keys, sequence_by and SELECT * from its stage table.",
+            next_step="Add an upsert table for each captured table: keys, sequence_by and SELECT * from its stage table.",
         )
-    way = CdcPath(
+    path = CdcPath(
         pipeline,
         dsn,
         slot=pipeline.name,
         bootstrap_servers=bootstrap_servers,
         streams=tuple(pair.stream for pair in pairs),
-        tables=tables_on_the_way(pipeline, [pair.table for pair in pairs]),
+        tables=with_upstream(pipeline, [pair.table for pair in pairs]),
     )
     deadline = time.monotonic() + seconds
-    with _following(settings, way, report=report) as follow:
-        with open_moment(dsn) as moment:
-            follow(moment.lsn, deadline - time.monotonic())
-            looks = [_look_at(settings, pair, moment) for pair in pairs]
-        while any(look.unsettled for look in looks) and time.monotonic() < deadline:
-            with open_moment(dsn) as moment:
+    with _following(settings, path, report=report) as follow:
+        with open_snapshot(dsn) as snapshot:
+            follow(snapshot.lsn, deadline - time.monotonic())
+            comparisons = [_compare_table(settings, pair, snapshot) for pair in pairs]
+        while any(comparison.unsettled for comparison in comparisons) and time.monotonic() < deadline:
+            with open_snapshot(dsn) as snapshot:
                 try:
-                    follow(moment.lsn, deadline - time.monotonic())
-                except LandingError:  # out of time: what was seen so far is what can be said
+                    follow(snapshot.lsn, deadline - time.monotonic())
+                except LandingError:  # out of time: report the results so far
                     break
-                looks = [look.again(settings, moment) for look in looks]
-    return tuple(look.result(pipeline) for look in looks)
+                comparisons = [comparison.recheck(settings, snapshot) for comparison in comparisons]
+    return tuple(comparison.result(pipeline) for comparison in comparisons)
 
 
 @contextmanager
-def _following(settings: Settings, way: CdcPath, *, report: Report) -> Iterator[Callable[[int, float], None]]:
-    """Yield what brings the lake up to an LSN: by waiting for the application that lands the pipeline, or by landing itself."""
+def _following(settings: Settings, path: CdcPath, *, report: Report) -> Iterator[Callable[[int, float], None]]:
+    """Yield a function that brings the lake up to an LSN: it waits for the running application, or lands and builds."""
     catalog = find_catalog(settings)
     with ExitStack() as stack:
         session: Session | None = None
 
         def follow(lsn: int, seconds: float) -> None:
             nonlocal session
-            ends = wait_for_topics(way, lsn, seconds=max(1.0, seconds))
-            if session is None and is_running(settings, way.pipeline.name):
-                wait_for_tables(way, ends, catalog=catalog, seconds=max(1.0, seconds))
+            ends = wait_for_topics(path, lsn, seconds=max(1.0, seconds))
+            if session is None and is_running(settings, path.pipeline.name):
+                wait_for_tables(path, ends, catalog=catalog, seconds=max(1.0, seconds))
                 return
             if session is None:
-                session = stack.enter_context(landing_session(settings, way.pipeline, report=report))
+                session = stack.enter_context(landing_session(settings, path.pipeline, report=report))
             land(session, once=True, stop=Event(), landed=lambda batch: None, report=report)
-            outcomes = build(open_lake(settings, way.pipeline, session.spark))
-            failed = next((each.error for each in outcomes if each.error), None)
+            outcomes = build(open_lake(settings, path.pipeline, session.spark))
+            failed = next((outcome.error for outcome in outcomes if outcome.error), None)
             if failed:
                 raise failed
 
@@ -178,97 +178,99 @@ def _following(settings: Settings, way: CdcPath, *, report: Report) -> Iterator[
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What was seen of a table: the differing keys that are to be looked at again, and how they differed."""
+class _Comparison:
+    """The state of a table's comparison: its differences, and the keys that are settled."""
 
     pair: Pair
     source: SourceTable
     rows: int
-    found: tuple[Difference, ...]
-    beyond: int
+    differences: tuple[Difference, ...]
+    unchecked: int
     settled: frozenset[Key]
     lsn: int
     notes: tuple[str, ...]
 
     @property
     def unsettled(self) -> bool:
-        return any(each.key not in self.settled for each in self.found)
+        return any(difference.key not in self.settled for difference in self.differences)
 
-    def again(self, settings: Settings, moment: Moment) -> _Look:
-        """Return another look at what differed. What differs in the same way twice, with no newer change, differs."""
+    def recheck(self, settings: Settings, snapshot: SourceSnapshot) -> _Comparison:
+        """Recheck the differences. A row that differs twice in the same way, without a newer change, is settled."""
         if not self.unsettled:
             return self
         catalog = find_catalog(settings)
         schema, name = self.pair.source
-        source = find_table(moment.connection, schema, name) or self.source
+        source = find_table(snapshot.connection, schema, name) or self.source
         layout = _layout(catalog, self.pair, source)
-        wanted = [each.key for each in self.found]
-        ours = source_tables.find_rows(moment, source, keys=layout.source_keys, wanted=wanted)
-        theirs = lake_tables.find_rows(
+        wanted = [difference.key for difference in self.differences]
+        source_rows = source_tables.find_rows(snapshot, source, keys=layout.source_keys, wanted=wanted)
+        lake_rows = lake_tables.find_rows(
             _loaded(catalog, self.pair),
             columns=layout.in_lake,
             keys=layout.keys,
             wanted=wanted,
             scratch=settings.home / "scratch",
         )
-        before = {each.key: each for each in self.found}
-        found = tuple(compare_found(ours, theirs, layout=layout, wanted=wanted))
-        still = frozenset(each.key for each in found if each == before[each.key] and each.lsn <= self.lsn)
-        return _Look(self.pair, source, self.rows, found, self.beyond, still, moment.lsn, self.notes)
+        before = {difference.key: difference for difference in self.differences}
+        differences = tuple(compare_by_key(source_rows, lake_rows, layout=layout, wanted=wanted))
+        still = frozenset(
+            difference.key for difference in differences if difference == before[difference.key] and difference.lsn <= self.lsn
+        )
+        return _Comparison(self.pair, source, self.rows, differences, self.unchecked, still, snapshot.lsn, self.notes)
 
     def result(self, pipeline: Pipeline) -> Compared:
-        different = [each for each in self.found if each.key in self.settled]
-        columns = Counter(name for each in different for name in each.columns)
+        different = [difference for difference in self.differences if difference.key in self.settled]
+        columns = Counter(name for difference in different for name in difference.columns)
         filled = [column.name for column in self.source.columns if column.filled and columns[column.name]]
         step = None
         if filled:
             step = (
-                f"Postgres gave rows the default of {', '.join(filled)} without a change that could be read. "
+                f"Postgres filled the default of {', '.join(filled)} into existing rows without change events. "
                 f"Take a new snapshot: headrace connectors reset {pipeline.name}"
             )
-        elif different or self.beyond:
+        elif different or self.unchecked:
             step = f"Take a new snapshot: headrace connectors reset {pipeline.name}"
         return Compared(
             source=str(self.source),
             table=str(self.pair.table.table),
             rows=self.rows,
-            different=len(different) + self.beyond,
-            moving=len(self.found) - len(different),
+            different=len(different) + self.unchecked,
+            moving=len(self.differences) - len(different),
             columns=tuple(sorted(columns.items())),
-            examples=tuple(_describe(each, self.pair.table.keys) for each in different[:_SHOWN]),
+            examples=tuple(_describe(difference, self.pair.table.keys) for difference in different[:_SHOWN]),
             notes=self.notes,
             next_step=step,
         )
 
 
-def _look_at(settings: Settings, pair: Pair, moment: Moment) -> _Look:
+def _compare_table(settings: Settings, pair: Pair, snapshot: SourceSnapshot) -> _Comparison:
     catalog = find_catalog(settings)
     schema, name = pair.source
-    source = find_table(moment.connection, schema, name)
+    source = find_table(snapshot.connection, schema, name)
     if source is None:
         raise LandingError(
             f"Postgres has no table {schema}.{name}",
             where=f"topic {pair.stream.topic}",
-            next_step="Take the stream out of pipeline.yml, or make the table.",
+            next_step="Remove the stream from pipeline.yml, or create the table.",
         )
     table = _loaded(catalog, pair)
     layout = _layout(catalog, pair, source)
-    ours = Counted(source_tables.rows_in_order(moment, source, keys=layout.source_keys))
-    theirs = lake_tables.rows_in_order(table, columns=layout.in_lake, keys=layout.keys, scratch=settings.home / "scratch")
-    differences = compare_in_order(ours, theirs, layout=layout)
-    found = tuple(islice(differences, _LOOKED_AT_AGAIN))
-    beyond = sum(1 for _ in differences)
+    source_rows = Counted(source_tables.rows_in_order(snapshot, source, keys=layout.source_keys))
+    lake_rows = lake_tables.rows_in_order(table, columns=layout.in_lake, keys=layout.keys, scratch=settings.home / "scratch")
+    all_differences = compare_in_order(source_rows, lake_rows, layout=layout)
+    differences = tuple(islice(all_differences, _MOST_RECHECKED))
+    unchecked = sum(1 for _ in all_differences)
     notes = _notes(source, [field.name for field in table.schema().fields])
-    return _Look(pair, source, ours.count, found, beyond, frozenset(), moment.lsn, notes)
+    return _Comparison(pair, source, source_rows.count, differences, unchecked, frozenset(), snapshot.lsn, notes)
 
 
 def _layout(catalog: Catalog, pair: Pair, source: SourceTable) -> Layout:
     names = [field.name for field in _loaded(catalog, pair).schema().fields]
-    both = {each.in_lake for each in source.columns} & set(names)
+    both = {column.in_lake for column in source.columns} & set(names)
     missing = [key for key in pair.table.keys if key not in both]
     if missing or LSN not in names:
         raise LandingError(
-            f"{pair.table.table} can't be compared: {', '.join(missing or [LSN])} is not a column of both sides",
+            f"can't compare {pair.table.table}: both sides need the column {', '.join(missing or [LSN])}",
             where=str(pair.table.table),
             next_step="Give it the columns of its stage table: SELECT *",
         )
@@ -280,9 +282,9 @@ def _notes(source: SourceTable, lake: Sequence[str]) -> tuple[str, ...]:
     gone = [name for name in lake if name not in have and not name.startswith("_") and name not in RESERVED]
     lacking = [column.name for column in source.columns if column.in_lake not in lake]
     return (
-        *(f"{source}: {name} is in the lake, and no longer in Postgres" for name in gone),
-        *(f"{source}: no change has told the lake of column {name} yet" for name in lacking),
-        *(f"{source}: {name} is generated by Postgres, and not compared" for name in source.generated),
+        *(f"{source}: column {name} is in the lake, but no longer in Postgres" for name in gone),
+        *(f"{source}: column {name} is not in the lake yet, because no change event had it" for name in lacking),
+        *(f"{source}: column {name} is generated by Postgres and not compared" for name in source.generated),
     )
 
 

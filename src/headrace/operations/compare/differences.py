@@ -1,4 +1,4 @@
-"""What differs between a table of Postgres and the lake's, found by going through both in the order of their key."""
+"""Find the differences between a Postgres table and its lake table by merging both in key order."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from headrace.errors import LandingError
 from headrace.operations.compare.lake_tables import LakeRow
 from headrace.operations.compare.source_tables import Key, Row, SourceColumn
-from headrace.operations.compare.values import is_same, plain
+from headrace.operations.compare.values import is_same, canonical
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A row that is not the same on both sides. `columns` differ; without any, the row is on one side only: in the lake,
-    where `lsn` is that of its last change, or else in Postgres."""
+    """A row that differs. Without `columns`, it is on one side only: in the lake if it has an `lsn` (of its last change), else in
+    Postgres."""
 
     key: Key
     columns: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which of Postgres's columns the lake has too, under its names for them, and which of them are the key."""
+    """The columns of Postgres, the lake's names of the shared ones, and the key."""
 
     columns: tuple[SourceColumn, ...]
     in_lake: tuple[str, ...]
@@ -33,11 +33,11 @@ class Layout:
     @staticmethod
     def of(columns: Sequence[SourceColumn], lake: Sequence[str], *, keys: Sequence[str]) -> Layout:
         have = set(lake)
-        return Layout(tuple(columns), tuple(each.in_lake for each in columns if each.in_lake in have), tuple(keys))
+        return Layout(tuple(columns), tuple(column.in_lake for column in columns if column.in_lake in have), tuple(keys))
 
     @property
     def source_keys(self) -> tuple[str, ...]:
-        """What the keys are called in Postgres."""
+        """The names of the key columns in Postgres."""
         names = {column.in_lake: column.name for column in self.columns}
         return tuple(names[key] for key in self.keys)
 
@@ -48,19 +48,21 @@ class Layout:
         return self._key(row.values, self.in_lake)
 
     def differing(self, row: Row, lake: LakeRow) -> tuple[str, ...]:
-        """Return the columns whose values differ. A column that the lake does not have is null there."""
-        there = dict(zip(self.in_lake, lake.values, strict=True))
+        """Return the columns whose values differ. A column that the lake lacks counts as null."""
+        lake_values = dict(zip(self.in_lake, lake.values, strict=True))
         pairs = zip(self.columns, row, strict=True)
-        return tuple(column.name for column, value in pairs if not is_same(value, there.get(column.in_lake), kind=column.kind))
+        return tuple(
+            column.name for column, value in pairs if not is_same(value, lake_values.get(column.in_lake), kind=column.kind)
+        )
 
     def _key(self, values: Sequence[Any], names: Sequence[str]) -> Key:
         places = {name: place for place, name in enumerate(names)}
         kinds = {column.in_lake: column.kind for column in self.columns}
-        return tuple(plain(values[places[key]], kind=kinds[key]) for key in self.keys)
+        return tuple(canonical(values[places[key]], kind=kinds[key]) for key in self.keys)
 
 
 class Counted:
-    """Rows on their way, counted."""
+    """Rows that are counted while they are iterated."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = rows
@@ -73,41 +75,41 @@ class Counted:
 
 
 def compare_in_order(source: Iterable[Row], lake: Iterable[LakeRow], *, layout: Layout) -> Iterator[Difference]:
-    """Yield what differs between rows that both come in the order of their key, one of each in memory."""
-    ours = _in_order(((layout.key_of_source(row), row) for row in source), side="Postgres")
-    theirs = _in_order(((layout.key_of_lake(row), row) for row in lake), side="the lake")
-    one, other = next(ours, None), next(theirs, None)
-    while one is not None or other is not None:
-        if other is None or (one is not None and one[0] < other[0]):
-            assert one is not None
-            yield Difference(one[0])
-            one = next(ours, None)
-        elif one is None or other[0] < one[0]:
-            yield Difference(other[0], lsn=other[1].lsn)
-            other = next(theirs, None)
+    """Yield the differences between rows in key order, with one row of each side in memory."""
+    source_rows = _in_order(((layout.key_of_source(row), row) for row in source), side="Postgres")
+    lake_rows = _in_order(((layout.key_of_lake(row), row) for row in lake), side="the lake")
+    source_row, lake_row = next(source_rows, None), next(lake_rows, None)
+    while source_row is not None or lake_row is not None:
+        if lake_row is None or (source_row is not None and source_row[0] < lake_row[0]):
+            assert source_row is not None
+            yield Difference(source_row[0])
+            source_row = next(source_rows, None)
+        elif source_row is None or lake_row[0] < source_row[0]:
+            yield Difference(lake_row[0], lsn=lake_row[1].lsn)
+            lake_row = next(lake_rows, None)
         else:
-            columns = layout.differing(one[1], other[1])
+            columns = layout.differing(source_row[1], lake_row[1])
             if columns:
-                yield Difference(one[0], columns, other[1].lsn)
-            one, other = next(ours, None), next(theirs, None)
+                yield Difference(source_row[0], columns, lake_row[1].lsn)
+            source_row, lake_row = next(source_rows, None), next(lake_rows, None)
 
 
-def compare_found(
+def compare_by_key(
     source: Iterable[Row], lake: Iterable[LakeRow], *, layout: Layout, wanted: Iterable[Key]
 ) -> Iterator[Difference]:
-    """Yield what differs between the rows of some keys, in any order."""
-    ours = {layout.key_of_source(row): row for row in source}
-    theirs = {layout.key_of_lake(row): row for row in lake}
+    """Yield the differences between the rows of the `wanted` keys, which may come in any order."""
+    source_rows = {layout.key_of_source(row): row for row in source}
+    lake_rows = {layout.key_of_lake(row): row for row in lake}
     for key in wanted:
-        one, other = ours.get(key), theirs.get(key)
-        if one is not None and other is not None:
-            columns = layout.differing(one, other)
+        source_row, lake_row = source_rows.get(key), lake_rows.get(key)
+        if source_row is not None and lake_row is not None:
+            columns = layout.differing(source_row, lake_row)
             if columns:
-                yield Difference(key, columns, other.lsn)
-        elif one is not None:
+                yield Difference(key, columns, lake_row.lsn)
+        elif source_row is not None:
             yield Difference(key)
-        elif other is not None:
-            yield Difference(key, lsn=other.lsn)
+        elif lake_row is not None:
+            yield Difference(key, lsn=lake_row.lsn)
 
 
 def _in_order(rows: Iterator[tuple[Key, Any]], *, side: str) -> Iterator[tuple[Key, Any]]:
@@ -115,9 +117,9 @@ def _in_order(rows: Iterator[tuple[Key, Any]], *, side: str) -> Iterator[tuple[K
     for key, row in rows:
         if last is not None and not last < key:
             raise LandingError(
-                f"two rows have the key {_shown(key)}" if last == key else f"rows come out of order at the key {_shown(key)}",
+                f"two rows have the key {_shown(key)}" if last == key else f"rows are not in order at the key {_shown(key)}",
                 where=side,
-                next_step="Rows are compared by a key that tells them apart: see keys in the table's file.",
+                next_step="The comparison needs a unique key: check keys in the table's file.",
             )
         last = key
         yield key, row

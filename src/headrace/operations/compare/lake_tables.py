@@ -1,4 +1,4 @@
-"""Rows of a table of the lake in the order of a key, or of some keys, out of memory where they are many."""
+"""Read rows of a lake table in key order or by keys, in bounded memory."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _WANTED = "wanted"
 
 @dataclass(frozen=True)
 class LakeRow:
-    """A row of the lake, the values that were asked for, and the LSN of the change that made it."""
+    """A row of the lake: the requested values, and the LSN of its last change."""
 
     values: tuple[Any, ...]
     lsn: int
 
 
 def rows_in_order(table: Table, *, columns: Sequence[str], keys: Sequence[str], scratch: Path) -> Iterator[LakeRow]:
-    """Yield the rows by their key. What does not fit into a fixed amount of memory is sorted on disk, in `scratch`."""
+    """Yield the rows in key order. The sort spills to disk, in `scratch`, beyond a fixed amount of memory."""
     names = ", ".join(quote_name(name) for name in (*columns, LSN))
     order = ", ".join(quote_name(key) for key in keys)
     with _opened(table, scratch) as connection:
@@ -42,13 +42,13 @@ def rows_in_order(table: Table, *, columns: Sequence[str], keys: Sequence[str], 
 def find_rows(
     table: Table, *, columns: Sequence[str], keys: Sequence[str], wanted: Sequence[Key], scratch: Path
 ) -> Iterator[LakeRow]:
-    """Yield the rows of some keys."""
+    """Yield the rows of the `wanted` keys, in any order."""
     if not wanted:
         return
     names = ", ".join(f"lake.{quote_name(name)}" for name in (*columns, LSN))
     same = " AND ".join(f"lake.{quote_name(key)} = {_WANTED}.{quote_name(key)}" for key in keys)
     with _opened(table, scratch) as connection:
-        connection.register(_WANTED, pa.table({key: [each[place] for each in wanted] for place, key in enumerate(keys)}))
+        connection.register(_WANTED, pa.table({name: [key[index] for key in wanted] for index, name in enumerate(keys)}))
         yield from _read(connection, f"SELECT {names} FROM {_scan(table)} AS lake JOIN {_WANTED} ON {same}")
 
 

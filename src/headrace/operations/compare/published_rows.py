@@ -1,8 +1,7 @@
-"""Compare a published table with the lake: its columns with the DDL, its position, and every row.
+"""Compare a published table with the lake: its columns with the DDL, its build, and every row.
 
-The lake's rows are copied into a temporary table that has the types of the DDL, so each value is compared with what publishing
-it again would write: Postgres itself decides what is equal. Only decimals keep all their digits: a DDL that rounds them loses
-money without a word.
+The lake's rows are copied into a temporary table with the types of the DDL. Postgres then compares each value with what
+publishing would write now. Decimals keep all their digits in the copy, to report a DDL that rounds them.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ EXAMPLES = 5
 
 @dataclass(frozen=True)
 class PublishedComparison:
-    """How a table of Postgres compares with the layer table that it is published from.
+    """The comparison of a Postgres table with the layer table that it is published from.
 
-    `rows` of the lake were compared. `different` rows differ or are on one side only; `columns` says in how many of them each
-    column differs. `problems` are those of the table as a whole. `is_current` says that Postgres has the lake's newest build.
+    `rows` of the lake were compared. `different` rows differ or are on one side only; `columns` has the number of differing
+    rows per column. `problems` concern the whole table. `is_current` means that Postgres has the lake's newest build.
     """
 
     rows: int = 0
@@ -48,9 +47,9 @@ class PublishedComparison:
 
 
 def compare_published(dsn: str, catalog: Catalog, table: PostgresTable, *, needs_current: bool = False) -> PublishedComparison:
-    """Return what differs between a published table and the lake, both as they are now. Nothing is changed.
+    """Return the differences between a published table and the lake as of now. Read-only.
 
-    With `needs_current`, rows are compared only where Postgres has the lake's newest build.
+    With `needs_current`, compare rows only if Postgres has the lake's newest build.
     """
     with explained(table), psycopg.connect(dsn, connect_timeout=10, application_name="headrace verify") as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
@@ -58,7 +57,7 @@ def compare_published(dsn: str, catalog: Catalog, table: PostgresTable, *, needs
             with connection.cursor() as cursor:
                 cursor.execute("SET LOCAL timezone = 'UTC'")
                 progress = read_progress(cursor, table)
-                # The lake is read after Postgres's snapshot was taken: a build that came in between makes Postgres behind.
+                # Read the lake after Postgres's snapshot: a build in between makes Postgres stale, never ahead.
                 source = load_table(catalog, table.source)
                 if needs_current and source is not None and not (progress and progress.is_at(source, read_build(source))):
                     return PublishedComparison(is_current=False)
@@ -76,7 +75,7 @@ def _compare(
     rows = count_rows(source)
     actual = read_shape(cursor, f'"{table.name}"')
     if actual is None:
-        problem = f"there is no table {table.name} in Postgres"
+        problem = f"not found in Postgres: table {table.name}"
         return PublishedComparison(rows, rows, problems=(problem,), is_current=False)
     wanted = read_ddl_shape(cursor, table)
     changes = list_changes(table, actual=actual, wanted=wanted)
@@ -89,9 +88,9 @@ def _compare(
     in_lake = {field.name: field.field_type for field in source.schema().fields if field.name not in hidden}
     rounded = {column.name for column in wanted.columns if _rounds(column, in_lake.get(column.name))}
     columns = [
-        (replace(column, type="numeric") if column.name in rounded else column, there)
+        (replace(column, type="numeric") if column.name in rounded else column, published)
         for column in wanted.columns
-        if column.name in in_lake and not column.generated and (there := actual.column(column.name)) is not None
+        if column.name in in_lake and not column.generated and (published := actual.column(column.name)) is not None
     ]
     compared = copy_rows(cursor, source, [column for column, _ in columns])
     _find_different(cursor, table, columns)
@@ -112,14 +111,14 @@ def _compare(
 
 
 def _rounds(column: PostgresColumn, kind: IcebergType | None) -> bool:
-    """Return whether the column has fewer decimals than the lake's."""
+    """Return whether the column has fewer decimals than in the lake."""
     numeric = _NUMERIC.fullmatch(column.type)
     return numeric is not None and isinstance(kind, DecimalType) and kind.scale > int(numeric["scale"])
 
 
 def _describe_position(progress: Progress | None, source: Table, built: BuildLedger) -> str:
     if progress is None:
-        return f"nothing of {'.'.join(source.name())} was published, and the lake has build {built.changed_in}"
+        return f"{'.'.join(source.name())} was never published, and the lake has build {built.changed_in}"
     if progress.precedes(source, built):
         return f"Postgres has build {progress.build_id}, and the lake has build {built.changed_in}"
     return f"Postgres has build {progress.build_id} of another history of the table, and the lake has build {built.changed_in}"
@@ -128,7 +127,7 @@ def _describe_position(progress: Progress | None, source: Table, built: BuildLed
 def _find_different(
     cursor: psycopg.Cursor, table: PostgresTable, columns: Sequence[tuple[PostgresColumn, PostgresColumn]]
 ) -> None:
-    """Fill a temporary table with the keys of rows that differ, what differs in them, and on which side they are."""
+    """Fill a temporary table with the keys of differing rows, their differing columns, and the sides that have them."""
     key = [pair for pair in columns if pair[0].name in table.primary_key]
     values = [pair for pair in columns if pair[0].name not in table.primary_key]
 
@@ -168,9 +167,9 @@ def _find_different(
 
 
 def _count_different(cursor: psycopg.Cursor) -> int:
-    found = cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(_DIFFERENT)).fetchone()
-    assert found is not None
-    return int(found[0])
+    row = cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(_DIFFERENT)).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _count_columns(cursor: psycopg.Cursor) -> tuple[tuple[str, int], ...]:
@@ -185,9 +184,9 @@ def _describe_rows(cursor: psycopg.Cursor, table: PostgresTable) -> tuple[str, .
     keys = sql.SQL(", ").join(sql.Identifier(f"key_{place}") for place in range(len(table.primary_key)))
     statement = sql.SQL("SELECT in_lake, in_postgres, columns, {keys} FROM {different} ORDER BY {keys} LIMIT {limit}")
     cursor.execute(statement.format(keys=keys, different=_DIFFERENT, limit=sql.Literal(EXAMPLES)))
-    found = []
+    lines = []
     for in_lake, in_postgres, columns, *key in cursor.fetchall():
         row = ", ".join(f"{name} {value}" for name, value in zip(table.primary_key, key, strict=True))
         what = ", ".join(columns) if in_lake and in_postgres else f"only in {'the lake' if in_lake else 'Postgres'}"
-        found.append(f"{row}: {what}")
-    return tuple(found)
+        lines.append(f"{row}: {what}")
+    return tuple(lines)

@@ -1,4 +1,4 @@
-"""Tables of a Postgres at one moment: their columns, and their rows in the order of a key."""
+"""Read tables of a Postgres in one snapshot: their columns, and their rows in key order."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Key = tuple[Any, ...]
 Row = tuple[Any, ...]
 
 _ROWS_AT_ONCE = 100
-"""How many rows come at once: a row can have a megabyte."""
+"""Rows per fetch. Small, because a row can have a megabyte."""
 _ORDERED = frozenset(
     ("int2", "int4", "int8", "oid", "numeric", "float4", "float8", "bool", "bytea", "date", "time", "timestamp", "timestamptz")
 )
-"""Types whose order is the same everywhere; others are ordered by the bytes of their text."""
+"""Types with the same order in Postgres and DuckDB; other types are ordered by the bytes of their text."""
 
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column and the name of its type; `filled` says that rows got its default without being written."""
+    """A column and its type. `filled` means that Postgres gave existing rows its default without writing them."""
 
     name: str
     kind: str
@@ -35,13 +35,13 @@ class SourceColumn:
 
     @property
     def in_lake(self) -> str:
-        """What the lake calls it."""
+        """The column's name in the lake."""
         return staged_name(self.name)
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table of Postgres. `generated` columns are not told to those who read changes."""
+    """A table of Postgres. `generated` columns are not part of change events."""
 
     schema: str
     name: str
@@ -53,60 +53,60 @@ class SourceTable:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """What a Postgres has at one moment, and the LSN that all of it was written before."""
+class SourceSnapshot:
+    """A snapshot of a Postgres, and an LSN after all changes that it contains."""
 
     connection: Connection
     lsn: int
 
 
 @contextmanager
-def open_moment(dsn: str) -> Iterator[Moment]:
-    """Yield the database as it is now, which stays so for those who read it through this."""
+def open_snapshot(dsn: str) -> Iterator[SourceSnapshot]:
+    """Yield a read-only, repeatable-read snapshot of the database."""
     with psycopg.connect(dsn, application_name="headrace verify") as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         set_json_loads(_as_text, connection)
-        # The snapshot is taken before the function runs: what it holds was written before this LSN.
-        found = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").fetchone()
-        assert found is not None
+        # The snapshot is taken before the function runs, so all its changes are before this LSN.
+        row = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").fetchone()
+        assert row is not None
         connection.execute("SET LOCAL timezone = 'UTC'")
-        yield Moment(connection, int(found[0]))
+        yield SourceSnapshot(connection, int(row[0]))
 
 
 def find_table(connection: Connection, schema: str, name: str) -> SourceTable | None:
-    """Return what Postgres knows of a table, or None where there is none of that name."""
-    found = connection.execute(_COLUMNS, {"schema": schema, "name": name}).fetchall()
-    if not found:
+    """Return the columns of a table, or None if it does not exist."""
+    rows = connection.execute(_COLUMNS, {"schema": schema, "name": name}).fetchall()
+    if not rows:
         return None
-    columns = tuple(SourceColumn(column, kind, filled) for column, kind, filled, generated in found if not generated)
-    return SourceTable(schema, name, columns, tuple(column for column, _, _, generated in found if generated))
+    columns = tuple(SourceColumn(column, kind, filled) for column, kind, filled, generated in rows if not generated)
+    return SourceTable(schema, name, columns, tuple(column for column, _, _, generated in rows if generated))
 
 
-def rows_in_order(moment: Moment, table: SourceTable, *, keys: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows by their key, some at a time; text is in the order of its bytes, as the lake has it."""
+def rows_in_order(snapshot: SourceSnapshot, table: SourceTable, *, keys: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows in key order, in batches. Text is ordered by its bytes, as in the lake."""
     kinds = {column.name: column.kind for column in table.columns}
     order = [sql.SQL("{}" if kinds[key] in _ORDERED else '{}::text COLLATE "C"').format(sql.Identifier(key)) for key in keys]
     query = sql.SQL("{} ORDER BY {}").format(_select(table), sql.SQL(", ").join(order))
-    with moment.connection.cursor(name="headrace_verify") as cursor:
+    with snapshot.connection.cursor(name="headrace_verify") as cursor:
         cursor.itersize = _ROWS_AT_ONCE
         cursor.execute(query)
         yield from cursor
 
 
-def find_rows(moment: Moment, table: SourceTable, *, keys: Sequence[str], wanted: Sequence[Key]) -> Iterator[Row]:
-    """Yield the rows of some keys."""
+def find_rows(snapshot: SourceSnapshot, table: SourceTable, *, keys: Sequence[str], wanted: Sequence[Key]) -> Iterator[Row]:
+    """Yield the rows of the `wanted` keys."""
     conditions = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier(key), sql.Placeholder()) for key in keys)
     query = sql.SQL("{} WHERE {}").format(_select(table), conditions)
     for key in wanted:
-        yield from moment.connection.execute(query, key)
+        yield from snapshot.connection.execute(query, key)
 
 
 def confirmed_lsn(connection: Connection, *, slot: str) -> int | None:
-    """Return up to where a replication slot's reader has kept all that it was told; None where there is no such slot."""
+    """Return the LSN up to which a slot's reader has confirmed changes; None if the slot does not exist."""
     query = "SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s"
-    found = connection.execute(query, [slot]).fetchone()
-    return None if found is None else int(found[0] or 0)
+    row = connection.execute(query, [slot]).fetchone()
+    return None if row is None else int(row[0] or 0)
 
 
 def _select(table: SourceTable) -> sql.Composed:

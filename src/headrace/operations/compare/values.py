@@ -1,4 +1,4 @@
-"""When a value of Postgres and a value of the lake are the same: exactly, by the type that Postgres gives it."""
+"""Compare a value of Postgres with a value of the lake exactly, by its Postgres type."""
 
 from __future__ import annotations
 
@@ -9,37 +9,38 @@ from datetime import date, datetime, time, timezone
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-Plain = Callable[[Any], object]
+Canonical = Callable[[Any], object]
 
 ARRAY = "_"
-"""How Postgres begins the name of an array's type."""
+"""The prefix of array types' names in Postgres."""
 
 
 def is_same(left: object, right: object, *, kind: str) -> bool:
-    """Return whether a value of Postgres and one of the lake are the same value of a type of Postgres."""
+    """Return whether a value of Postgres and one of the lake are equal as values of the Postgres type `kind`."""
     if left is right or (type(left) is type(right) and type(left) in (str, int, bytes) and left == right):
         return True
     if left is None or right is None:
         return False
-    one, other = plain(left, kind=kind), plain(right, kind=kind)
-    return type(one) is type(other) and one == other
+    left, right = canonical(left, kind=kind), canonical(right, kind=kind)
+    return type(left) is type(right) and left == right
 
 
-def plain(value: object, *, kind: str) -> object:
-    """Return a value in the one form in which equal values of a type are equal and unequal ones are not.
+def canonical(value: object, *, kind: str) -> object:
+    """Return a value in canonical form: two values of a type are equal if and only if their canonical forms are.
 
-    What can't be a value of the type stays as it is, and so is equal to nothing of it.
+    A value that is not of the type is returned unchanged, so that it equals no value of the type.
     """
     if value is None:
         return None
     if kind.startswith(ARRAY):
-        each = kind[len(ARRAY) :]
-        return tuple((type(found).__name__, found) for found in (plain(one, kind=each) for one in _listed(value)))
-    make = _PLAIN.get(kind)
-    if make is None:
+        item_kind = kind[len(ARRAY) :]
+        items = (canonical(item, kind=item_kind) for item in _listed(value))
+        return tuple((type(item).__name__, item) for item in items)
+    convert = _CANONICAL.get(kind)
+    if convert is None:
         return str(value)
     try:
-        return make(value)
+        return convert(value)
     except (TypeError, ValueError, InvalidOperation, KeyError):
         return value
 
@@ -51,10 +52,10 @@ def _listed(value: object) -> list[object]:
 def _number(value: Any) -> object:
     if isinstance(value, bool):
         return value
-    if isinstance(value, dict):  # as Debezium writes a number without a fixed scale
+    if isinstance(value, dict):  # Debezium's form of a number without a fixed scale
         value = Decimal(int.from_bytes(value["value"], "big", signed=True)).scaleb(-int(value["scale"]))
-    found = value if isinstance(value, Decimal) else Decimal(str(value))
-    return found if found.is_finite() else str(found)
+    number = value if isinstance(value, Decimal) else Decimal(str(value))
+    return number if number.is_finite() else str(number)
 
 
 def _single(value: Any) -> object:
@@ -62,8 +63,8 @@ def _single(value: Any) -> object:
 
 
 def _double(value: Any) -> object:
-    found = float(value)
-    return "NaN" if found != found else found
+    number = float(value)
+    return "NaN" if number != number else number
 
 
 def _moment(value: Any) -> object:
@@ -81,10 +82,10 @@ def _time(value: Any) -> object:
 
 
 def _document(value: Any) -> object:
-    """Return JSON with its names in order and its numbers to the last digit, however they are spelled."""
+    """Return JSON with sorted names and exact, normalised numbers."""
     text = value if isinstance(value, str) else bytes(value).decode()
-    found = json.loads(text, parse_float=_spelled, parse_int=_spelled, parse_constant=_spelled)
-    return json.dumps(found, sort_keys=True, ensure_ascii=False)
+    document = json.loads(text, parse_float=_spelled, parse_int=_spelled, parse_constant=_spelled)
+    return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 
 def _spelled(number: str) -> list[object]:
@@ -99,7 +100,7 @@ def _whole(value: Any) -> object:
     return value if isinstance(value, bool) else int(value)
 
 
-_PLAIN: dict[str, Plain] = {
+_CANONICAL: dict[str, Canonical] = {
     **dict.fromkeys(("int2", "int4", "int8", "oid"), _whole),
     **dict.fromkeys(("timestamp", "timestamptz"), _moment),
     **dict.fromkeys(("json", "jsonb"), _document),
