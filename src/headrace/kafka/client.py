@@ -80,8 +80,8 @@ def with_login(bootstrap: str, *, user: str, password: str) -> KafkaServers:
 
 @dataclass(frozen=True)
 class JavaClient:
-    """The settings of a Java client: `properties` for its file, `environ` with the secrets that they refer to, and the content of
-    `KEYSTORE` if it has a certificate of its own."""
+    """The settings of a Java client: `properties` for its file, `environ` with the secrets that they refer to, and the content
+    of `KEYSTORE` if it has a certificate of its own."""
 
     properties: dict[str, str]
     environ: dict[str, str] = field(repr=False)

@@ -30,7 +30,7 @@ _ABORT = 0
 class RecordBatch:
     """`count` records of one partition. The wanted ones have the offsets `start` (included) to `end` (excluded).
 
-    A record's offset is relative to `base_offset`. Its time is relative to `timestamp`, unless the broker set `one_time` for all.
+    A record's offset is relative to `base_offset`, and its time to `timestamp`, unless the broker set `one_time` for all.
     """
 
     partition: int
@@ -154,7 +154,7 @@ def _headers(data: memoryview, position: Position) -> Iterator[tuple[memoryview,
         header = _Header(*_HEADER.unpack_from(data, at))
         if header.magic != _FORMAT:
             raise LandingError(
-                f"messages from offset {position.next} on have Kafka's message format {header.magic}, and Headrace reads only format 2",
+                f"messages from offset {position.next} on have message format {header.magic}, and Headrace reads only format 2",
                 where=f"{position.topic}[{position.partition}]",
                 next_step="Copy the topic to a new one: Kafka writes format 2 since version 0.11.",
             )

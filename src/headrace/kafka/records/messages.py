@@ -38,7 +38,7 @@ def split_messages(records: Records, *, rows: int) -> Iterator[Messages]:
 
 
 def place(frame: pl.DataFrame, batches: Sequence[RecordBatch]) -> tuple[pl.DataFrame, pa.Table]:
-    """Return the wanted rows of the batches, and their coordinates. Offsets and times in `frame` are relative to the batches."""
+    """Return the wanted rows of the batches, and their coordinates. Offsets and times in `frame` are relative to batches."""
     ends = pa.array(accumulate(batch.count for batch in batches), pa.int32())
 
     def spread(values: Iterable[int], kind: pa.DataType) -> pa.Array:

@@ -2,8 +2,8 @@
 
 Record batches as Kafka stores them, and concatenated messages, form a block of an Avro container file. Polars reads a block a
 hundred times faster than single messages. A block has no borders, so a truncated message could take bytes of the next one;
-`borders.py` proves that none did. Values that polars accepts but Avro or the table does not are checked too: an int past 32 bits
-(read as a long) and a time outside the calendar.
+`borders.py` proves that none did. Values that polars accepts but Avro or the table does not are checked too: an int past 32
+bits (read as a long) and a time outside the calendar.
 """
 
 from __future__ import annotations

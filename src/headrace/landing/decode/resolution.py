@@ -119,7 +119,7 @@ class _Walk:
         return copied, copied
 
     def miss(self, wanted: Mapping[str, Any], path: str) -> None:
-        """Plan the value of a field that the writer lacks. With `grow`, a default of Kafka Connect is ignored as a placeholder."""
+        """Plan the value of a field that the writer lacks. With `grow`, ignore Kafka Connect's defaults, as placeholders."""
         kind = self.copy(wanted["type"], self.reader_names)
         if "default" in wanted and not (self.grow and _has_connect_default(wanted["type"])):
             self.missing[path] = Missing(kind, _default_value(kind, wanted["default"], path))
