@@ -15,7 +15,7 @@ from headrace.app.figures import list_layer_tables, list_streams
 from headrace.iceberg.ledgers.replay import Window
 from headrace.kafka.client import KafkaServers
 from headrace.landing.decode.extra import names_in_extra
-from headrace.operations.erase.forgetting import Erasing, begin, finish, look
+from headrace.operations.erase.forgetting import ErasureSession, begin_erasure, finish_erasure, preview_erasure
 from headrace.operations.erase.identifiers import identify
 from headrace.operations.quality import ExpectationReport, report_quality
 from headrace.operations.replay.choice import Wanted
@@ -95,9 +95,9 @@ class Till:
     def forget(self, email: str) -> None:
         lake = open_lake(self.lake.settings(), self.pipeline, self.spark)
         assert self.pipeline.people is not None
-        erasing = Erasing(lake, self.pipeline.people, 1e12)
-        note = begin(erasing, look(erasing, [identify(emails=[email], ids=[])], requested=False))
-        finish(erasing, note, publish=lambda: None, report=lambda sentence: None)
+        session = ErasureSession(lake, self.pipeline.people, 1e12)
+        note = begin_erasure(session, preview_erasure(session, [identify(emails=[email], ids=[])], requested=False))
+        finish_erasure(session, note, publish=lambda: None, report=lambda sentence: None)
 
     def check(self) -> dict[str, ExpectationReport]:
         """Compare all surfaces with the rows themselves; return the expectations by sentence."""

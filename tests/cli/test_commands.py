@@ -85,7 +85,7 @@ def test_an_unknown_pipeline(tmp_path: Path, command: str) -> None:
 def test_nobody_is_forgotten_where_nobody_is_declared(tmp_path: Path) -> None:
     code, said = headrace(tmp_path, "forget", "lineage", "--email", "ann@example.com")
     assert code == 1
-    assert "the pipeline does not say whose its rows are" in said
+    assert "the pipeline does not declare people" in said
     assert "Add people: to pipeline.yml" in said
     code, said = headrace(tmp_path, "forget", "lineage")
     assert code == 2

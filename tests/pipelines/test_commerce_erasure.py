@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.operations.erase.forgetting import Erasing, begin, finish, look
+from headrace.operations.erase.forgetting import ErasureSession, begin_erasure, finish_erasure, preview_erasure
 from headrace.operations.erase.identifiers import identify, text_pattern
 from headrace.spec import Pipeline
 from tests.pipelines.engine_build import EngineBuild
@@ -76,17 +76,17 @@ def test_a_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: P
     gone = {entities["shopify", str(each)] for each in asked if ("shopify", str(each)) in entities}
 
     assert pipeline.people is not None
-    erasing = Erasing(engine.lake, pipeline.people, 1e12)
-    looked = look(erasing, [], requested=True)
-    assert len(looked.requests) == 2
-    assert EVENT in {each.id for each in looked.requests}
-    proof = finish(erasing, begin(erasing, looked), publish=lambda: None, report=lambda sentence: None)
+    session = ErasureSession(engine.lake, pipeline.people, 1e12)
+    preview = preview_erasure(session, [], requested=True)
+    assert len(preview.requests) == 2
+    assert EVENT in {each.id for each in preview.requests}
+    proof = finish_erasure(session, begin_erasure(session, preview), publish=lambda: None, report=lambda sentence: None)
     assert proof.hits == ()
 
     named = re.compile(text_pattern(identify(emails=[email])) or "")
     for name in (*raw, *(table.table for table in pipeline.tables)):
         assert not [row for row in rows_of(engine, name) if named.search(str(row))], name
-    emptied = {str(each.table): each.removed for each in looked.found if each.removed}
+    emptied = {str(each.table): each.removed for each in preview.found if each.removed}
     assert {"raw.shopify_customers", "raw.stripe_customers", "raw.shopify_orders", "raw.shopify_other"} <= emptied.keys()
     for name in raw:
         after = rows_of(engine, name)
@@ -94,4 +94,4 @@ def test_a_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: P
         assert all(row in before[name] for row in after), "what stays is as it was"
     left = {(row["source"], row["source_id"]): row["entity_id"] for row in rows_of(engine, "semantic.entity_index")}
     assert left == {record: entity for record, entity in entities.items() if entity not in gone}, "all others keep their ids"
-    assert look(erasing, [], requested=True).requests == ()
+    assert preview_erasure(session, [], requested=True).requests == ()

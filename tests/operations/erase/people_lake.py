@@ -25,7 +25,15 @@ from headrace.kafka.topics import TopicIdentity
 from headrace.landing.plan import Bounds
 from headrace.landing.replaced_topics import accept
 from headrace.landing.topic_choice import ReplacedTopic
-from headrace.operations.erase.forgetting import Erasing, ErasurePreview, Proof, begin, finish, look, unfinished
+from headrace.operations.erase.forgetting import (
+    ErasurePreview,
+    ErasureSession,
+    Proof,
+    begin_erasure,
+    finish_erasure,
+    preview_erasure,
+    unfinished_erasures,
+)
 from headrace.operations.erase.identifiers import identify
 from headrace.sessions.building import build, open_lake
 from headrace.settings import Settings, load_settings
@@ -169,23 +177,23 @@ class PeopleLake:
             if outcome.error:
                 raise outcome.error
 
-    def erasing(self, since: float = 1e12) -> Erasing:
+    def session(self, since: float = 1e12) -> ErasureSession:
         assert self.pipeline.people is not None
-        return Erasing(self.lake, self.pipeline.people, since)
+        return ErasureSession(self.lake, self.pipeline.people, since)
 
-    def look(self, *emails: str, ids: Sequence[tuple[str, str]] = (), requested: bool = False) -> ErasurePreview:
+    def preview(self, *emails: str, ids: Sequence[tuple[str, str]] = (), requested: bool = False) -> ErasurePreview:
         asked = [identify(emails=emails, ids=ids)] if emails or ids else []
-        return look(self.erasing(), asked, requested=requested)
+        return preview_erasure(self.session(), asked, requested=requested)
 
     def forget(self, *emails: str, ids: Sequence[tuple[str, str]] = (), requested: bool = False) -> Proof:
         """Erase as the command does."""
         self.build()
-        return self.finish(begin(self.erasing(), self.look(*emails, ids=ids, requested=requested)))
+        return self.finish(begin_erasure(self.session(), self.preview(*emails, ids=ids, requested=requested)))
 
     def finish(self, note: Any = None) -> Proof:
         """Finish an erasure, or the one that was interrupted."""
-        found = note or unfinished(self.settings, self.pipeline)[0]
-        return finish(self.erasing(), found, publish=lambda: None, report=lambda sentence: None)
+        resumed = note or unfinished_erasures(self.settings, self.pipeline)[0]
+        return finish_erasure(self.session(), resumed, publish=lambda: None, report=lambda sentence: None)
 
     def table(self, name: str) -> Table:
         return self.catalog.load_table(name)

@@ -12,7 +12,7 @@ import pytest
 from headrace.errors import ErasureError
 from headrace.iceberg.ledgers.landing import Ledger, read_ledger
 from headrace.iceberg.metadata.erasures import read_erased_offsets
-from headrace.operations.erase.forgetting import Proof, look
+from headrace.operations.erase.forgetting import Proof, preview_erasure
 from headrace.operations.erase.identifiers import identify, is_concealed
 from tests.operations.erase.people_lake import PEOPLE, PeopleLake, member, order, other, read_erasures
 
@@ -132,7 +132,7 @@ def test_a_second_time_there_is_nothing_to_do_and_landing_goes_on(erased: Erased
     assert (found.offsets, found.checkpoint_id) == (erased.ledger.offsets, erased.ledger.checkpoint_id)
     assert found.writer != erased.ledger.writer, "an application that planned before can't commit files that are gone"
     rows, snapshot = people_lake.all_rows(), people_lake.table("raw.members").metadata.current_snapshot_id
-    assert [each.table for each in people_lake.look(ANN).found if each] == []
+    assert [each.table for each in people_lake.preview(ANN).found if each] == []
     assert people_lake.forget(ANN).holds
     assert people_lake.all_rows() == rows
     assert people_lake.table("raw.members").metadata.current_snapshot_id == snapshot
@@ -159,7 +159,7 @@ def test_an_email_is_a_value_and_nothing_else(spark: SparkSession, tmp_path: Pat
     people_lake.land("members", [member("hostile", email, n=number) for number, email in enumerate(HOSTILE)])
     people_lake.land("orders", [order("order-0001", BOB), *(order("order-h", email, note="mine") for email in HOSTILE)])
     people_lake.land("orders", [order("order-g", BOB, note=f"to {email}.") for email in HOSTILE])
-    found = {str(each.table): (each.removed, each.redacted) for each in people_lake.look(*HOSTILE).found if each}
+    found = {str(each.table): (each.removed, each.redacted) for each in people_lake.preview(*HOSTILE).found if each}
     assert found == {"raw.members": (7, 0), "raw.orders": (7, 7)}
     assert people_lake.forget(*HOSTILE).holds
     assert people_lake.rows("raw.members") == before
@@ -196,14 +196,14 @@ def test_requests_are_carried_out_and_go(spark: SparkSession, tmp_path: Path) ->
             other({"id": "member-7777", "email": None}, kind="redact", event_id="event-2"),
         ],
     )
-    looked = people_lake.look(requested=True)
-    assert [each.id for each in looked.requests] == ["event-1", "event-2"]
+    preview = people_lake.preview(requested=True)
+    assert [each.id for each in preview.requests] == ["event-1", "event-2"]
     assert people_lake.forget(requested=True).holds
     assert [row["type"] for row in people_lake.rows("raw.other")] == ["cart"]
     assert {row["id"] for row in people_lake.rows("raw.orders")} == {"order-0003", "order-0006"}, (
         "the order that was named went too"
     )
-    assert people_lake.look(requested=True).requests == ()
+    assert people_lake.preview(requested=True).requests == ()
     assert read_erasures(people_lake.catalog, "club")[0]["request_ids"] == ["event-1", "event-2"]
 
 
@@ -215,12 +215,12 @@ def test_a_repeated_request_erases_nobody_again(spark: SparkSession, tmp_path: P
     assert people_lake.forget(requested=True).holds
     people_lake.land("members", [member("member-0001", ANN)])  # she came back
     people_lake.land("other", [request])  # and the old request is sent again
-    looked = people_lake.look(requested=True)
-    assert (looked.persons, looked.repeated) == ((), ("event-1",))
+    preview = people_lake.preview(requested=True)
+    assert (preview.persons, preview.repeated) == ((), ("event-1",))
     assert people_lake.forget(requested=True).holds
     assert [row["email"] for row in people_lake.rows("raw.members")].count(ANN) == 1
     assert "redact" not in [row["type"] for row in people_lake.rows("raw.other")], "the request itself names her, so it goes"
-    assert people_lake.look(requested=True).requests == ()
+    assert people_lake.preview(requested=True).requests == ()
 
 
 def test_a_shared_value_takes_nobody_elses_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -230,10 +230,12 @@ def test_a_shared_value_takes_nobody_elses_rows(spark: SparkSession, tmp_path: P
         [member("member-0001", ANN, phone="+1 555 0100 999"), member("member-0002", BOB, phone="+1 555 0100 999")],
     )
     people_lake.build()
-    looked = people_lake.look(ANN)
-    assert looked.persons[0].shared == ("+1 555 0100 999",)
+    preview = people_lake.preview(ANN)
+    assert preview.persons[0].shared == ("+1 555 0100 999",)
     stranger = identify(emails=["carl@example.com"], phones=["+1 555 0100 999"])
-    assert not any(look(people_lake.erasing(), [stranger], requested=False).found), "what a stranger is said to have is others'"
+    assert not any(preview_erasure(people_lake.session(), [stranger], requested=False).found), (
+        "what a stranger is said to have is others'"
+    )
     assert people_lake.forget(ANN).holds
     assert [row["email"] for row in people_lake.rows("raw.members")] == [BOB]
 
@@ -243,6 +245,6 @@ def test_an_email_of_several_persons_is_refused(spark: SparkSession, tmp_path: P
     people_lake.land("members", [member("member-0001", ANN), member("member-0002", ANN)])
     people_lake.build()
     with pytest.raises(ErasureError, match="2 persons"):
-        people_lake.look(ANN)
+        people_lake.preview(ANN)
     people_lake.forget(ANN, ids=[("club", "member-0002")])
     assert [row["id"] for row in people_lake.rows("raw.members")] == ["member-0001"]

@@ -36,12 +36,19 @@ def forget(
     """
     from headrace.app.board import lines
     from headrace.cli.render.erasure import show_look, show_proof
-    from headrace.operations.erase.forgetting import begin, catch_up, erasing_session, finish, look, unfinished
+    from headrace.operations.erase.forgetting import (
+        begin_erasure,
+        catch_up,
+        erasing_session,
+        finish_erasure,
+        preview_erasure,
+        unfinished_erasures,
+    )
     from headrace.sessions.publishing import publishing
 
     asked = _read_asked(email or [], identity or [])
     settings, loaded = settings_here(), load(pipeline)
-    waiting = unfinished(settings, loaded)
+    waiting = unfinished_erasures(settings, loaded)
     if not (asked or requested or waiting):
         raise typer.BadParameter("say who: --email ADDRESS, --id SOURCE:ID or --requested")
     tell = quiet if as_json else say
@@ -59,12 +66,12 @@ def forget(
                 err.print(f"an erasure of {note.begun_at:%Y-%m-%d %H:%M} UTC is not finished", highlight=False)
                 continue
             tell(f"finishing the erasure that was begun at {note.begun_at:%Y-%m-%d %H:%M} UTC")
-            proofs.append(finish(erasing, note, publish=publish, report=tell))
+            proofs.append(finish_erasure(erasing, note, publish=publish, report=tell))
         unclear: tuple[str, ...] = ()
         if asked or requested:
             if not dry_run:
                 catch_up(erasing)
-            looked = look(erasing, asked, requested=requested)
+            looked = preview_erasure(erasing, asked, requested=requested)
             unclear = looked.unclear
             if not as_json or dry_run:
                 show_look(out, looked, as_json=as_json)
@@ -73,7 +80,7 @@ def forget(
             if looked.persons or looked.repeated:
                 if not yes and not typer.confirm("Erase this for good?"):
                     raise typer.Exit(1)
-                proofs.append(finish(erasing, begin(erasing, looked), publish=publish, report=tell))
+                proofs.append(finish_erasure(erasing, begin_erasure(erasing, looked), publish=publish, report=tell))
     show_proof(out, settings, proofs, as_json=as_json)
     for sentence in unclear:
         err.print(sentence, highlight=False, markup=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from headrace.operations.erase.retention import kept_by_kafka
+from headrace.operations.erase.retention import describe_retention
 from headrace.plurals import count_of
 from headrace.serving.values import print_json
 from headrace.terminal import data_text
@@ -60,7 +60,7 @@ def show_look(console: Console, looked: ErasurePreview, *, as_json: bool) -> Non
 
 
 def show_proof(console: Console, settings: Settings, proofs: Sequence[Proof], *, as_json: bool) -> None:
-    topics = kept_by_kafka(settings, sorted({topic for proof in proofs for topic in proof.topics}))
+    topics = describe_retention(settings, sorted({topic for proof in proofs for topic in proof.topics}))
     if as_json:
         print_json([{**_as_json(proof), "topics": topics} for proof in proofs])
         return

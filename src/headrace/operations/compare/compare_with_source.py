@@ -17,7 +17,7 @@ from headrace.errors import LandingError, SpecError, UnavailableError
 from headrace.iceberg.catalog.tables import find_catalog, load_table
 from headrace.kafka.client import KafkaServers
 from headrace.operations.compare import lake_tables, source_tables
-from headrace.operations.compare.catching_up import CdcPath, with_upstream, wait_for_tables, wait_for_topics
+from headrace.operations.compare.catching_up import CdcPath, wait_for_tables, wait_for_topics, with_upstream
 from headrace.operations.compare.differences import Counted, Difference, Layout, compare_by_key, compare_in_order
 from headrace.operations.compare.lake_tables import LSN
 from headrace.operations.compare.source_tables import Key, SourceSnapshot, SourceTable, find_table, open_snapshot
@@ -42,8 +42,8 @@ _SHOWN = 5
 class Compared:
     """The comparison of a Postgres table with its lake table.
 
-    Of the compared `rows`, `different` differ or are on one side only. `moving` rows changed again before every recheck, so their
-    result is unknown. `problems` concern the whole table. `notes` are not differences.
+    Of the compared `rows`, `different` differ or are on one side only. `moving` rows changed again before every recheck, so
+    their result is unknown. `problems` concern the whole table. `notes` are not differences.
     """
 
     source: str

@@ -9,13 +9,13 @@ from typing import Any
 from headrace.errors import LandingError
 from headrace.operations.compare.lake_tables import LakeRow
 from headrace.operations.compare.source_tables import Key, Row, SourceColumn
-from headrace.operations.compare.values import is_same, canonical
+from headrace.operations.compare.values import canonical, is_same
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A row that differs. Without `columns`, it is on one side only: in the lake if it has an `lsn` (of its last change), else in
-    Postgres."""
+    """A row that differs. Without `columns`, it is on one side only: in the lake if it has an `lsn` (of its last change), else
+    in Postgres."""
 
     key: Key
     columns: tuple[str, ...] = ()

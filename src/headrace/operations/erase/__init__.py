@@ -1,1 +1,1 @@
-"""Removes a person from tables: who is meant, which rows are theirs, and the search that proves that none is left."""
+"""Erase a person from all tables of a pipeline, and prove that nothing is left."""

@@ -1,4 +1,4 @@
-"""A person's rows leave the tables that were landed: the raw tables, and the quarantine."""
+"""Erase a person's rows from the landed tables: the raw tables and the quarantine."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from headrace.iceberg.metadata.quarantine_replay import flush_replayed
 from headrace.landing.commit_log import log_files
 from headrace.landing.places import logged_elsewhere, places_of
 from headrace.operations.erase.identifiers import Identifiers
-from headrace.operations.erase.matching import holds_them, is_theirs, names_them, without_them
+from headrace.operations.erase.matching import belongs_to_person, bytes_name_person, redacted_columns, row_names_person
 from headrace.operations.erase.note import Note, write_note
 from headrace.operations.erase.offsets import quarantine_offsets_label, stream_offsets_label
-from headrace.operations.erase.removal import Found, Mark, Marks, Place, find_rows, stage_rest
+from headrace.operations.erase.removal import Mark, Marks, PersonRows, RowOrigin, find_rows, stage_rest
 from headrace.quality.refused import flush_refused
 from headrace.spark.columns import named
 from headrace.spec.model.pipeline import Pipeline, Stream
@@ -38,34 +38,34 @@ if TYPE_CHECKING:
 
 RequestOffsets = tuple[tuple[str, int, int], ...]
 _SHORTEST_ID_IN_BYTES = 5
-_AGAIN = "The erasure is not finished, and goes on from here: run the same command again."
+_AGAIN = "The erasure is not finished. To continue it, run the same command again."
 
 
 def labels_of(pipeline: Pipeline) -> frozenset[str]:
-    """Return what the quarantine calls the pipeline's streams and tables."""
+    """Return the quarantine's labels of the pipeline's streams and tables."""
     return frozenset(
-        [*(f"{pipeline.name}.{each.name}" for each in pipeline.streams), *(str(each.table) for each in pipeline.tables)]
+        [*(f"{pipeline.name}.{stream.name}" for stream in pipeline.streams), *(str(table.table) for table in pipeline.tables)]
     )
 
 
-def find_in_stream(lake: Lake, stream: Stream, person: Identifiers, requests: RequestOffsets) -> Found:
-    """Return what of a raw table is the person's, and the rows that ask for their erasure."""
+def find_in_stream(lake: Lake, stream: Stream, person: Identifiers, requests: RequestOffsets) -> PersonRows:
+    """Return the person's rows of a raw table, and the rows that request their erasure."""
     if load_table(lake.catalog, stream.table) is None:
-        return Found(stream.table)
+        return PersonRows(stream.table)
     mark = _mark_stream(lake, stream, person, requests)
     place = [stream_offsets_label(lake.catalog, lake.pipeline, stream), F.col("kafka_partition"), F.col("kafka_offset")]
     try:
         return find_rows(lake.spark, stream.table, mark, place=place)
     except (AnalysisException, ParseException) as error:
         raise ErasureError(
-            f"Spark refuses what people: says of it: {str(error).splitlines()[0]}",
+            f"Spark can't run the expressions in people: {str(error).splitlines()[0]}",
             where=f"stream {stream.name}",
             next_step=f"Nothing was erased. Fix pipeline.yml, then run: headrace check {lake.pipeline.name}",
         ) from None
 
 
-def find_in_quarantine(lake: Lake, person: Identifiers) -> tuple[Found, ...]:
-    """Return what of the quarantine is the person's; nothing where there is none."""
+def find_in_quarantine(lake: Lake, person: Identifiers) -> tuple[PersonRows, ...]:
+    """Return the person's rows of the quarantine; empty without a quarantine."""
     if load_table(lake.catalog, QUARANTINE) is None:
         return ()
     place = [quarantine_offsets_label(lake.catalog, lake.pipeline), F.col("`partition`"), F.col("`offset`")]
@@ -73,23 +73,23 @@ def find_in_quarantine(lake: Lake, person: Identifiers) -> tuple[Found, ...]:
 
 
 def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
-    """Step 3. Return the note with what went of a raw table. Idempotent: what is gone is not found again."""
+    """Step 3. Erase the person's rows from a raw table, and return the note with the result. Idempotent."""
     table = load_table(lake.catalog, stream.table)
     if table is None:
         return note
     places, planned = places_of(stream, lake.settings), read_ledger(table)
     label = f"{lake.pipeline.name}.{stream.name}"
     quarantine = open_quarantine(lake.catalog, lake.settings)
-    quarantine = flush_quarantine(lake.catalog, quarantine, {label: planned})  # its files are not named by any table yet
+    quarantine = flush_quarantine(lake.catalog, quarantine, {label: planned})  # files that no table refers to yet
     flush_replayed(lake.catalog, quarantine, label, read_replay(table))
     began = time.time()
-    found = find_in_stream(lake, stream, note.person, note.request_offsets)
+    rows = find_in_stream(lake, stream, note.person, note.request_offsets)
     logged = logged_elsewhere(stream, table, lake.settings)
-    if not found and not stray_files(table, (places.table, places.output), logged=logged):
+    if not rows and not stray_files(table, (places.table, places.output), logged=logged):
         return note
-    if found:
-        note = _account(lake, note, found)
-    files = stage_rest(lake.spark, found, _mark_stream(lake, stream, note.person, note.request_offsets))
+    if rows:
+        note = _account(lake, note, rows)
+    files = stage_rest(lake.spark, rows, _mark_stream(lake, stream, note.person, note.request_offsets))
     paths = [str(file.location()) for file in files.added]
     if paths:
         log_files(
@@ -103,47 +103,47 @@ def erase_stream(lake: Lake, stream: Stream, note: Note) -> Note:
         )
     fault_point(f"{stream.table}:staged")
     check_in_time(lake.settings, began=began, where=str(stream.table), next_step=_AGAIN)
-    commit_landed_erasure(lake.spark, lake.catalog, stream.table, files=files, planned=planned, erased=bool(found))
+    commit_landed_erasure(lake.spark, lake.catalog, stream.table, files=files, planned=planned, erased=bool(rows))
     fault_point(f"{stream.table}:erased")
     return note
 
 
 def erase_quarantined(lake: Lake, note: Note) -> Note:
-    """Step 4. Return the note with what went of the quarantine. Idempotent: what is gone is not found again."""
+    """Step 4. Erase the person's rows from the quarantine, and return the note with the result. Idempotent."""
     for table in lake.pipeline.tables:
         entry = read_build(load_table(lake.catalog, table.table))
         if entry.build_id:
-            flush_refused(lake.catalog, lake.settings, table.table, entry)  # a build that died may not have done it
+            flush_refused(lake.catalog, lake.settings, table.table, entry)  # a build that was killed may not have done it
     began = time.time()
-    for found in find_in_quarantine(lake, note.person):
-        if found:
-            note = _account(lake, note, found)
-            files = stage_rest(lake.spark, found, _mark_quarantine(lake.pipeline, note.person))
+    for rows in find_in_quarantine(lake, note.person):
+        if rows:
+            note = _account(lake, note, rows)
+            files = stage_rest(lake.spark, rows, _mark_quarantine(lake.pipeline, note.person))
             check_in_time(lake.settings, began=began, where=str(QUARANTINE), next_step=_AGAIN)
             commit_erasure(lake.spark, lake.catalog, QUARANTINE, files=files, erasure_id=note.erasure_id)
     return note
 
 
-def _account(lake: Lake, note: Note, found: Found) -> Note:
-    """Return the note, which says what goes before it goes: Kafka may have it for a while, and `verify` would miss it."""
-    for stream in sorted({place.stream for place in found.places}):
-        mine = [place for place in found.places if place.stream == stream]
-        gone, stays = ([place for place in mine if place.stays is stayed] for stayed in (False, True))
-        done = note.erased_table(
-            str(found.table),
+def _account(lake: Lake, note: Note, rows: PersonRows) -> Note:
+    """Record the rows in the note and in `metadata.erasures` before they are erased, so that `verify` does not miss them."""
+    for stream in sorted({place.stream for place in rows.origins}):
+        origins = [place for place in rows.origins if place.stream == stream]
+        removed, redacted = ([place for place in origins if place.stays is stayed] for stayed in (False, True))
+        erased = note.erased_table(
+            str(rows.table),
             stream=stream,
-            rows_removed=len(gone),
-            rows_redacted=len(stays),
-            offsets=_offsets(gone),
-            redacted_offsets=_offsets(stays),
+            rows_removed=len(removed),
+            rows_redacted=len(redacted),
+            offsets=_offsets(removed),
+            redacted_offsets=_offsets(redacted),
         )
-        note = note.with_table(done)
+        note = note.with_table(erased)
     write_note(lake.settings, note)
     record_erasure(lake.catalog, lake.settings, note.erasure_id, note.tables)
     return note
 
 
-def _offsets(places: list[Place]) -> tuple[Offset, ...]:
+def _offsets(places: list[RowOrigin]) -> tuple[Offset, ...]:
     return tuple(Offset(at.partition, at.offset) for at in places if at.partition is not None and at.offset is not None)
 
 
@@ -153,20 +153,20 @@ def _mark_stream(lake: Lake, stream: Stream, person: Identifiers, requests: Requ
     label = stream_offsets_label(lake.catalog, lake.pipeline, stream)
 
     def mark(rows: DataFrame) -> Marks:
-        removed: Column = is_theirs(rows, whose, person)
+        is_removed: Column = belongs_to_person(rows, whose, person)
         for name, partition, offset in requests:
             at = (F.col("kafka_partition") == partition) & (F.col("kafka_offset") == offset)
-            removed = removed | ((label == name) & at)
-        return Marks(removed, ~removed & names_them(rows, person), without_them(rows, person))
+            is_removed = is_removed | ((label == name) & at)
+        return Marks(is_removed, ~is_removed & row_names_person(rows, person), redacted_columns(rows, person))
 
     return mark
 
 
 def _mark_quarantine(pipeline: Pipeline, person: Identifiers) -> Mark:
     def mark(rows: DataFrame) -> Marks:
-        mine = F.col("stream").isin(*sorted(labels_of(pipeline)))
-        held = holds_them(F.col("original_bytes"), person, shortest_id=_SHORTEST_ID_IN_BYTES)
-        removed = mine & (held | names_them(rows, person, columns=["reason"]))
+        is_ours = F.col("stream").isin(*sorted(labels_of(pipeline)))
+        names_person = bytes_name_person(F.col("original_bytes"), person, shortest_id=_SHORTEST_ID_IN_BYTES)
+        removed = is_ours & (names_person | row_names_person(rows, person, columns=["reason"]))
         return Marks(F.coalesce(removed, F.lit(False)), F.lit(False), [named(name) for name in rows.columns])
 
     return mark

@@ -1,13 +1,13 @@
-"""Erasing a person as a command does it, in eight steps. The numbers are those of docs/decisions/0012-erasure.md.
+"""Erase a person in eight steps. The numbers are the same in docs/decisions/0012-erasure.md.
 
-1. Look: who is meant, and which rows are theirs.
-2. Note: what tells them, so that an erasure that dies can be finished.
-3. Land: their rows leave the raw tables.
-4. Quarantine: and the rows that were refused.
-5. Build: all that was made of those rows is made anew; what Headrace kept beside the tables goes.
-6. Publish: Postgres follows.
-7. Purge: old snapshots and files go for good, and so does the cache of rows that builds have read.
-8. Prove: every file is searched; the note goes.
+1. Look: find the person and their rows.
+2. Note: write down the identifiers durably, so that an interrupted erasure can be finished.
+3. Land: remove the rows from the raw tables.
+4. Quarantine: remove the refused rows.
+5. Build: rebuild everything downstream of those rows, and clear Headrace's metadata beside the tables.
+6. Publish: update Postgres.
+7. Purge: delete old snapshots and files for good, and the cache of rows that builds have read.
+8. Prove: search every file, then delete the note.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from headrace.iceberg.catalog.tables import count_rows, load_table
 from headrace.iceberg.maintenance.purge import Purged
 from headrace.iceberg.metadata.erasures import read_answered_requests, record_erasure
 from headrace.operations.erase.erasing import erase_quarantined, erase_stream, find_in_quarantine, find_in_stream
-from headrace.operations.erase.erasure_proof import prove, purge_past
+from headrace.operations.erase.erasure_proof import prove, purge_history
 from headrace.operations.erase.identifiers import Identifiers, conceal
 from headrace.operations.erase.note import Note, read_notes, remove_note, write_note
 from headrace.operations.erase.persons import Entities, Person, find_person
-from headrace.operations.erase.removal import Found
+from headrace.operations.erase.removal import PersonRows
 from headrace.operations.erase.requests import Request, find_requests
 from headrace.operations.erase.search import Hit
 from headrace.servers.embedded import Report
@@ -46,8 +46,8 @@ from headrace.spec.model.pipeline import People, Pipeline
 
 
 @dataclass(frozen=True)
-class Erasing:
-    """What an erasure works with: the pipeline's lake, nobody else in it since `since` (seconds since 1970)."""
+class ErasureSession:
+    """The session of an erasure: the pipeline's lake, locked for all other writers since `since` (epoch seconds)."""
 
     lake: Lake
     people: People
@@ -56,28 +56,29 @@ class Erasing:
 
 @dataclass(frozen=True)
 class ErasurePreview:
-    """What an erasure would do: who is meant, the requests that ask for it, and what of each landed table goes.
+    """What an erasure would do: the persons, the requests for it, and the affected rows of each landed table.
 
-    `repeated` are ids of requests that an earlier erasure answered: their rows go, and nobody is erased because of them.
+    `repeated` are ids of requests that an earlier erasure answered: only the requests' own rows are removed. `unclear` are
+    requests whose person is ambiguous.
     """
 
     persons: tuple[Person, ...]
     requests: tuple[Request, ...]
-    found: tuple[Found, ...]
+    found: tuple[PersonRows, ...]
     unclear: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
 
     @property
     def person(self) -> Identifiers:
         whole = Identifiers()
-        for each in self.persons:
-            whole |= each.identifiers
+        for person in self.persons:
+            whole |= person.identifiers
         return whole
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What an erasure did, and what a search of all files found afterwards: nothing, or it is not done."""
+    """The result of an erasure, and the hits of the final search of all files: none if the erasure is complete."""
 
     note: Note
     hits: tuple[Hit, ...]
@@ -92,11 +93,11 @@ class Proof:
 
 
 @contextmanager
-def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Erasing]:
-    """Yield a session in which nobody else lands, builds or replays the pipeline: files are deleted for good."""
+def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[ErasureSession]:
+    """Yield a session that locks out landing, builds, replays and maintenance, because it deletes files for good."""
     if pipeline.people is None:
         raise ErasureError(
-            "the pipeline does not say whose its rows are",
+            "the pipeline does not declare people",
             where=f"pipeline {pipeline.name}",
             next_step="Add people: to pipeline.yml (docs/how-to/erasure.md shows how), then run the same command again.",
         )
@@ -108,26 +109,26 @@ def erasing_session(settings: Settings, pipeline: Pipeline, *, report: Report) -
         replay_lock(settings, pipeline.name),
         spark_session(settings, report=report) as spark,
     ):
-        yield Erasing(open_lake(settings, pipeline, spark), pipeline.people, time.time())
+        yield ErasureSession(open_lake(settings, pipeline, spark), pipeline.people, time.time())
 
 
-def catch_up(erasing: Erasing) -> None:
-    """Build what was landed since, so that the entities know all records of a person; a table that fails is an error."""
-    _build(erasing.lake, next_step="Nothing was erased. Mend it, then run the same command again.")
+def catch_up(session: ErasureSession) -> None:
+    """Build all landed rows, so that the entities have all records of a person. Raise an ErasureError if a table fails."""
+    _build(session.lake, next_step="Nothing was erased. Fix the table, then run the same command again.")
 
 
-def look(erasing: Erasing, asked: Sequence[Identifiers], *, requested: bool) -> ErasurePreview:
-    """Step 1. Return what an erasure of these persons would do, and with `requested` of all whose requests wait."""
-    lake, people = erasing.lake, erasing.people
+def preview_erasure(session: ErasureSession, asked: Sequence[Identifiers], *, requested: bool) -> ErasurePreview:
+    """Step 1. Return what an erasure of these persons would do; with `requested`, also of everyone with a waiting request."""
+    lake, people = session.lake, session.people
     use_session(lake.spark)
     requests = tuple(
         request
-        for each in people.requests
-        if requested and _is_there(lake, each.stream)
-        for request in find_requests(lake.spark, lake.pipeline, each, catalog=lake.catalog)
+        for source in people.requests
+        if requested and _has_rows(lake, source.stream)
+        for request in find_requests(lake.spark, lake.pipeline, source, catalog=lake.catalog)
     )
     entities = _entities(lake.pipeline, people)
-    persons, unclear, clear = [find_person(lake.catalog, entities, each) for each in asked], [], []
+    persons, unclear, clear = [find_person(lake.catalog, entities, person) for person in asked], [], []
     answered = read_answered_requests(lake.catalog, lake.pipeline.name) if requests else frozenset()
     for request in requests:
         if request.id in answered:
@@ -138,26 +139,26 @@ def look(erasing: Erasing, asked: Sequence[Identifiers], *, requested: bool) -> 
             clear.append(request)
         except ErasureError as error:
             unclear.append(f"request {request.id}: {error.what}")
-    repeated = tuple(sorted({each.id for each in clear} & answered))
-    looked = ErasurePreview(tuple(persons), tuple(clear), (), tuple(unclear), repeated)
-    at = tuple((each.stream, each.partition, each.offset) for each in looked.requests)
-    streams = [find_in_stream(lake, each, looked.person, at) for each in lake.pipeline.streams]
-    return replace(looked, found=(*streams, *find_in_quarantine(lake, looked.person)))
+    repeated = tuple(sorted({request.id for request in clear} & answered))
+    preview = ErasurePreview(tuple(persons), tuple(clear), (), tuple(unclear), repeated)
+    at = tuple((request.stream, request.partition, request.offset) for request in preview.requests)
+    streams = [find_in_stream(lake, stream, preview.person, at) for stream in lake.pipeline.streams]
+    return replace(preview, found=(*streams, *find_in_quarantine(lake, preview.person)))
 
 
-def begin(erasing: Erasing, looked: ErasurePreview) -> Note:
-    """Step 2. Return the note of a new erasure, durably written."""
-    lake = erasing.lake
-    told = [_subject(each.identifiers) for each in looked.persons]
-    rows = {str(each.table): count_rows(load_table(lake.catalog, each.table)) for each in lake.pipeline.tables}
+def begin_erasure(session: ErasureSession, preview: ErasurePreview) -> Note:
+    """Step 2. Write the note of a new erasure durably, and return it."""
+    lake = session.lake
+    subjects = [_subject(person.identifiers) for person in preview.persons]
+    rows = {str(table.table): count_rows(load_table(lake.catalog, table.table)) for table in lake.pipeline.tables}
     note = Note(
         str(uuid.uuid4()),
         lake.pipeline.name,
-        tuple(conceal(each) for each in told),
-        looked.person,
+        tuple(conceal(subject) for subject in subjects),
+        preview.person,
         datetime.now(timezone.utc),
-        tuple(dict.fromkeys(each.id for each in looked.requests)),
-        tuple((each.stream, each.partition, each.offset) for each in looked.requests),
+        tuple(dict.fromkeys(request.id for request in preview.requests)),
+        tuple((request.stream, request.partition, request.offset) for request in preview.requests),
         rows=rows,
     )
     write_note(lake.settings, note)
@@ -165,42 +166,42 @@ def begin(erasing: Erasing, looked: ErasurePreview) -> Note:
     return note
 
 
-def finish(erasing: Erasing, note: Note, *, publish: Callable[[], None], report: Report) -> Proof:
-    """Steps 3 to 8. Return the proof. Idempotent by erasure: one that died goes on where it was.
+def finish_erasure(session: ErasureSession, note: Note, *, publish: Callable[[], None], report: Report) -> Proof:
+    """Steps 3 to 8. Return the proof. Idempotent by erasure: an interrupted one resumes.
 
-    Where the search finds the person, the note stays, and the same command tries again.
+    If the search finds the person, the note stays, and running the command again retries.
     """
-    lake = erasing.lake
+    lake = session.lake
     use_session(lake.spark)
     for stream in lake.pipeline.streams:
         note = erase_stream(lake, stream, note)
-    report("their rows have left the raw tables")
+    report("Erased the rows from the raw tables")
     fault_point("forget:landed")
     note = erase_quarantined(lake, note)
     fault_point("forget:quarantined")
-    _build(lake, next_step=f"The erasure is not finished. Mend it, then run: headrace forget {lake.pipeline.name}")
-    report("the tables that were made of them are made anew")
+    _build(lake, next_step=f"The erasure is not finished. Fix the table, then run: headrace forget {lake.pipeline.name}")
+    report("Rebuilt the downstream tables")
     fault_point("forget:built")
     publish()
     fault_point("forget:published")
-    purged = purge_past(lake, note, since=erasing.since)
+    purged = purge_history(lake, note, since=session.since)
     lake.store.clear()
     fault_point("forget:purged")
     hits, searched = prove(lake, note)
     if hits:
-        past = purge_past(lake, note, since=erasing.since, also=frozenset(hit.table for hit in hits))
-        purged = Purged(purged.snapshots + past.snapshots, purged.refs + past.refs, purged.files + past.files)
+        more = purge_history(lake, note, since=session.since, also=frozenset(hit.table for hit in hits))
+        purged = Purged(purged.snapshots + more.snapshots, purged.refs + more.refs, purged.files + more.files)
         hits, searched = prove(lake, note)
     topics = tuple(stream.topic for stream in lake.pipeline.streams)
     proof = Proof(note, hits, searched, purged.files, purged.refs, topics)
     if proof.holds:
         now = datetime.now(timezone.utc)
-        for name, before in note.rows.items():
-            left = count_rows(lake.catalog.load_table(name)) if before else 0
-            if before > left:
-                note = note.with_table(note.erased_table(name, rows_removed=before - left))
-        done = note.tables or (note.erased_table(""),)
-        rows = [replace(each, files_searched=searched, proved_at=now) for each in done]
+        for name, rows_before in note.rows.items():
+            rows_left = count_rows(lake.catalog.load_table(name)) if rows_before else 0
+            if rows_before > rows_left:
+                note = note.with_table(note.erased_table(name, rows_removed=rows_before - rows_left))
+        tables = note.tables or (note.erased_table(""),)
+        rows = [replace(table, files_searched=searched, proved_at=now) for table in tables]
         record_erasure(lake.catalog, lake.settings, note.erasure_id, rows)
         fault_point("forget:proved")
         remove_note(lake.settings, note)
@@ -208,44 +209,44 @@ def finish(erasing: Erasing, note: Note, *, publish: Callable[[], None], report:
     return proof
 
 
-def unfinished(settings: Settings, pipeline: Pipeline) -> tuple[Note, ...]:
-    """Return the erasures that were begun and not finished."""
+def unfinished_erasures(settings: Settings, pipeline: Pipeline) -> tuple[Note, ...]:
+    """Return the notes of unfinished erasures."""
     return read_notes(settings, pipeline.name)
 
 
 def _build(lake: Lake, *, next_step: str) -> None:
     for outcome in build(lake):
         if outcome.error:
-            raise ErasureError(f"it can't be built: {outcome.error.what}", where=str(outcome.table.table), next_step=next_step)
+            raise ErasureError(f"the build failed: {outcome.error.what}", where=str(outcome.table.table), next_step=next_step)
 
 
 def _subject(person: Identifiers) -> str:
-    """Return what a person is known by afterwards, to whoever asks with the same words: the first email, phone or id."""
-    ids = [f"{kind}:{each}" for kind, values in person.ids.items() for each in sorted(values)]
+    """Return the value whose hash identifies the person afterwards: the first email, phone or id."""
+    ids = [f"{kind}:{value}" for kind, values in person.ids.items() for value in sorted(values)]
     return next(iter([*sorted(person.emails), *sorted(person.phones), *ids]), "")
 
 
 def _entities(pipeline: Pipeline, people: People) -> Entities | None:
-    """Return the pipeline's table of entities, and how it writes emails where it is of that kind."""
-    table = next((each for each in pipeline.tables if each.table == people.entities), None)
+    """Return the pipeline's table of entities, with its normalisation of emails if it is an entity table."""
+    table = next((table for table in pipeline.tables if table.table == people.entities), None)
     if table is None or not table.matches:
         return Entities(table.table) if table else None
-    emails = [each for each in table.matches if each.how == "email"]
-    phones = [each for each in table.matches if each.how == "phone"]
+    emails = [column for column in table.matches if column.how == "email"]
+    phones = [column for column in table.matches if column.how == "phone"]
 
     def normalise_email(written: str) -> str | None:
-        found = [normalise(pl.DataFrame({each.source: [written]}), [each])[each.column][0] for each in emails]
-        return next((str(each) for each in found if each), None)
+        values = [normalise(pl.DataFrame({column.source: [written]}), [column])[column.column][0] for column in emails]
+        return next((str(value) for value in values if value), None)
 
     return Entities(
         table.table,
-        tuple(dict.fromkeys(name for each in emails for name in (each.source, each.column))),
-        tuple(dict.fromkeys(name for each in phones for name in (each.source, each.column))),
+        tuple(dict.fromkeys(name for column in emails for name in (column.source, column.column))),
+        tuple(dict.fromkeys(name for column in phones for name in (column.source, column.column))),
         normalise_email,
-        tuple(each.column for each in table.matches) if table.fuzzy else (),
+        tuple(column.column for column in table.matches) if table.fuzzy else (),
     )
 
 
-def _is_there(lake: Lake, stream: str) -> bool:
-    found = load_table(lake.catalog, lake.pipeline.stream(stream).table)
-    return found is not None and found.current_snapshot() is not None
+def _has_rows(lake: Lake, stream: str) -> bool:
+    table = load_table(lake.catalog, lake.pipeline.stream(stream).table)
+    return table is not None and table.current_snapshot() is not None

@@ -1,6 +1,6 @@
-"""Which rows are a person's, and which of another's name them, as columns of Spark. Pure: DataFrame in, columns out.
+"""Spark conditions for a person's rows, and for others' rows that name the person. Pure: DataFrame in, columns out.
 
-What is looked for reaches Spark as values. No SQL is made of it.
+Identifiers reach Spark as values, never as SQL text.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ERASED = "[erased]"
-"""What stands in another's row where it named the person."""
+"""Replaces the person's identifiers in rows of others."""
 
 
-def is_theirs(rows: DataFrame, whose: PersonColumns | None, person: Identifiers) -> Column:
-    """Return whether a row is the person's. Of a table of which nobody says whose its rows are, it is if it names them."""
+def belongs_to_person(rows: DataFrame, whose: PersonColumns | None, person: Identifiers) -> Column:
+    """Return whether a row is the person's. Without declared columns (`whose`), every row that names the person is."""
     if whose is None:
-        return names_them(rows, person)
-    found = [_any_of(rows, each, person.emails, lambda value: F.lower(F.trim(value))) for each in whose.emails]
-    found += [_any_of(rows, each, person.phones, _digits) for each in whose.phones]
+        return row_names_person(rows, person)
+    conditions = [_any_of(rows, email, person.emails, lambda value: F.lower(F.trim(value))) for email in whose.emails]
+    conditions += [_any_of(rows, phone, person.phones, _digits) for phone in whose.phones]
     for kind, expressions in whose.ids.items():
-        found += [_any_of(rows, each, person.ids.get(kind, frozenset()), F.trim) for each in expressions]
-    return _either([*found, names_them(rows, person, columns=whose.text)])
+        conditions += [_any_of(rows, identity, person.ids.get(kind, frozenset()), F.trim) for identity in expressions]
+    return _either([*conditions, row_names_person(rows, person, columns=whose.text)])
 
 
-def names_them(rows: DataFrame, person: Identifiers, *, columns: Sequence[str] | None = None) -> Column:
-    """Return whether a text in any column, or in these, names the person by an email or a phone."""
+def row_names_person(rows: DataFrame, person: Identifiers, *, columns: Sequence[str] | None = None) -> Column:
+    """Return whether a text in these columns, or in any, contains an email or a phone of the person."""
     pattern = text_pattern(person)
     if pattern is None:
         return F.lit(False)
@@ -44,23 +44,23 @@ def names_them(rows: DataFrame, person: Identifiers, *, columns: Sequence[str] |
     return _either([text.rlike(pattern) for name in chosen if (text := _as_text(rows, name)) is not None])
 
 
-def without_them(rows: DataFrame, person: Identifiers) -> list[Column]:
-    """Return a row's columns with `[erased]` wherever a text named the person; all else is as it was."""
+def redacted_columns(rows: DataFrame, person: Identifiers) -> list[Column]:
+    """Return a row's columns with `[erased]` instead of the person's emails and phones; other values are unchanged."""
     pattern = text_pattern(person)
     return [_replace(rows, name, pattern) if pattern else named(name) for name in rows.columns]
 
 
-def holds_them(value: Column, person: Identifiers, *, shortest_id: int) -> Column:
-    """Return whether bytes that could not be decoded hold any identifier of the person."""
+def bytes_name_person(value: Column, person: Identifiers, *, shortest_id: int) -> Column:
+    """Return whether undecoded bytes contain any identifier of the person."""
     text = F.decode(value, "UTF-8")
-    ids = [each for values in person.ids.values() for each in values if len(each) >= shortest_id]
-    whole = [text.rlike(rf"(?<![0-9A-Za-z])\Q{_quoted(each)}\E(?![0-9A-Za-z])") for each in sorted(ids)]
+    ids = [value for values in person.ids.values() for value in values if len(value) >= shortest_id]
+    whole = [text.rlike(rf"(?<![0-9A-Za-z])\Q{_quoted(value)}\E(?![0-9A-Za-z])") for value in sorted(ids)]
     pattern = text_pattern(person)
     return _either([*whole, *([text.rlike(pattern)] if pattern else [])])
 
 
 def values_of(rows: DataFrame, expression: str) -> Column:
-    """Return an expression's values as an array of texts, whatever its type."""
+    """Return an expression's values as an array of texts, for scalars and arrays of any type."""
     column = F.expr(expression)
     if isinstance(rows.select(column).schema.fields[0].dataType, ArrayType):
         return column.cast("array<string>")
@@ -74,8 +74,8 @@ def _any_of(rows: DataFrame, expression: str, wanted: frozenset[str], plain: Cal
 
 
 def _either(conditions: Sequence[Column]) -> Column:
-    safe = [F.coalesce(each, F.lit(False)) for each in conditions]
-    return reduce(lambda one, other: one | other, safe, F.lit(False))
+    safe = [F.coalesce(condition, F.lit(False)) for condition in conditions]
+    return reduce(lambda left, right: left | right, safe, F.lit(False))
 
 
 def _digits(value: Column) -> Column:
@@ -87,7 +87,7 @@ def _quoted(value: str) -> str:
 
 
 def _as_text(rows: DataFrame, name: str) -> Column | None:
-    """Return what of a column can be searched, or None for numbers and times, which name nobody."""
+    """Return a column as searchable text, or None for numbers and times."""
     kind, column = rows.schema[name].dataType, named(name)
     if isinstance(kind, StringType):
         return column

@@ -1,7 +1,7 @@
-"""An erasure that was begun, noted so that it can be finished after the application died.
+"""The note of an erasure in progress, so that an interrupted erasure can be finished.
 
-While a person is erased table by table, the tables know less and less of who it was. So what tells them is noted before the
-first row goes, in a file that only its owner can read, and the note goes last.
+An erasure removes the person's identifiers from one table after the other. They are therefore written to a note first, in a
+file that only its owner can read. The note is deleted last.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headrace.settings import Settings
 
 @dataclass(frozen=True)
 class Note:
-    """One erasure: who is meant, which requests asked for it, where those stand in their streams, and what it did so far.
+    """One erasure: the person, the requests for it with their offsets, and the result per table so far.
 
-    `rows` are how many each layer table had before.
+    `rows` are the row counts of the layer tables before the erasure.
     """
 
     erasure_id: str
@@ -37,14 +37,14 @@ class Note:
     rows: Mapping[str, int] = field(default_factory=dict)
 
     def erased_table(self, name: str, **values: object) -> ErasedTable:
-        """Return what this erasure did to a table."""
-        made = ErasedTable(self.erasure_id, self.pipeline, self.subjects, self.request_ids, name, self.begun_at)
-        return replace(made, **values)  # type: ignore[arg-type]
+        """Return a record of this erasure for a table, with these values."""
+        erased = ErasedTable(self.erasure_id, self.pipeline, self.subjects, self.request_ids, name, self.begun_at)
+        return replace(erased, **values)  # type: ignore[arg-type]
 
     def with_table(self, done: ErasedTable) -> Note:
-        """Return the note with what was done to a table, added to what it says of it already."""
+        """Return the note with a table's record merged into the one that it has already."""
         key = (done.table_name, done.stream)
-        known = next((each for each in self.tables if (each.table_name, each.stream) == key), None)
+        known = next((table for table in self.tables if (table.table_name, table.stream) == key), None)
         if known is not None:
             offsets = tuple(dict.fromkeys((*known.offsets, *done.offsets)))
             redacted = tuple(dict.fromkeys((*known.redacted_offsets, *done.redacted_offsets)))
@@ -55,12 +55,12 @@ class Note:
                 rows_redacted=max(known.rows_redacted, done.rows_redacted),
                 redacted_offsets=redacted,
             )
-        rest = tuple(each for each in self.tables if (each.table_name, each.stream) != key)
+        rest = tuple(table for table in self.tables if (table.table_name, table.stream) != key)
         return replace(self, tables=(*rest, done))
 
 
 def write_note(settings: Settings, note: Note) -> None:
-    """Write a note, durably. Idempotent by erasure."""
+    """Write a note durably. Idempotent by erasure."""
     folder = _folder(settings)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = _path(settings, note)
@@ -74,13 +74,13 @@ def write_note(settings: Settings, note: Note) -> None:
 
 
 def read_notes(settings: Settings, pipeline: str) -> tuple[Note, ...]:
-    """Return the erasures of a pipeline that were begun and not finished, oldest first."""
-    found = [msgspec.json.decode(path.read_bytes(), type=Note) for path in _paths(settings)]
-    return tuple(sorted((each for each in found if each.pipeline == pipeline), key=lambda note: note.begun_at))
+    """Return the notes of a pipeline's unfinished erasures, oldest first."""
+    notes = [msgspec.json.decode(path.read_bytes(), type=Note) for path in _paths(settings)]
+    return tuple(sorted((note for note in notes if note.pipeline == pipeline), key=lambda note: note.begun_at))
 
 
 def remove_note(settings: Settings, note: Note) -> None:
-    """Remove a note: its erasure is finished."""
+    """Delete the note of a finished erasure."""
     _path(settings, note).unlink(missing_ok=True)
     _path(settings, note).with_suffix(".inprogress").unlink(missing_ok=True)
 

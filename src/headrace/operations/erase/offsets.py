@@ -1,7 +1,7 @@
-"""Which topic the offset of a row belongs to.
+"""Label the topic that a row's offset belongs to.
 
-A stream whose topic was replaced has rows of several topics, with the same partitions and offsets. The checkpoint of a row
-tells which topic it is from.
+A stream whose topic was replaced has rows of several topics with the same partitions and offsets. The checkpoint of a row tells
+them apart.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 
 def stream_offsets_label(catalog: Catalog, pipeline: Pipeline, stream: Stream) -> Column:
-    """Return the label of the topic that a row of a raw table is from, as `offsets_label` names it."""
+    """Return the `offsets_label` of the topic of a raw table's row."""
     label = f"{pipeline.name}.{stream.name}"
     return _by_checkpoint(F.lit(label), label, _topic_starts(catalog, stream))
 
 
 def quarantine_offsets_label(catalog: Catalog, pipeline: Pipeline) -> Column:
-    """Return the label of the topic that a row of the quarantine is from; rows of layer tables keep their label."""
-    found = F.col("stream")
+    """Return the `offsets_label` of the topic of a quarantined row. Rows of layer tables keep their label."""
+    result = F.col("stream")
     for stream in pipeline.streams:
         label = f"{pipeline.name}.{stream.name}"
         starts = _topic_starts(catalog, stream)
         if starts:
-            found = F.when(F.col("stream") == label, _by_checkpoint(F.lit(label), label, starts)).otherwise(found)
-    return found
+            result = F.when(F.col("stream") == label, _by_checkpoint(F.lit(label), label, starts)).otherwise(result)
+    return result
 
 
 def _by_checkpoint(first: Column, label: str, starts: tuple[int, ...]) -> Column:
-    found = first
-    for start in starts:  # ascending: the last start that a row has reached wins
-        found = F.when(F.col("checkpoint_id") >= start, F.lit(offsets_label(label, start))).otherwise(found)
-    return found
+    result = first
+    for start in starts:  # ascending: the last start at or before the row's checkpoint wins
+        result = F.when(F.col("checkpoint_id") >= start, F.lit(offsets_label(label, start))).otherwise(result)
+    return result
 
 
 def _topic_starts(catalog: Catalog, stream: Stream) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Who is meant: from one email or id to all that tells the same person, as the pipeline's entities say it."""
+"""Resolve an email or id to all identifiers of the person, with the pipeline's table of entities."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def _plain(email: str) -> str | None:
 
 @dataclass(frozen=True)
 class Entities:
-    """The table that says which records are one person's: its columns with emails and phones, and how it writes an email.
+    """The table that groups records by person: its columns with emails and phones, and how it normalises an email.
 
-    Where it also joins records that only look alike, `matched` are the columns whose equal values make records surely one's.
+    If it also groups similar records (fuzzy), `matched` are the columns whose equal values are a certain match.
     """
 
     table: TableName
@@ -42,17 +42,17 @@ class Entities:
     matched: tuple[str, ...] = ()
 
     def spellings(self, asked: Identifiers) -> set[str]:
-        """Return the emails that are asked for as they were written, and as the table writes them."""
-        written = {*asked.emails, *(each for each in asked.written if "@" in each)}
+        """Return the given emails as written and as the table normalises them."""
+        written = {*asked.emails, *(text for text in asked.written if "@" in text)}
         return {*written, *filter(None, map(self.normalise, written))}
 
 
 @dataclass(frozen=True)
 class Person:
-    """One person: all that tells them, the records that the pipeline knows of them, and values that others have as well.
+    """One person: the identifiers, the pipeline's records, and values that the person shares with others.
 
-    `shared` are not among the identifiers: by them another's rows would go. `alike` are records of the same entity that only
-    look alike: nobody knows that they are this person's, so they stay.
+    `shared` values are not identifiers, because they would erase rows of others. `alike` are records that are only similar to
+    the person's records: they are not certainly this person's, so they stay.
     """
 
     identifiers: Identifiers
@@ -62,57 +62,57 @@ class Person:
 
 
 def find_person(catalog: Catalog, entities: Entities | None, asked: Identifiers) -> Person:
-    """Return the person that one of these identifiers tells: without a table of entities, by these alone.
+    """Return the person with one of these identifiers. Without a table of entities, they are the person's only identifiers.
 
-    An ErasureError where the identifiers are those of several persons, because then nobody could say whose rows go.
+    Raise an ErasureError if the identifiers belong to several persons.
     """
     table = load_table(catalog, entities.table) if entities else None
     if entities is None or table is None or table.current_snapshot() is None:
         return Person(asked)
     index = _Index(table, entities)
-    found = index.entities_of(replace(asked, emails=frozenset(), written=frozenset()))
-    if len(found) != 1:  # an id tells one person even where an email is shared
-        found = index.entities_of(asked)
-    if len(found) > 1:
+    entity_ids = index.entities_of(replace(asked, emails=frozenset(), written=frozenset()))
+    if len(entity_ids) != 1:  # ids alone may be unique where an email is shared
+        entity_ids = index.entities_of(asked)
+    if len(entity_ids) > 1:
         raise ErasureError(
-            f"the same email or id belongs to {len(found)} persons",
+            f"the email or id belongs to {len(entity_ids)} persons",
             where=str(entities.table),
-            next_step="Name one of them by the id of a record: --id SOURCE:ID",
+            next_step="Choose one of them by the id of a record: --id SOURCE:ID",
         )
-    every = index.scan([column_is("entity_id", each) for each in found])
-    records = _surely_theirs(every, asked, entities) if entities.matched else every
-    alike = [each for each in every if each not in records]
-    mine = asked | identify(ids=((str(each["source"]), each["source_id"]) for each in records))
+    every = index.scan([column_is("entity_id", entity) for entity in entity_ids])
+    records = _certain_records(every, asked, entities) if entities.matched else every
+    alike = [record for record in every if record not in records]
+    identifiers = asked | identify(ids=((str(record["source"]), record["source_id"]) for record in records))
     shared: list[str] = []
-    for name in index.told:
-        values = {str(each[name]) for each in records if each[name]}
-        named = asked.written | asked.emails | {f"+{each}" for each in asked.phones}
-        others = index.of_others(name, values | named, found) | (values & {str(each[name]) for each in alike})
+    for name in index.contact_columns:
+        values = {str(record[name]) for record in records if record[name]}
+        given = asked.written | asked.emails | {f"+{phone}" for phone in asked.phones}
+        others = index.of_others(name, values | given, entity_ids) | (values & {str(record[name]) for record in alike})
         shared += sorted(others)
         own = values - others
-        mine |= identify(emails=own) if name in entities.emails else identify(phones=own)
-    mine = mine.without(shared)
-    return Person(mine, tuple(records), tuple(dict.fromkeys(shared)), tuple(alike))
+        identifiers |= identify(emails=own) if name in entities.emails else identify(phones=own)
+    identifiers = identifiers.without(shared)
+    return Person(identifiers, tuple(records), tuple(dict.fromkeys(shared)), tuple(alike))
 
 
-def _surely_theirs(records: Sequence[Record], asked: Identifiers, entities: Entities) -> list[Record]:
-    """Return the records that the identifiers name, and those that share a value with one of them, however far."""
-    emails = {each.lower() for each in entities.spellings(asked)}
+def _certain_records(records: Sequence[Record], asked: Identifiers, entities: Entities) -> list[Record]:
+    """Return the records with the identifiers, and all records linked to them by equal values, directly or indirectly."""
+    emails = {email.lower() for email in entities.spellings(asked)}
 
     def is_named(record: Record) -> bool:
         by_id = record["source_id"] in asked.ids.get(str(record["source"]), ())
         return by_id or any(str(record.get(name)).lower() in emails for name in entities.emails)
 
-    theirs, others = [each for each in records if is_named(each)], [each for each in records if not is_named(each)]
-    while reached := [each for each in others if any(_share_a_value(each, known, entities.matched) for known in theirs)]:
-        theirs += reached
-        others = [each for each in others if each not in reached]
-    return theirs
+    certain, others = [record for record in records if is_named(record)], [record for record in records if not is_named(record)]
+    while linked := [record for record in others if any(_share_a_value(record, known, entities.matched) for known in certain)]:
+        certain += linked
+        others = [record for record in others if record not in linked]
+    return certain
 
 
-def _share_a_value(one: Record, other: Record, matched: Sequence[str]) -> bool:
-    """Return whether two records are joined by a value; one that too many records have joins nobody."""
-    return any(one[name] and one[name] == other[name] and name not in (one[UNUSED] or ()) for name in matched)
+def _share_a_value(left: Record, right: Record, matched: Sequence[str]) -> bool:
+    """Return whether two records have an equal value, not counting values that too many records have."""
+    return any(left[name] and left[name] == right[name] and name not in (left[UNUSED] or ()) for name in matched)
 
 
 @dataclass(frozen=True)
@@ -121,32 +121,34 @@ class _Index:
     entities: Entities
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def contact_columns(self) -> tuple[str, ...]:
         have = {field.name for field in self.table.schema().fields}
         return tuple(name for name in (*self.entities.emails, *self.entities.phones) if name in have)
 
     def entities_of(self, asked: Identifiers) -> set[str]:
-        """Return the entities that any of the identifiers names; by emails and ids, because phones are passed on."""
+        """Return the entities with any of the emails or ids. Phones are ignored, because they change owners."""
         emails = sorted(self.entities.spellings(asked))
-        wanted = [column_is(name, each) for name in self.told if name in self.entities.emails for each in emails]
+        wanted = [column_is(name, email) for name in self.contact_columns if name in self.entities.emails for email in emails]
         wanted += [
-            And(column_is("source", kind), column_is("source_id", each))
+            And(column_is("source", kind), column_is("source_id", value))
             for kind, ids in asked.ids.items()
-            for each in sorted(ids)
+            for value in sorted(ids)
         ]
-        return {str(each["entity_id"]) for each in self.scan(wanted)}
+        return {str(record["entity_id"]) for record in self.scan(wanted)}
 
-    def of_others(self, name: str, values: set[str], mine: set[str]) -> set[str]:
-        """Return those of the values that a record of another entity has too."""
+    def of_others(self, name: str, values: set[str], entity_ids: set[str]) -> set[str]:
+        """Return the values that a record of another entity has too."""
         ordered = sorted(values)
         parts = [ordered[at : at + _AT_ONCE] for at in range(0, len(ordered), _AT_ONCE)]
-        found = self.scan([In(term=Reference(name), values={literal(each) for each in part}) for part in parts])
-        return {str(each[name]) for each in found if str(each["entity_id"]) not in mine}
+        records = self.scan([In(term=Reference(name), values={literal(value) for value in part}) for part in parts])
+        return {str(record[name]) for record in records if str(record["entity_id"]) not in entity_ids}
 
     def scan(self, wanted: Sequence[BooleanExpression]) -> list[Record]:
         matched = (*self.entities.matched, UNUSED) if self.entities.matched else ()
-        fields = tuple(dict.fromkeys((*ENTITY_COLUMNS, *self.told, *matched)))
+        fields = tuple(dict.fromkeys((*ENTITY_COLUMNS, *self.contact_columns, *matched)))
         rows: Iterable[Record] = (
-            row for each in wanted for row in self.table.scan(row_filter=each, selected_fields=fields).to_arrow().to_pylist()
+            row
+            for condition in wanted
+            for row in self.table.scan(row_filter=condition, selected_fields=fields).to_arrow().to_pylist()
         )
         return list({str(row): row for row in rows}.values())

@@ -1,4 +1,4 @@
-"""Takes a person's rows out of a table's files: those that hold them are written anew, with the rest of their rows."""
+"""Remove a person's rows from a table's files: stage copies of the affected files without them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Marks:
-    """Which rows go, which stay without what names the person, and how the columns of the latter are written."""
+    """The conditions for removed and redacted rows, and the columns of a row after redaction."""
 
     removed: Column
     redacted: Column
@@ -27,8 +27,8 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where in Kafka a row came from, and whether it stays, without what names the person. Rows of builds came from nowhere."""
+class RowOrigin:
+    """The Kafka coordinates of a row (none for rows of builds), and whether it stays, redacted."""
 
     stream: str
     partition: int | None
@@ -37,11 +37,11 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What of a table is to be erased: the rows, by where they came from, and the files that hold them."""
+class PersonRows:
+    """The rows of a table to erase, by their origins, and the files that contain them."""
 
     table: TableName
-    places: tuple[Place, ...] = ()
+    origins: tuple[RowOrigin, ...] = ()
     files: tuple[str, ...] = ()
     snapshot_id: int | None = None
 
@@ -50,25 +50,25 @@ class Found:
 
     @property
     def removed(self) -> int:
-        """How many rows go."""
-        return sum(not place.stays for place in self.places)
+        """The number of rows to remove."""
+        return sum(not origin.stays for origin in self.origins)
 
     @property
     def redacted(self) -> int:
-        """How many rows of others stay, without what names the person."""
-        return sum(place.stays for place in self.places)
+        """The number of others' rows to redact."""
+        return sum(origin.stays for origin in self.origins)
 
 
 Mark = Callable[["DataFrame"], Marks]
-"""What decides on the rows of a table."""
+"""Returns the marks of a table's rows."""
 
 
-def find_rows(spark: SparkSession, name: TableName, mark: Mark, *, place: Sequence[Column]) -> Found:
-    """Return what of a table is the person's. `place` are the stream, partition and offset of a row."""
+def find_rows(spark: SparkSession, name: TableName, mark: Mark, *, place: Sequence[Column]) -> PersonRows:
+    """Return the person's rows of a table. `place` are the stream, partition and offset columns of a row."""
     table = load_java_table(spark, name)
     current = table.currentSnapshot()
     if current is None:
-        return Found(name)
+        return PersonRows(name)
     snapshot_id = int(current.snapshotId())
     with read_files(spark, table, plan_files(table, snapshot_id=snapshot_id)) as rows:
         marks = mark(rows.drop(FILE))
@@ -80,17 +80,17 @@ def find_rows(spark: SparkSession, name: TableName, mark: Mark, *, place: Sequen
             partition.alias("partition"),
             offset.alias("offset"),
         )
-        found = chosen.collect()
-    places = tuple(Place(row["stream"], row["partition"], row["offset"], not row["removed"]) for row in found)
-    return Found(name, places, tuple(sorted({row["file"] for row in found})), snapshot_id)
+        affected = chosen.collect()
+    origins = tuple(RowOrigin(row["stream"], row["partition"], row["offset"], not row["removed"]) for row in affected)
+    return PersonRows(name, origins, tuple(sorted({row["file"] for row in affected})), snapshot_id)
 
 
-def stage_rest(spark: SparkSession, found: Found, mark: Mark) -> Replaced:
-    """Return the files that hold rows to be erased, and staged ones with the rest of their rows."""
-    if not found:
+def stage_rest(spark: SparkSession, erased: PersonRows, mark: Mark) -> Replaced:
+    """Return the files with rows to erase, and staged files with the rest of their rows."""
+    if not erased:
         return Replaced()
-    table = load_java_table(spark, found.table)
-    files = plan_files(table, snapshot_id=found.snapshot_id).among(found.files)
+    table = load_java_table(spark, erased.table)
+    files = plan_files(table, snapshot_id=erased.snapshot_id).among(erased.files)
     count = sum(int(task.file().recordCount()) for task in files.tasks.values())
     with read_files(spark, table, files) as rows:
         plain = rows.drop(FILE)

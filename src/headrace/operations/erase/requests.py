@@ -1,4 +1,4 @@
-"""Requests to erase a person that came in a stream, such as Shopify's `customers/redact`."""
+"""Read erasure requests from a stream, such as Shopify's `customers/redact`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """A row that asks for a person to be erased, and where it came from: it names the person, so it goes with the rest."""
+    """A row that requests an erasure, and its coordinates. It names the person, so it is erased too."""
 
     id: str
     stream: str
@@ -30,7 +30,7 @@ class Request:
 
 
 def find_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequests, *, catalog: Catalog) -> tuple[Request, ...]:
-    """Return the requests that wait, oldest first. What was carried out is no longer there."""
+    """Return the waiting requests, oldest first. Requests that were carried out are erased."""
     stream = pipeline.stream(asked.stream)
     rows = spark.read.format("iceberg").load(spark_name(stream.table)).where(F.expr(asked.where))
     whose = asked.whose
@@ -43,12 +43,12 @@ def find_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequest
         _all(rows, whose.phones).alias("phones"),
         *(_all(rows, expressions).alias(f"ids_{kind}") for kind, expressions in whose.ids.items()),
     )
-    found = chosen.orderBy("partition", "offset").collect()
-    return tuple(_request(row, tuple(whose.ids)) for row in found)
+    requests = chosen.orderBy("partition", "offset").collect()
+    return tuple(_request(row, tuple(whose.ids)) for row in requests)
 
 
 def count_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureRequests, *, after: int) -> int:
-    """Return how many requests came after a checkpoint."""
+    """Return the number of requests after a checkpoint."""
     stream = pipeline.stream(asked.stream)
     rows = spark.read.format("iceberg").load(spark_name(stream.table))
     return rows.where(F.col("checkpoint_id") > after).where(F.expr(asked.where)).count()
@@ -56,11 +56,11 @@ def count_requests(spark: SparkSession, pipeline: Pipeline, asked: ErasureReques
 
 def _all(rows: DataFrame, expressions: tuple[str, ...]) -> Column:
     empty = F.array().cast("array<string>")
-    return F.concat(empty, *(F.coalesce(values_of(rows, each), empty) for each in expressions))
+    return F.concat(empty, *(F.coalesce(values_of(rows, expression), empty) for expression in expressions))
 
 
 def _request(row: Row, kinds: tuple[str, ...]) -> Request:
     person = identify(
-        emails=row["emails"], phones=row["phones"], ids=[(kind, each) for kind in kinds for each in row[f"ids_{kind}"]]
+        emails=row["emails"], phones=row["phones"], ids=[(kind, value) for kind in kinds for value in row[f"ids_{kind}"]]
     )
     return Request(str(row["id"]), row["stream"], row["partition"], row["offset"], person)

@@ -1,4 +1,4 @@
-"""For how long Kafka keeps what a table no longer has."""
+"""Report how long Kafka keeps erased messages."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from headrace.settings import Settings
 _DAY_MS = 86_400_000
 
 
-def kept_by_kafka(settings: Settings, topics: Sequence[str]) -> dict[str, str]:
-    """Return in words how long each topic keeps a message, as far as Kafka can be asked now."""
-    ask = "Kafka is off; its setting retention.ms says how long"
+def describe_retention(settings: Settings, topics: Sequence[str]) -> dict[str, str]:
+    """Return a sentence about the retention of each topic, or a hint if Kafka is unavailable."""
+    unknown = "Kafka is unavailable; see its setting retention.ms"
     servers = find_servers(settings) if topics else None
     if servers is None:
-        return dict.fromkeys(topics, ask)
+        return dict.fromkeys(topics, unknown)
     try:
-        found = list_retention(admin_client(servers), topics)
+        retention = list_retention(admin_client(servers), topics)
     except UnavailableError:
-        return dict.fromkeys(topics, ask)
-    return {topic: _in_words(found[topic]) if topic in found else "is not there" for topic in topics}
+        return dict.fromkeys(topics, unknown)
+    return {topic: _in_words(retention[topic]) if topic in retention else "does not exist" for topic in topics}
 
 
 def _in_words(milliseconds: int | None) -> str:
     if milliseconds is None:
-        return "keeps messages for ever: delete them there, or set retention.ms"
-    return f"keeps messages for {milliseconds / _DAY_MS:,.1f} days; what was landed of them does not land again"
+        return "keeps messages for ever: delete them in Kafka, or set retention.ms"
+    return f"keeps messages for {milliseconds / _DAY_MS:,.1f} days; landed messages do not land again"

@@ -1,7 +1,7 @@
-"""The proof: every file of a table that is on disk, whether a snapshot refers to it or not, is read and searched for a person.
+"""Search every file of a table for a person, whether a snapshot refers to it or not.
 
-Data files are searched value by value, at any depth; Iceberg's own files too, because a manifest has the least and the greatest
-value of every column. A file that can't be read proves nothing, and counts as found.
+Data files are searched value by value, at any depth. Iceberg's metadata files are searched too, because a manifest has the
+lower and upper bounds of every column. An unreadable file counts as a hit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PARTS_PER_CORE = 4
 
 @dataclass(frozen=True)
 class Target:
-    """A file to be searched. Of a table that pipelines share, the rows whose `column` has one of `values` are this one's."""
+    """A file to search. In a shared table, only rows whose `column` has one of `values` belong to this pipeline."""
 
     table: str
     uri: str
@@ -44,7 +44,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Hit:
-    """A column of a file in which the person was found, and how often."""
+    """A column of a file that contains the person, and the number of hits."""
 
     table: str
     uri: str
@@ -54,7 +54,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Needle:
-    """What is looked for, as it is sent to those who search."""
+    """The search terms, as sent to Spark's tasks."""
 
     pattern: str | None
     ids: tuple[str, ...]
@@ -62,33 +62,32 @@ class Needle:
 
 
 def search_files(spark: SparkContext, targets: Sequence[Target], person: Identifiers, *, storage: Storage) -> tuple[Hit, ...]:
-    """Return where the person is found: emails and phones in any text, long ids as whole values."""
+    """Return the hits for a person: emails and phones in any text, long ids as whole values."""
     if not targets:
         return ()
     needle = needle_of(person)
     parts = min(len(targets), spark.defaultParallelism * _PARTS_PER_CORE)
-    each = spark.parallelize(list(targets), parts)
-    found = each.flatMap(lambda target: list(search_file(target, needle, storage=storage))).collect()
-    return tuple(sorted(found, key=lambda hit: (hit.table, hit.uri, hit.column)))
+    files = spark.parallelize(list(targets), parts)
+    hits = files.flatMap(lambda target: list(search_file(target, needle, storage=storage))).collect()
+    return tuple(sorted(hits, key=lambda hit: (hit.table, hit.uri, hit.column)))
 
 
 def needle_of(person: Identifiers) -> Needle:
     ids = tuple(sorted(person.long_ids))
-    return Needle(text_pattern(person), ids, tuple(int(each) for each in ids if re.fullmatch(r"[1-9][0-9]{9,17}", each)))
+    return Needle(text_pattern(person), ids, tuple(int(value) for value in ids if re.fullmatch(r"[1-9][0-9]{9,17}", value)))
 
 
 def search_file(target: Target, needle: Needle, *, storage: Storage = DISK) -> Iterator[Hit]:
-    """Yield the columns of one file that name the person."""
+    """Yield the columns of one file that contain the person."""
     text = re.compile(needle.pattern) if needle.pattern else None
     if text and text.search(unquote(target.uri)):
         yield Hit(target.table, target.uri, _NAME, 1)
     try:
         with open_input(target.uri, storage=storage) as stream:
             content = io.BytesIO(stream.read()) if not target.uri.endswith(".parquet") else None
-            found = _search_parquet(stream, target, needle, text) if content is None else _search_other(content, target, text)
-            yield from list(found)
-    except Exception as error:  # whatever is wrong with it, it could not be searched
-        log_trace(_LOG, f"a file of {target.table} could not be searched", error, level=logging.WARNING)
+            hits = _search_parquet(stream, target, needle, text) if content is None else _search_other(content, target, text)
+            yield from list(hits)
+    except Exception:  # not searched, for whatever reason
         yield Hit(target.table, target.uri, _UNREADABLE, 1)
 
 
@@ -108,7 +107,7 @@ def _search_parquet(stream: Any, target: Target, needle: Needle, text: re.Patter
 
 
 def _leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the values in an array at every depth."""
+    """Yield the flat arrays in an array at every depth."""
     if pa.types.is_dictionary(array.type):
         yield from _leaves(array.dictionary_decode())
     elif pa.types.is_struct(array.type):
@@ -131,18 +130,18 @@ def _count(values: pa.Array, needle: Needle, text: re.Pattern[str] | None) -> in
         same = pc.sum(pc.is_in(values, pa.array(needle.ids, kind))).as_py() or 0
         return same + _count_texts(values.to_pylist(), text)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return _count_texts([each and each.decode("utf-8", "replace") for each in values.to_pylist()], text)
+        return _count_texts([value and value.decode("utf-8", "replace") for value in values.to_pylist()], text)
     return 0
 
 
 def _count_texts(values: Sequence[str | None], text: re.Pattern[str] | None) -> int:
-    return sum(1 for each in values if each and text.search(each)) if text else 0
+    return sum(1 for value in values if value and text.search(value)) if text else 0
 
 
 def _search_other(content: io.BytesIO, target: Target, text: re.Pattern[str] | None) -> Iterator[Hit]:
-    """Search Iceberg's metadata, the commit log, and whatever else lies beside the data."""
+    """Search Iceberg's metadata, the commit log, and other files beside the data."""
     if target.uri.endswith(".avro"):
-        values = [each for record in fastavro.reader(content) for each in _texts_of(record)]
+        values = [value for record in fastavro.reader(content) for value in _texts_of(record)]
     else:
         values = [content.getvalue().decode("utf-8", "replace")]
     count = _count_texts(values, text)
@@ -152,11 +151,11 @@ def _search_other(content: io.BytesIO, target: Target, text: re.Pattern[str] | N
 
 def _texts_of(value: object) -> Iterator[str]:
     if isinstance(value, dict):
-        for each in value.values():
-            yield from _texts_of(each)
+        for item in value.values():
+            yield from _texts_of(item)
     elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _texts_of(each)
+        for item in value:
+            yield from _texts_of(item)
     elif isinstance(value, bytes):
         yield value.decode("utf-8", "replace")
     elif isinstance(value, str):
