@@ -18,8 +18,8 @@ from headrace.landing.decode.extra import names_in_extra
 from headrace.operations.erase.forgetting import ErasureSession, begin_erasure, finish_erasure, preview_erasure
 from headrace.operations.erase.identifiers import identify
 from headrace.operations.quality import ExpectationReport, report_quality
-from headrace.operations.replay.choice import Wanted
-from headrace.operations.replay.replaying import Replaying, replay
+from headrace.operations.replay.choice import ReplayRequest
+from headrace.operations.replay.replaying import ReplaySession, replay
 from headrace.serving.web.context import WebContext
 from headrace.serving.web.table_facts import describe_table, list_files, read_refused
 from headrace.sessions.building import build, open_lake
@@ -88,9 +88,9 @@ class Till:
         outcomes = build(open_lake(self.lake.settings(), self.pipeline, self.spark), full_refresh=full_refresh)
         assert not [outcome.error for outcome in outcomes if outcome.error]
 
-    def replay(self, wanted: Wanted) -> None:
+    def replay(self, request: ReplayRequest) -> None:
         lake = open_lake(self.lake.settings(), self.pipeline, self.spark)
-        replay(Replaying(lake, KafkaServers(self.lake.servers)), wanted, dry_run=False)
+        replay(ReplaySession(lake, KafkaServers(self.lake.servers)), request, dry_run=False)
 
     def forget(self, email: str) -> None:
         lake = open_lake(self.lake.settings(), self.pipeline, self.spark)
@@ -154,7 +154,7 @@ def test_all_figures_agree_after_replays_erasures_and_rebuilds(lake: Lake, spark
     found = till.check()["there is an email"]
     assert (found.rows, found.failing, found.last_checked) == (4, 1, 2)  # the row of before is no longer there
     till.write_schema(WIDE)
-    till.replay(Wanted(Window(datetime(2000, 1, 1, tzinfo=timezone.utc), None)))
+    till.replay(ReplayRequest(Window(datetime(2000, 1, 1, tzinfo=timezone.utc), None)))
     found = till.check()["there is an email"]
     assert (found.rows, found.failing) == (5, 1)
     till.forget(ann)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.kafka.client import KafkaServers
-from headrace.operations.replay.choice import Wanted
-from headrace.operations.replay.replaying import Replaying, replay
+from headrace.operations.replay.choice import ReplayRequest
+from headrace.operations.replay.replaying import ReplaySession, replay
 from headrace.sessions.building import open_lake
 from tests.kafka.played_registry import play_registry
 from tests.landing.test_framed_avro import READER, V1, V2, encode, frame
@@ -48,7 +48,9 @@ def test_framed_and_plain_messages_land_in_one_table(lake: Lake, spark: SparkSes
         assert lake.lander(pipeline, HEADRACE_REGISTRY_URL=registry.url).land_batch(spark.sparkContext) is not None
         # What was refused for want of a registry is taken back, as the reason says.
         opened = open_lake(lake.settings(HEADRACE_REGISTRY_URL=registry.url), pipeline, spark)
-        replay(Replaying(opened, KafkaServers(lake.servers)), Wanted(quarantined=True), dry_run=False, retry_policy=None)
+        replay(
+            ReplaySession(opened, KafkaServers(lake.servers)), ReplayRequest(quarantined=True), dry_run=False, retry_policy=None
+        )
     assert lake.rows("metadata.quarantine") == []
     rows = sorted(lake.rows("raw.orders"), key=lambda row: row["kafka_offset"])
     assert [(row["id"], row["amount"], row["note"], row["currency"]) for row in rows] == [

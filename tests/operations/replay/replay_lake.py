@@ -9,8 +9,8 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from headrace.kafka.client import KafkaServers
-from headrace.operations.replay.choice import Wanted
-from headrace.operations.replay.replaying import Replayed, Replaying, replay
+from headrace.operations.replay.choice import ReplayRequest
+from headrace.operations.replay.replaying import Replayed, ReplaySession, replay
 from headrace.sessions.building import build, open_lake
 from headrace.sessions.retry_policy import RetryPolicy
 from headrace.spec import Pipeline
@@ -93,9 +93,9 @@ class ReplayLake:
         outcomes = build(open_lake(self.lake.settings(), self.pipeline, self.spark))
         assert not [each.error for each in outcomes if each.error]
 
-    def replay(self, wanted: Wanted, *, dry_run: bool = False, retry_policy: RetryPolicy | None = None) -> Replayed:
+    def replay(self, request: ReplayRequest, *, dry_run: bool = False, retry_policy: RetryPolicy | None = None) -> Replayed:
         lake = open_lake(self.lake.settings(), self.pipeline, self.spark)
-        return replay(Replaying(lake, KafkaServers(self.lake.servers)), wanted, dry_run=dry_run, retry_policy=retry_policy)
+        return replay(ReplaySession(lake, KafkaServers(self.lake.servers)), request, dry_run=dry_run, retry_policy=retry_policy)
 
     def rows(self, name: str, *columns: str) -> list[dict[str, Any]]:
         rows = self.lake.rows(name, *columns)

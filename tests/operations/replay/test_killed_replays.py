@@ -10,7 +10,7 @@ import pytest
 from headrace.build import build as build_module
 from headrace.iceberg.ledgers.replay import Window
 from headrace.operations.replay import replaying as replaying_module
-from headrace.operations.replay.choice import Wanted
+from headrace.operations.replay.choice import ReplayRequest
 from headrace.operations.verify.verify import Verified
 from tests.operations.replay.replay_lake import BIG, NAMED, WIDE, ReplayLake, hours, thing
 from tests.support.crashing import KilledError, die_in
@@ -43,10 +43,10 @@ def test_it_dies_and_the_next_one_finishes(
     replay_lake.build()
     before = replay_lake.rows("raw.things", "id", "n")
     replay_lake.write({"schemas/thing.sql": WIDE})
-    wanted = Wanted(Window(hours(0), None))
+    request = ReplayRequest(Window(hours(0), None))
     die_in(monkeypatch, replaying_module, build_module)[:] = [place]
     with pytest.raises(KilledError):
-        replay_lake.replay(wanted)
+        replay_lake.replay(request)
     if place == "raw.things:staged":
         assert replay_lake.rows("raw.things", "id", "n") == before
         replay_lake.check(landed=6, refused=2)
@@ -55,7 +55,7 @@ def test_it_dies_and_the_next_one_finishes(
     assert verified.holds, verified
     assert counted(verified) in ((6, 2), (7, 1))
     replay_lake.build()  # and whoever builds next writes the tables anew
-    done = replay_lake.replay(wanted)
+    done = replay_lake.replay(request)
     assert done.holds
     replay_lake.check(landed=7, refused=1)
     assert replay_lake.rows("raw.things", "n", "name") == sorted(RIGHT, key=lambda row: [str(row["n"]), str(row["name"])])

@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import GapError, TopicResetError
 from headrace.landing.batch import Range
 from headrace.landing.plan import Bounds
-from headrace.operations.replay.ranges import Held, ranges_to_replay
+from headrace.operations.replay.ranges import HeldOffsets, ranges_to_replay
 
 
 def test_a_range_has_what_kafka_and_the_lake_have_of_the_window() -> None:
@@ -17,7 +17,7 @@ def test_a_range_has_what_kafka_and_the_lake_have_of_the_window() -> None:
         {0: Bounds(0, 120), 1: Bounds(0, 100), 2: Bounds(10, 50), 3: Bounds(0, 10)},
         first={0: 20, 1: 30, 2: None, 3: None},
         after={0: 60, 1: None, 2: None, 3: None},
-        held={0: Held(15, 70), 2: Held(40, 41)},
+        held={0: HeldOffsets(15, 70), 2: HeldOffsets(40, 41)},
     )
     assert ranges == (
         Range("things", 0, 15, 71),  # timestamps are not in order: the lake has more of the window than lies between
@@ -34,7 +34,9 @@ def test_what_lands_meanwhile_is_not_in_it() -> None:
 def test_a_gap_names_the_offsets_of_every_partition() -> None:
     bounds = {0: Bounds(10, 50), 1: Bounds(20, 50)}
     with pytest.raises(GapError, match=r"offsets 3 to 9 of partition 0, offsets 4 to 5 of partition 1, which"):
-        ranges_to_replay("things", {0: 50, 1: 50}, bounds, first={}, after={}, held={0: Held(3, 30), 1: Held(4, 5)})
+        ranges_to_replay(
+            "things", {0: 50, 1: 50}, bounds, first={}, after={}, held={0: HeldOffsets(3, 30), 1: HeldOffsets(4, 5)}
+        )
 
 
 def test_a_topic_that_was_made_again_is_refused() -> None:

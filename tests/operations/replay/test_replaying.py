@@ -27,7 +27,7 @@ from headrace.landing.landed import Batch
 from headrace.landing.places import places_of
 from headrace.landing.topic_choice import ReplacedTopic
 from headrace.operations.replay import replaying
-from headrace.operations.replay.choice import Wanted
+from headrace.operations.replay.choice import ReplayRequest
 from headrace.operations.replay.compare import Counts
 from headrace.operations.replay.mending import export_refused, read_mended
 from headrace.sessions import retry_policy as retry_module
@@ -80,7 +80,7 @@ def test_a_window_is_read_again_and_landing_goes_on(lake: Lake, spark: SparkSess
     replay_lake.check(landed=10, refused=3)
     live = replay_lake.lake.lander(replay_lake.pipeline)
     replay_lake.write({"schemas/thing.sql": WIDE})
-    wanted = Wanted(Window(hours(4), hours(12)))
+    wanted = ReplayRequest(Window(hours(4), hours(12)))
     right = Counts(replaced=6, recovered=1, still_refused=1)
 
     done = replay_lake.replay(wanted)
@@ -117,7 +117,7 @@ def test_rows_of_an_earlier_topic_stay_as_they_are(lake: Lake, spark: SparkSessi
     replay_lake.land()
     replace_topic(admin_client(KafkaServers(lake.servers)), lake.topic, partitions=2)
     with pytest.raises(TopicResetError, match="deleted and created again"):
-        replay_lake.replay(Wanted(Window(hours(0), None)))
+        replay_lake.replay(ReplayRequest(Window(hours(0), None)))
     replay_lake.sent = 0
     replay_lake.send([thing(100), b"{broken", thing(102), thing(103), thing(104)])
     lake.land(spark, replay_lake.pipeline, replaced_topic=ReplacedTopic.RESTART)
@@ -130,7 +130,7 @@ def test_rows_of_an_earlier_topic_stay_as_they_are(lake: Lake, spark: SparkSessi
     whole = Compaction((), 1 << 20)  # rows of both topics are in one file
     assert compact_group(session, TableName("raw", "things"), Group(list_files(table)), planned, at=current, how=whole)
     replay_lake.write({"schemas/thing.sql": WIDE})
-    done = replay_lake.replay(Wanted(Window(hours(0), None)))
+    done = replay_lake.replay(ReplayRequest(Window(hours(0), None)))
     assert [one.counts for one in done.streams] == [Counts(replaced=4, still_refused=1)]
     named = [(row["n"], row["name"]) for row in replay_lake.rows("raw.things", "n", "name")]
     assert sorted(named) == [(0, None), (1, None), (3, None), *((n, f"name {n}") for n in (100, 102, 103, 104))]
@@ -167,7 +167,7 @@ def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> 
     for thread in threads:
         thread.start()
     try:
-        done = replay_lake.replay(Wanted(Window(hours(0), None)))
+        done = replay_lake.replay(ReplayRequest(Window(hours(0), None)))
         wait_until(lambda: errors or len(batches) > 1, what="landing to go on", seconds=60)
     finally:
         stop.set()
@@ -176,7 +176,7 @@ def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> 
     assert (errors, said) == ([], []), "landing was not disturbed"
     assert done.streams[0].counts.replaced >= 20
     replay_lake.land()
-    replay_lake.replay(Wanted(Window(hours(0), None)))
+    replay_lake.replay(ReplayRequest(Window(hours(0), None)))
     replay_lake.check(landed=replay_lake.sent, refused=0)
     assert all(row["name"] for row in replay_lake.rows("raw.things", "name"))
 
@@ -189,14 +189,14 @@ def test_what_kafka_no_longer_has_is_named(lake: Lake, spark: SparkSession) -> N
     delete_records(admin_client(KafkaServers(replay_lake.lake.servers)), replay_lake.lake.topic, {0: 2})
     replay_lake.write({"schemas/thing.sql": WIDE})
     with pytest.raises(GapError, match="offsets 0 to 1 of partition 0") as gap:
-        replay_lake.replay(Wanted(Window(hours(0), None)))
+        replay_lake.replay(ReplayRequest(Window(hours(0), None)))
     assert "--from-raw" in str(gap.value)
     erase(replay_lake, Offset(1, 3), redacted=Offset(0, 3))
-    later = replay_lake.replay(Wanted(Window(hours(3), None), table="latest"))
+    later = replay_lake.replay(ReplayRequest(Window(hours(3), None), table="latest"))
     assert [one.counts for one in later.streams] == [Counts(replaced=3)]
     named = {row["n"]: row["name"] for row in replay_lake.rows("raw.things", "n", "name")}
     assert named == {n: f"name {n}" if n in (3, 4, 5) else None for n in range(7)}, "what was erased does not come back"
-    anew = replay_lake.replay(Wanted(table="counted"))
+    anew = replay_lake.replay(ReplayRequest(table="counted"))
     assert [str(each.table.table) for each in anew.outcomes if each.built] == ["marts.counted"]
     assert anew.streams == ()
 
@@ -210,37 +210,40 @@ def test_what_was_refused_is_mended_and_replayed(lake: Lake, spark: SparkSession
     assert [row["reason"] for row in replay_lake.lake.quarantine("staging.latest")] == ["the number is small"]
 
     path = tmp_path / "refused.jsonl"
-    assert export_refused(replay_lake.lake.settings(), replay_lake.pipeline, Wanted(quarantined=True, reason="JSON"), path) == 2
+    assert (
+        export_refused(replay_lake.lake.settings(), replay_lake.pipeline, ReplayRequest(quarantined=True, reason="JSON"), path)
+        == 2
+    )
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["text"] for line in lines] == ["{broken", "{hopeless"]
     lines[0] = {name: lines[0][name] for name in ("stream", "partition", "offset")} | {"event": {"id": "mended", "n": 3}}
     path.write_text("\n".join(json.dumps(line) for line in lines))
     mended = read_mended(replay_lake.pipeline, path)
-    done = replay_lake.replay(Wanted(quarantined=True, mended=mended))
+    done = replay_lake.replay(ReplayRequest(quarantined=True, mended=mended))
     assert [one.counts for one in done.streams] == [Counts(recovered=1, still_refused=1)]
     replay_lake.check(landed=3, refused=2)
     (row,) = [row for row in replay_lake.lake.rows("raw.things") if row["id"] == "mended"]
     assert (row["kafka_partition"], row["kafka_offset"], row["kafka_timestamp"]) == (0, 1, hours(2))
     assert "mended" in {row["id"] for row in replay_lake.rows("staging.latest", "id")}
     with pytest.raises(LandingError, match="no message at partition 0, offset 1"):
-        replay_lake.replay(Wanted(quarantined=True, mended=mended))
+        replay_lake.replay(ReplayRequest(quarantined=True, mended=mended))
 
-    window = replay_lake.replay(Wanted(Window(hours(0), None)))
+    window = replay_lake.replay(ReplayRequest(Window(hours(0), None)))
     assert [one.counts for one in window.streams] == [Counts(unchanged=2, kept=1, still_refused=2)]
 
     latest = "SELECT id, n FROM raw.things"
     replay_lake.write({"schemas/thing.sql": WIDE, "staging/latest.sql": f"/*\nkeys: [id]\nsequence_by: n\n*/\n{latest}"})
-    told = replay_lake.replay(Wanted(quarantined=True), dry_run=True)
+    told = replay_lake.replay(ReplayRequest(quarantined=True), dry_run=True)
     assert [one.counts for one in told.streams] == [Counts(recovered=1, still_refused=1)]
     assert [str(each) for each in told.rebuilds] == ["staging.latest"]
     replay_lake.check(landed=3, refused=2)
-    done = replay_lake.replay(Wanted(quarantined=True))
+    done = replay_lake.replay(ReplayRequest(quarantined=True))
     assert done.streams == told.streams
     assert [str(each.table.table) for each in done.outcomes if each.built] == ["staging.latest"]
     replay_lake.check(landed=4, refused=1)
     assert replay_lake.lake.quarantine("staging.latest") == []
     assert {row["n"] for row in replay_lake.rows("staging.latest", "n")} == {1, 3, BIG, 5000}
-    assert replay_lake.replay(Wanted(quarantined=True)).rebuilds == ()
+    assert replay_lake.replay(ReplayRequest(quarantined=True)).rebuilds == ()
 
 
 def test_what_waited_too_long_for_its_commit_is_read_again(
@@ -258,7 +261,7 @@ def test_what_waited_too_long_for_its_commit_is_read_again(
         in_flight.check_in_time(settings, began=0.0 if len(seen) == 1 else began, where=where)
 
     monkeypatch.setattr(replaying, "check_in_time", check_in_time)
-    (done,) = replay_lake.replay(Wanted(Window(hours(0), None))).streams
+    (done,) = replay_lake.replay(ReplayRequest(Window(hours(0), None))).streams
     assert done.counts.recovered == 1
     assert len(seen) == 2
     assert seen[0] < seen[1]
@@ -276,7 +279,7 @@ def test_every_step_waits_for_servers_that_are_away(lake: Lake, spark: SparkSess
     steps, said = ["plan_target", "find_ranges", "compare", "read_build", "commit_replay", "flush_replayed"], list[str]()
     for step in steps:
         monkeypatch.setattr(replaying, step, away_once(getattr(replaying, step)))
-    done = replay_lake.replay(Wanted(Window(hours(0), None)), retry_policy=RetryPolicy("replay", report=said.append))
+    done = replay_lake.replay(ReplayRequest(Window(hours(0), None)), retry_policy=RetryPolicy("replay", report=said.append))
     assert done.holds
     assert done.streams[0].counts.recovered == 1
     assert [sentence.split(" ")[1] for sentence in said] == ["the", "going"] * 3, "read, look what was built, put in place"

@@ -15,7 +15,7 @@ from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_lo
 from headrace.iceberg.ledgers.replay import KEY, ReplayLedger, Settlement, Window
 from headrace.iceberg.metadata.quarantine import QUARANTINE, QUARANTINE_COLUMNS, open_quarantine
 from headrace.iceberg.metadata.quarantine_replay import flush_replayed, read_refused, write_refused
-from headrace.operations.maintain.maintaining import MaintenanceContext, foresee, shared_targets
+from headrace.operations.maintain.maintaining import MaintenanceContext, preview_table, shared_targets
 from headrace.settings import load_settings
 from headrace.spec import TableName
 
@@ -82,7 +82,7 @@ def test_maintenance_leaves_what_a_replay_has_still_to_settle(tmp_path: Path) ->
         catalog, TableName("raw", "a"), columns=QUARANTINE_COLUMNS, location=location, properties={KEY: entry.to_json()}
     )
     (target,) = (each for each in shared_targets(settings) if each.name == QUARANTINE)
-    found = foresee(MaintenanceContext(settings, catalog), None, target)
+    found = preview_table(MaintenanceContext(settings, catalog), None, target)
     assert found is not None
     assert {uri for uri in found.orphans.gone if uri.endswith(".parquet")} == set(nameless)
     assert held(flush_replayed(catalog, open_quarantine(catalog, settings), "a", entry)) == [("a", 0, "new")]

@@ -51,7 +51,7 @@ def replay(
     from headrace.app.publish_queue import publish_queue
     from headrace.cli.render.replay import show_replayed
     from headrace.iceberg.ledgers.replay import Window
-    from headrace.operations.replay.choice import Wanted
+    from headrace.operations.replay.choice import ReplayRequest
     from headrace.operations.replay.mending import export_refused, read_mended
     from headrace.operations.replay.replaying import replay as replay_pipeline
     from headrace.operations.replay.replaying import replaying_session
@@ -61,10 +61,10 @@ def replay(
     _check(since, until, from_raw=from_raw, quarantined=quarantined, narrowed=any((reason, export, from_file)))
     settings, loaded = settings_here(), load(pipeline)
     window = None if since is None else Window(_utc(since), None if until is None else _utc(until))
-    wanted = Wanted(window, quarantined, table, reason, read_mended(loaded, from_file) if from_file else None)
+    request = ReplayRequest(window, quarantined, table, reason, read_mended(loaded, from_file) if from_file else None)
     tell, board = (quiet if as_json else say), lines(out)
     if export:
-        tell(f"{export_refused(settings, loaded, wanted, export):,} messages are in {export}")
+        tell(f"{export_refused(settings, loaded, request, export):,} messages are in {export}")
         return
     published = (lambda done: None) if as_json else board.published
     publishes = nullcontext() if dry_run else publishing(settings, loaded, report=tell, published=published)
@@ -75,7 +75,7 @@ def replay(
         built = (lambda one: None) if as_json else board.built
         retry_policy = for_command("replay", report=tell)
         with publish_queue(publisher) as queue:
-            done = replay_pipeline(replaying, wanted, dry_run=dry_run, built=queue.after(built), retry_policy=retry_policy)
+            done = replay_pipeline(replaying, request, dry_run=dry_run, built=queue.after(built), retry_policy=retry_policy)
         if publisher is not None:
             publisher.publish()
     show_replayed(out, done, as_json=as_json)

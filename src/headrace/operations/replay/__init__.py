@@ -1,1 +1,1 @@
-"""Messages that were landed are read again, and what became of them is put right."""
+"""Replay: decode landed messages again, and correct the rows that differ."""

@@ -1,4 +1,4 @@
-"""What a replay is about: which messages are read again, and which tables are written anew."""
+"""Choose the scope of a replay: the messages to read again, and the tables to rebuild."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from headrace.spec.problems import suggest
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is to be replayed: `window` is read again from Kafka, `quarantined` decodes what was refused, and neither of them
-    writes layer tables anew from what raw tables have.
+class ReplayRequest:
+    """The request of a replay: with `window`, read messages from Kafka again; with `quarantined`, decode refused messages
+    again; with neither, rebuild layer tables from the raw tables.
 
-    `reason` is a part of the reasons that are meant. `mended` has bytes by stream and message: then only these are meant.
+    `reason` selects refused messages whose reason contains it. `mended` selects the messages that were edited by hand, and has
+    their bytes by stream and coordinates.
     """
 
     window: Window | None = None
@@ -29,56 +30,55 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The streams whose messages are read again, and the tables that are written anew in any case."""
+class ReplayScope:
+    """The streams whose messages are read again, and the tables that are rebuilt in any case."""
 
     streams: tuple[Stream, ...] = ()
     tables: tuple[LayerTable, ...] = ()
 
 
-def choose(pipeline: Pipeline, wanted: Wanted) -> Chosen:
-    """Return what a replay is about; a table that is not the pipeline's is a SpecError.
+def choose(pipeline: Pipeline, request: ReplayRequest) -> ReplayScope:
+    """Return the scope of a replay. Raise a SpecError if the pipeline does not have the table, or several tables match.
 
-    A layer table means the raw tables that it is made of, where Kafka is read again, and else itself.
+    With `window`, a layer table selects its upstream raw tables; otherwise it selects itself.
     """
-    by_name = {each.table: each for each in pipeline.tables}
-    if wanted.table is None:
-        return Chosen(pipeline.streams if _reads(wanted) else (), () if wanted.window else pipeline.tables)
-    streams = tuple(each for each in pipeline.streams if wanted.table in (each.table.name, str(each.table)))
-    tables = tuple(each for each in pipeline.tables if wanted.table in (each.table.name, str(each.table)))
-    streams = tuple(each for each in streams if str(each.table) == wanted.table) or streams
-    tables = tuple(each for each in tables if str(each.table) == wanted.table) or tables
+    if request.table is None:
+        return ReplayScope(pipeline.streams if _reads(request) else (), () if request.window else pipeline.tables)
+    streams = tuple(stream for stream in pipeline.streams if request.table in (stream.table.name, str(stream.table)))
+    tables = tuple(table for table in pipeline.tables if request.table in (table.table.name, str(table.table)))
+    streams = tuple(stream for stream in streams if str(stream.table) == request.table) or streams
+    tables = tuple(table for table in tables if str(table.table) == request.table) or tables
     if len(streams) + len(tables) != 1:
-        names = [*(str(each.table) for each in pipeline.streams), *(str(each) for each in by_name)]
-        what = f'several tables are called "{wanted.table}"' if streams or tables else f'there is no table "{wanted.table}"'
-        raise SpecError(what, where=f"pipeline {pipeline.name}", next_step=suggest(wanted.table, names, plural="Tables"))
-    if tables and wanted.window:
-        above = _made_of(pipeline, tables[0])
-        return Chosen(tuple(each for each in pipeline.streams if each.table in above))
-    if streams and not _reads(wanted):
-        return Chosen((), dependents(pipeline, {streams[0].table}))
-    return Chosen(streams, tables)
+        names = [*(str(stream.table) for stream in pipeline.streams), *(str(table.table) for table in pipeline.tables)]
+        what = f'several tables match "{request.table}"' if streams or tables else f'not found: table "{request.table}"'
+        raise SpecError(what, where=f"pipeline {pipeline.name}", next_step=suggest(request.table, names, plural="Tables"))
+    if tables and request.window:
+        upstream = _upstream_of(pipeline, tables[0])
+        return ReplayScope(tuple(stream for stream in pipeline.streams if stream.table in upstream))
+    if streams and not _reads(request):
+        return ReplayScope((), dependents(pipeline, {streams[0].table}))
+    return ReplayScope(streams, tables)
 
 
 def dependents(pipeline: Pipeline, names: set[TableName]) -> tuple[LayerTable, ...]:
-    """Return the layer tables that are made of these tables, in the order in which they are built; lookups count."""
-    found = set(names)
+    """Return the layer tables downstream of these tables, in build order. Lookups count as dependencies."""
+    known = set(names)
     tables = []
-    for each in pipeline.tables:
-        if found.intersection(each.inputs):
-            found.add(each.table)
-            tables.append(each)
+    for table in pipeline.tables:
+        if known.intersection(table.inputs):
+            known.add(table.table)
+            tables.append(table)
     return tuple(tables)
 
 
-def _reads(wanted: Wanted) -> bool:
-    return wanted.window is not None or wanted.quarantined
+def _reads(request: ReplayRequest) -> bool:
+    return request.window is not None or request.quarantined
 
 
-def _made_of(pipeline: Pipeline, table: LayerTable) -> set[TableName]:
-    """Return all that a table is made of."""
-    found = {table.table}
-    for each in reversed(pipeline.tables):
-        if each.table in found:
-            found |= set(each.inputs)
-    return found
+def _upstream_of(pipeline: Pipeline, table: LayerTable) -> set[TableName]:
+    """Return a table and everything upstream of it."""
+    names = {table.table}
+    for candidate in reversed(pipeline.tables):
+        if candidate.table in names:
+            names |= set(candidate.inputs)
+    return names

@@ -1,6 +1,6 @@
-"""What was read again is held against the lake, message by message, and what differs is staged.
+"""Compare replayed messages with the lake, message by message, and stage the differences.
 
-A message is known by its partition and offset. Each falls into one class: see `Counts`.
+Partition and offset identify a message. Each message is in one class: see `Counts`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headrace.iceberg.files.spark_files import (
 )
 from headrace.iceberg.files.write import ROWS_PER_FILE
 from headrace.iceberg.ledgers.replay import Window
-from headrace.operations.replay.ranges import Held, gap_error
+from headrace.operations.replay.ranges import HeldOffsets, gap_error
 from headrace.operations.replay.target import Coordinates, Staged, Target, coordinates, in_window
 from headrace.spark.columns import named
 from headrace.spark.java_classes import iceberg_class
@@ -41,10 +41,11 @@ _NOT_VALUES = frozenset({*KEYS, "kafka_topic", "kafka_timestamp", "checkpoint_id
 
 @dataclass(frozen=True)
 class Counts:
-    """How many messages of each class there are.
+    """The number of messages per class.
 
-    `unchanged` and `replaced` had a row and have one now. `new` were nowhere in the lake. `recovered` were in the quarantine
-    and have a row now, `still_refused` stay there, `refused` are new there. `kept` have a row, although they can't be read now.
+    `unchanged` and `replaced` had a row and have one now. `new` were not in the lake. `recovered` move from the quarantine to
+    the table, `still_refused` stay in the quarantine, `refused` are new in it. `kept` keep their row, although they are refused
+    now.
     """
 
     unchanged: int = 0
@@ -57,13 +58,13 @@ class Counts:
 
     @property
     def changed(self) -> int:
-        """How many rows come into the raw table, or are other ones."""
+        """The number of new and replaced rows in the raw table."""
         return self.replaced + self.new + self.recovered
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What a replay changes: files of the raw table, and which messages leave the quarantine or come into it."""
+class ReplayDiff:
+    """The changes of a replay: files of the raw table, and the messages that leave or enter the quarantine."""
 
     counts: Counts
     files: Replaced = field(default_factory=Replaced)
@@ -72,30 +73,32 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class LeftAlone:
-    """Messages that a replay does not touch: their rows were erased with a person, or stand without what names one."""
+class ExcludedMessages:
+    """Messages that a replay ignores, because an erasure removed or redacted their rows."""
 
     erased: Sequence[Coordinates] = ()
     redacted: Sequence[Coordinates] = ()
 
 
-def find_held(spark: SparkSession, target: Target) -> Mapping[int, Held]:
-    """Return which offsets the lake has within the target's window, by partition; the quarantine's too."""
+def find_held(spark: SparkSession, target: Target) -> Mapping[int, HeldOffsets]:
+    """Return the first and last offset per partition within the target's window, in the raw table and the quarantine."""
     table = load_java_table(spark, target.stream.table)
     with _landed(spark, table, target) as (rows, _):
-        found = rows.groupBy(KEYS[0]).agg(F.min(KEYS[1]), F.max(KEYS[1])).collect()
-    held = {int(row[0]): Held(int(row[1]), int(row[2])) for row in found}
+        ends = rows.groupBy(KEYS[0]).agg(F.min(KEYS[1]), F.max(KEYS[1])).collect()
+    held = {int(row[0]): HeldOffsets(int(row[1]), int(row[2])) for row in ends}
     for partition, offset in coordinates(target.quarantined_rows()):
-        known = held.get(partition, Held(offset, offset))
-        held[partition] = Held(min(known.first, offset), max(known.last, offset))
+        known = held.get(partition, HeldOffsets(offset, offset))
+        held[partition] = HeldOffsets(min(known.first, offset), max(known.last, offset))
     return held
 
 
-def compare(spark: SparkSession, target: Target, read: Staged, *, left_alone: LeftAlone, whole: bool, stage: bool) -> Compared:
-    """Return what differs between what was read again and the lake; with `stage`, with files to be committed.
+def compare(
+    spark: SparkSession, target: Target, read: Staged, *, excluded: ExcludedMessages, whole: bool, stage: bool
+) -> ReplayDiff:
+    """Return the differences between the replayed messages and the lake; with `stage`, including staged files.
 
-    With `whole` all messages of the target's window were read again, and one that the lake has and that is not among them is an
-    error; else those that the quarantine has were, or some of them.
+    With `whole`, all messages of the window were read again: raise a GapError if the lake has another one. Without it, only
+    quarantined messages were read again, or some of them.
     """
     table = load_java_table(spark, target.stream.table)
     written = scan_written(spark, table, read.files)
@@ -104,46 +107,46 @@ def compare(spark: SparkSession, target: Target, read: Staged, *, left_alone: Le
         for at, moment in zip(coordinates(read.bad), read.bad["timestamp"].to_pylist(), strict=True)
         if in_window(moment, target.window)
     ]
-    aside = coordinates(target.quarantined_rows())
+    quarantined = coordinates(target.quarantined_rows())
     with _landed(spark, table, target) as (landed, planned), read_files(spark, table, written) as fresh:
-        ours = _without(spark, fresh.drop(FILE).where(_in_window(target.window)), (*left_alone.erased, *left_alone.redacted))
-        theirs = _without(spark, landed, left_alone.redacted)
+        replayed = _without(spark, fresh.drop(FILE).where(_in_window(target.window)), (*excluded.erased, *excluded.redacted))
+        stored = _without(spark, landed, excluded.redacted)
         if not whole:
-            theirs = theirs.join(_places(spark, aside), KEYS, "left_semi")
-        told = _tell(spark, theirs, ours, aside=aside, bad=bad, left_alone=left_alone).persist()
+            stored = stored.join(_places(spark, quarantined), KEYS, "left_semi")
+        classified = _classify(spark, stored, replayed, quarantined=quarantined, bad=bad, excluded=excluded).persist()
         try:
-            counts = _count(told, target, whole=whole)
+            counts = _count(classified, target, whole=whole)
             files = Replaced()
             if stage and counts.changed:
-                files = _stage(spark, table, told, ours, planned=planned, target=target)
-            recovered = _collect(told, "recovered")
-            refused = _collect(told, "refused")
+                files = _stage(spark, table, classified, replayed, planned=planned, target=target)
+            recovered = _collect(classified, "recovered")
+            refused = _collect(classified, "refused")
         finally:
-            told.unpersist()
-    return Compared(counts, files, recovered, refused)
+            classified.unpersist()
+    return ReplayDiff(counts, files, recovered, refused)
 
 
 @contextmanager
 def _landed(spark: SparkSession, table: JavaObject, target: Target) -> Iterator[tuple[DataFrame, Mapping[str, JavaObject]]]:
-    """Yield the rows of the window that landing had passed when the replay was planned, and the files that can hold them."""
+    """Yield the rows of the window that were landed when the replay was planned, and the files that may contain them."""
     planned = plan_files(table, snapshot_id=int(table.currentSnapshot().snapshotId()), where=_iceberg(spark, target.window))
     ends = [F.lit(value) for partition, end in sorted(target.ledger.offsets.items()) for value in (partition, end)]
     passed = F.col(KEYS[1]) < F.create_map(*ends)[F.col(KEYS[0])] if ends else F.lit(False)
     with read_files(spark, table, planned) as rows:
-        mine = (F.col("kafka_topic") == target.stream.topic) & _is_current(target)
-        yield rows.where(mine & passed & _in_window(target.window)), planned.tasks
+        of_topic = (F.col("kafka_topic") == target.stream.topic) & _is_current(target)
+        yield rows.where(of_topic & passed & _in_window(target.window)), planned.tasks
 
 
-def _tell(
+def _classify(
     spark: SparkSession,
     landed: DataFrame,
     fresh: DataFrame,
     *,
-    aside: Sequence[Coordinates],
+    quarantined: Sequence[Coordinates],
     bad: Sequence[Coordinates],
-    left_alone: LeftAlone,
+    excluded: ExcludedMessages,
 ) -> DataFrame:
-    """Return the class of each message, and the file and checkpoint of its row where it had one."""
+    """Return the class of each message, and the file and checkpoint of its row if it had one."""
     old = landed.select(
         *KEYS,
         F.col(FILE).alias("file"),
@@ -152,58 +155,58 @@ def _tell(
         _digest(landed).alias("was"),
     )
     new = fresh.select(*KEYS, F.col("kafka_timestamp").alias("is_at"), _digest(fresh).alias("is"))
-    ours = _without(spark, _places(spark, bad), (*left_alone.erased, *left_alone.redacted))
-    told = old.join(new, KEYS, "full")
-    told = told.join(_places(spark, aside).withColumn("aside", F.lit(True)), KEYS, "full")
-    told = told.join(ours.withColumn("bad", F.lit(True)), KEYS, "full")
+    now_bad = _without(spark, _places(spark, bad), (*excluded.erased, *excluded.redacted))
+    classified = old.join(new, KEYS, "full")
+    classified = classified.join(_places(spark, quarantined).withColumn("quarantined", F.lit(True)), KEYS, "full")
+    classified = classified.join(now_bad.withColumn("bad", F.lit(True)), KEYS, "full")
     had, has = F.col("was").isNotNull(), F.col("is").isNotNull()
     kind = (
-        F.when(had & has & ~F.col("was_at").eqNullSafe(F.col("is_at")), "remade")
+        F.when(had & has & ~F.col("was_at").eqNullSafe(F.col("is_at")), "other_message")
         .when(had & has & (F.col("was") == F.col("is")), "unchanged")
         .when(had & has, "replaced")
         .when(had & F.col("bad"), "kept")
-        .when(had, "gone")
-        .when(has & F.col("aside"), "recovered")
+        .when(had, "missing")
+        .when(has & F.col("quarantined"), "recovered")
         .when(has, "new")
-        .when(F.col("bad") & F.col("aside"), "still_refused")
+        .when(F.col("bad") & F.col("quarantined"), "still_refused")
         .when(F.col("bad"), "refused")
-        .otherwise("gone")
+        .otherwise("missing")
     )
-    return told.select(*KEYS, "file", "came", kind.alias("kind"))
+    return classified.select(*KEYS, "file", "came", kind.alias("kind"))
 
 
-def _count(told: DataFrame, target: Target, *, whole: bool) -> Counts:
-    found = {
+def _count(classified: DataFrame, target: Target, *, whole: bool) -> Counts:
+    classes = {
         row["kind"]: row
-        for row in told.groupBy("kind")
+        for row in classified.groupBy("kind")
         .agg(F.count(F.lit(1)).alias("messages"), F.min(F.struct(*KEYS)).alias("first"))
         .collect()
     }
     topic = target.stream.topic
-    if "remade" in found:
-        partition, offset = found["remade"]["first"]
+    if "other_message" in classes:
+        partition, offset = classes["other_message"]["first"]
         raise TopicResetError(
-            f"offset {offset} of partition {partition} is another message than the one that was landed: it has another time",
+            f"offset {offset} of partition {partition} is not the message that was landed: its timestamp differs",
             where=f"topic {topic}",
-            next_step="Nothing was changed. The topic was deleted and made again, or this is another Kafka.",
+            next_step="Nothing was changed. The topic was deleted and created again, or this is another Kafka cluster.",
         )
-    if whole and "gone" in found:
-        (partition, offset), count = found["gone"]["first"], found["gone"]["messages"]
+    if whole and "missing" in classes:
+        (partition, offset), count = classes["missing"]["first"], classes["missing"]["messages"]
         raise gap_error(topic, [f"{count:,} messages in between, the first at offset {offset} of partition {partition}"])
-    return Counts(**{kind: int(row["messages"]) for kind, row in found.items() if kind != "gone"})
+    return Counts(**{kind: int(row["messages"]) for kind, row in classes.items() if kind != "missing"})
 
 
 def _stage(
     spark: SparkSession,
     table: JavaObject,
-    told: DataFrame,
+    classified: DataFrame,
     fresh: DataFrame,
     *,
     planned: Mapping[str, JavaObject],
     target: Target,
 ) -> Replaced:
-    """Return the files that hold rows to be replaced, and staged ones with the rest of their rows and the new ones."""
-    changed = told.where(F.col("kind").isin("replaced", "new", "recovered"))
+    """Return the files with rows to replace, and staged files with the rest of their rows and the new rows."""
+    changed = classified.where(F.col("kind").isin("replaced", "new", "recovered"))
     paths = sorted(row["file"] for row in changed.where(F.col("file").isNotNull()).select("file").distinct().collect())
     old = plan_files(table, snapshot_id=int(table.currentSnapshot().snapshotId())).among(paths)
     assert old.tasks.keys() <= planned.keys()
@@ -220,12 +223,12 @@ def _stage(
 
 
 def _is_current(target: Target) -> Column:
-    """Return the condition for rows of the current topic: rows of an earlier one may have the same partition and offset."""
+    """Return the condition for rows of the current topic. Rows of an earlier topic may have the same coordinates."""
     return F.col("checkpoint_id") >= F.lit(target.ledger.first_checkpoint)
 
 
 def _digest(rows: DataFrame) -> Column:
-    """Return what tells whether a row has the same values as another. Maps can't be compared, their text can."""
+    """Return a hash of a row's values. It hashes JSON, because Spark can't compare maps."""
     values = [named(name) for name in rows.columns if name not in _NOT_VALUES and name != FILE]
     return F.md5(F.to_json(F.struct(*values), {**EXACT_JSON, "ignoreNullFields": "false"}))
 
@@ -238,8 +241,8 @@ def _places(spark: SparkSession, places: Sequence[Coordinates]) -> DataFrame:
     return spark.createDataFrame(list(dict.fromkeys(places)), _COORDINATES)
 
 
-def _collect(told: DataFrame, kind: str) -> frozenset[Coordinates]:
-    return frozenset((int(row[0]), int(row[1])) for row in told.where(F.col("kind") == kind).select(*KEYS).collect())
+def _collect(classified: DataFrame, kind: str) -> frozenset[Coordinates]:
+    return frozenset((int(row[0]), int(row[1])) for row in classified.where(F.col("kind") == kind).select(*KEYS).collect())
 
 
 def _in_window(window: Window) -> Column:
@@ -252,7 +255,7 @@ def _in_window(window: Window) -> Column:
 
 
 def _iceberg(spark: SparkSession, window: Window) -> JavaObject:
-    """Return the window as Iceberg's expression, so that files that lie outside it are not opened."""
+    """Return the window as an Iceberg expression, to skip files outside of it."""
     expressions = iceberg_class(spark, "expressions.Expressions")
     condition = expressions.alwaysTrue()
     for moment, compared in ((window.since, expressions.greaterThanOrEqual), (window.until, expressions.lessThan)):

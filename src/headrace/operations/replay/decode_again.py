@@ -1,4 +1,4 @@
-"""Decodes messages again that the quarantine has, from the bytes that it kept or from bytes that were mended by hand."""
+"""Decode quarantined messages again, from their original bytes or from bytes that were edited by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.kafka.records import Messages
 from headrace.landing.decode import CHUNK_ROWS, Decoder, GrowthError, decoder_of
 from headrace.landing.isolation import split_isolated
 from headrace.landing.rows import quarantine_rows
-from headrace.operations.replay.target import Coordinates, Staged, Target, coordinates, grow, staged
+from headrace.operations.replay.target import Coordinates, Staged, Target, coordinates, grow_target, read_staged
 
 
 def decode_again(
@@ -26,15 +26,15 @@ def decode_again(
     mended: Mapping[Coordinates, bytes] | None = None,
     registry_url: str = "",
 ) -> tuple[Target, Staged]:
-    """Return what becomes of refused messages now, and the target with its table as it is now: it may have grown.
+    """Decode refused messages again. Return the target, whose table may have new columns, and the result.
 
-    `mended` has other bytes for some of them. Files are written where no table looks; nothing refers to them.
+    `mended` has edited bytes for some messages. Files are written to the scratch folder; no table refers to them.
     """
     while True:
         try:
             return target, _decode(target, rows, mended or {}, registry_url)
         except GrowthError as growth:
-            target = grow(catalog, target, growth.columns)
+            target = grow_target(catalog, target, growth.columns)
 
 
 def _decode(target: Target, rows: pa.Table, mended: Mapping[Coordinates, bytes], registry_url: str) -> Staged:
@@ -51,7 +51,7 @@ def _decode(target: Target, rows: pa.Table, mended: Mapping[Coordinates, bytes],
         good.abort()
         bad.abort()
         raise
-    return staged(target, good=good.close(), bad=bad.close())
+    return read_staged(target, good=good.close(), bad=bad.close())
 
 
 def _take(
@@ -76,18 +76,18 @@ def _take(
 
 
 def _messages(rows: pa.Table, mended: Mapping[Coordinates, bytes], *, most: int) -> Iterator[Messages]:
-    """Yield refused rows as the messages that they were, those of one topic together."""
+    """Yield refused rows as messages, grouped by topic."""
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     for (topic,), part in frame.group_by("topic", maintain_order=True):
         for chunk in part.iter_slices(most):
-            held = chunk.to_arrow()
-            kept: list[bytes | None] = chunk["original_bytes"].to_list()
-            values = [mended.get(at, value) for at, value in zip(coordinates(held), kept, strict=True)]
+            part_rows = chunk.to_arrow()
+            original: list[bytes | None] = chunk["original_bytes"].to_list()
+            values = [mended.get(at, value) for at, value in zip(coordinates(part_rows), original, strict=True)]
             places = pa.table(
                 {
-                    "partition": held["partition"].cast(pa.int32()),
-                    "offset": held["offset"].cast(pa.int64()),
+                    "partition": part_rows["partition"].cast(pa.int32()),
+                    "offset": part_rows["offset"].cast(pa.int64()),
                     "timestamp": chunk["timestamp"].dt.epoch("ms").to_arrow(),
                 }
             )

@@ -1,4 +1,4 @@
-"""Which offsets a replay reads again, and what Kafka no longer has of them."""
+"""Find the offset ranges that a replay reads again, and report offsets that Kafka no longer has."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from headrace.operations.replay.target import Target
 
 
 @dataclass(frozen=True)
-class Held:
-    """The first and the last offset of a partition that the lake has within a window."""
+class HeldOffsets:
+    """The first and last offset of a partition that the lake has within a window."""
 
     first: int
     last: int
@@ -31,49 +31,50 @@ def ranges_to_replay(
     *,
     first: Mapping[int, int | None],
     after: Mapping[int, int | None],
-    held: Mapping[int, Held],
+    held: Mapping[int, HeldOffsets],
 ) -> tuple[Range, ...]:
-    """Return the ranges that have all messages of a window which were landed, and all that should have been.
+    """Return the ranges with all messages of a window that were landed, or should have been.
 
-    `ends` is how far each partition was landed. `first` is the first offset in the window and `after` the first behind it, as
-    Kafka has them; timestamps need not be in order, so what the lake has of the window (`held`) widens the range.
+    `ends` are the landed end offsets. `first` is Kafka's first offset in the window and `after` the first one after it.
+    Timestamps may be out of order, so the lake's offsets of the window (`held`) widen the range.
 
-    Raises GapError where Kafka no longer has what the lake has, TopicResetError where it has less than was landed.
+    Raise a GapError if Kafka no longer has offsets that the lake has, and a TopicResetError if a partition ends before the
+    landed end.
     """
     ranges, gaps = [], []
     for partition, end in sorted(ends.items()):
-        there = bounds.get(partition, Bounds(0, 0))
-        if end > there.high:
+        available = bounds.get(partition, Bounds(0, 0))
+        if end > available.high:
             raise TopicResetError(
-                f"partition {partition} ends at offset {there.high}, but offsets up to {end - 1} were landed from it",
+                f"partition {partition} ends at offset {available.high}, but offsets up to {end - 1} were landed from it",
                 where=f"topic {topic}",
-                next_step="The topic was deleted and made again, or this is another Kafka: offsets name other messages now.",
+                next_step="Nothing was changed. The topic was deleted and created again, or this is another Kafka cluster.",
             )
-        mine = held.get(partition)
-        starts = [offset for offset in (first.get(partition), mine.first if mine else None) if offset is not None]
+        held_here = held.get(partition)
+        starts = [offset for offset in (first.get(partition), held_here.first if held_here else None) if offset is not None]
         start = min(starts, default=end)
         stop = after.get(partition)
-        stop = end if stop is None else min(end, max(stop, mine.last + 1 if mine else 0))
-        if mine and mine.first < there.low:
-            gaps.append(f"offsets {mine.first} to {min(mine.last, there.low - 1)} of partition {partition}")
-        ranges.append(Range(topic, partition, max(start, there.low), max(stop, start, there.low)))
+        stop = end if stop is None else min(end, max(stop, held_here.last + 1 if held_here else 0))
+        if held_here and held_here.first < available.low:
+            gaps.append(f"offsets {held_here.first} to {min(held_here.last, available.low - 1)} of partition {partition}")
+        ranges.append(Range(topic, partition, max(start, available.low), max(stop, start, available.low)))
     if gaps:
         raise gap_error(topic, gaps)
     return tuple(part for part in ranges if part.size > 0)
 
 
 def gap_error(topic: str, gaps: list[str]) -> GapError:
-    """Return the error for messages that the lake has and Kafka no longer."""
+    """Return the error for messages that the lake has, but Kafka no longer has."""
     return GapError(
         f"Kafka no longer has {', '.join(gaps)}, which the lake has",
         where=f"topic {topic}",
-        next_step="Nothing was changed. Replay from a later time on, which Kafka has; or write the tables anew from the raw "
-        "tables alone: headrace replay PIPELINE --from-raw",
+        next_step="Nothing was changed. Replay from a later time that Kafka still has, or rebuild the tables from the raw "
+        "tables: headrace replay PIPELINE --from-raw",
     )
 
 
-def find_ranges(admin: AdminClient, target: Target, held: Mapping[int, Held]) -> tuple[Range, ...]:
-    """Return what of a stream's topic lies in the target's window; Kafka is asked."""
+def find_ranges(admin: AdminClient, target: Target, held: Mapping[int, HeldOffsets]) -> tuple[Range, ...]:
+    """Return the ranges of a stream's topic within the target's window, from Kafka's offsets."""
     topic, window = target.stream.topic, target.window
     state = describe_topics(admin, [topic]).get(topic)
     check_topic(topic, target.ledger, state.identity if state else None)
@@ -93,5 +94,5 @@ def _offsets(admin: AdminClient, keys: list[tuple[str, int]], window: Window, *,
     moment = window.until if end else window.since
     if moment is None:
         return {}
-    found = list_offsets_at(admin, keys, milliseconds=round(moment.timestamp() * 1_000))
-    return {partition: offset for (_, partition), offset in found.items()}
+    offsets = list_offsets_at(admin, keys, milliseconds=round(moment.timestamp() * 1_000))
+    return {partition: offset for (_, partition), offset in offsets.items()}

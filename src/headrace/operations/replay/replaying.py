@@ -1,11 +1,11 @@
-"""Replaying as a command does it, beside a live run, in six steps. Nothing is changed before all streams are through the third.
+"""Replay messages beside a live run, in six steps. Nothing changes before step 3 is done for all streams.
 
-1. Plan: how far the stream was landed, and which offsets are meant.
-2. Read: the messages again, from Kafka or from the quarantine, into files that no table looks at.
-3. Compare: with the rows that are there, message by message; what differs is staged.
-4. Commit: the new rows in the place of the old ones, in one step for each raw table.
-5. Settle: the quarantine follows.
-6. Build: what is made of the changed tables is written anew, each table in one step.
+1. Plan: find the landed offsets of the stream, and the offsets to read again.
+2. Read: read the messages again, from Kafka or from the quarantine, into files of a scratch folder.
+3. Compare: compare them with the current rows, message by message, and stage the differences.
+4. Commit: replace the old rows, in one commit per raw table.
+5. Settle: update the quarantine.
+6. Build: rebuild everything downstream of the changed tables, in one commit per table.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from headrace.iceberg.rows.filters import column_is
 from headrace.kafka.client import KafkaServers
 from headrace.kafka.topics import admin_client
 from headrace.landing.commit_log import log_files
-from headrace.operations.replay.choice import Wanted, choose, dependents
-from headrace.operations.replay.compare import Compared, Counts, LeftAlone, compare, find_held
+from headrace.operations.replay.choice import ReplayRequest, choose, dependents
+from headrace.operations.replay.compare import Counts, ExcludedMessages, ReplayDiff, compare, find_held
 from headrace.operations.replay.decode_again import decode_again
 from headrace.operations.replay.mending import check_mended, select_refused
 from headrace.operations.replay.ranges import find_ranges
@@ -71,7 +71,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class ReplayedStream:
-    """What a replay did to a raw table, or would do. `reasons` are those for which messages are refused now."""
+    """The result of a replay for a raw table, or its preview. `reasons` are the reasons of messages that are refused now."""
 
     label: str
     table: TableName
@@ -82,7 +82,7 @@ class ReplayedStream:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did, or with `dry_run` would do. `rebuilds` are the tables that are written anew."""
+    """The result of a replay, or with `dry_run` its preview. `rebuilds` are the tables to rebuild."""
 
     streams: tuple[ReplayedStream, ...]
     rebuilds: tuple[TableName, ...]
@@ -91,17 +91,17 @@ class Replayed:
 
     @property
     def holds(self) -> bool:
-        return not any(each.error or each.because_of for each in self.outcomes)
+        return not any(outcome.error or outcome.because_of for outcome in self.outcomes)
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A stream that is ready to be committed; it was begun when `began` says (seconds since 1970)."""
+    """A stream that is ready to commit; its preparation began at `began` (epoch seconds)."""
 
     began: float
     target: Target
     read: Staged
-    compared: Compared
+    compared: ReplayDiff
 
     @property
     def done(self) -> ReplayedStream:
@@ -113,58 +113,58 @@ class _Prepared:
 
 
 @dataclass(frozen=True)
-class Replaying:
-    """What a replay works with; `servers` is Kafka, where it is asked."""
+class ReplaySession:
+    """The session of a replay. `servers` is None if the replay does not read Kafka."""
 
     lake: Lake
     servers: KafkaServers | None = None
 
     @property
     def registry_url(self) -> str:
-        needs_one = any(each.may_need_registry for each in self.lake.pipeline.streams)
+        needs_one = any(stream.may_need_registry for stream in self.lake.pipeline.streams)
         return ExpectedRegistry(self.lake.settings).find() if needs_one else ""
 
 
 @contextmanager
-def replaying_session(settings: Settings, pipeline: Pipeline, *, needs_kafka: bool, report: Report) -> Iterator[Replaying]:
-    """Yield a session in which nobody else replays the pipeline, erases from it or compacts it; others may land and build."""
+def replaying_session(settings: Settings, pipeline: Pipeline, *, needs_kafka: bool, report: Report) -> Iterator[ReplaySession]:
+    """Yield a session that locks out replays, erasures and maintenance of the pipeline. Landing and builds may run."""
     with replay_lock(settings, pipeline.name), maintain_lock(settings, pipeline.name), ExitStack() as stack:
         servers = stack.enter_context(kafka(settings, report=report)) if needs_kafka else None
         spark = stack.enter_context(spark_session(settings, report=report))
         retry_policy = for_command("replay", report=report)
-        yield Replaying(retry(lambda: open_lake(settings, pipeline, spark), retry_policy), servers)
+        yield ReplaySession(retry(lambda: open_lake(settings, pipeline, spark), retry_policy), servers)
 
 
 def replay(
-    replaying: Replaying,
-    wanted: Wanted,
+    session: ReplaySession,
+    request: ReplayRequest,
     *,
     dry_run: bool,
     built: Callable[[Outcome], None] = lambda outcome: None,
     retry_policy: RetryPolicy | None = None,
 ) -> Replayed:
-    """Return what was replayed. Idempotent: what is right already is left as it is.
+    """Replay, and return the result. Idempotent: rows that are already right stay unchanged.
 
-    Each step waits with `retry_policy` for servers that are away.
+    Each step retries during outages with `retry_policy`.
     """
-    lake = replaying.lake
-    chosen = choose(lake.pipeline, wanted)
-    check_mended(lake.pipeline, chosen, wanted)
-    refresh = {each.table for each in chosen.tables}
-    if wanted.quarantined:
-        refresh &= retry(lambda: _refused_by_tables(lake, wanted), retry_policy)
-    anew = {*refresh, *(each.table for each in dependents(lake.pipeline, refresh))}
+    lake = session.lake
+    scope = choose(lake.pipeline, request)
+    check_mended(lake.pipeline, scope, request)
+    refresh = {table.table for table in scope.tables}
+    if request.quarantined:
+        refresh &= retry(lambda: _refused_by_tables(lake, request), retry_policy)
+    refreshed = {*refresh, *(table.table for table in dependents(lake.pipeline, refresh))}
     with ExitStack() as scratch:
-        prepare = partial(_prepare, replaying, wanted=wanted, stage=not dry_run, scratch=scratch)
-        found = [retry(partial(prepare, each), retry_policy) for each in chosen.streams]
-        prepared = [each for each in found if each is not None]
-        below = dependents(lake.pipeline, {each.target.stream.table for each in prepared if each.compared.counts.changed})
-        written = anew | {each.table for each in below}
+        prepare = partial(_prepare, session, request=request, stage=not dry_run, scratch=scratch)
+        attempts = [retry(partial(prepare, stream), retry_policy) for stream in scope.streams]
+        prepared = [stream for stream in attempts if stream is not None]
+        changed = {stream.target.stream.table for stream in prepared if stream.compared.counts.changed}
+        written = refreshed | {table.table for table in dependents(lake.pipeline, changed)}
         rebuilds = retry(lambda: _list_built(lake, written), retry_policy)
         if dry_run:
-            return Replayed(tuple(each.done for each in prepared), rebuilds, dry_run=True)
+            return Replayed(tuple(stream.done for stream in prepared), rebuilds, dry_run=True)
         with claim_tables(lake.settings, lake.pipeline.name, written) as claims:
-            done = tuple(_commit(lake, each, wanted, prepare=prepare, retry_policy=retry_policy) for each in prepared)
+            done = tuple(_commit(lake, stream, request, prepare=prepare, retry_policy=retry_policy) for stream in prepared)
             for name in written.difference(rebuilds):
                 claims.release(name)
             fault_point("replay:landed")
@@ -176,70 +176,72 @@ def replay(
             outcomes: tuple[Outcome, ...] = ()
             if rebuilds:
                 followed = retry(lambda: follow_inputs(lake), retry_policy)
-                outcomes = build(followed, only=rebuilds, refresh=anew, done=finished, retry_policy=retry_policy)
+                outcomes = build(followed, only=rebuilds, refresh=refreshed, done=finished, retry_policy=retry_policy)
     return Replayed(done, rebuilds, outcomes)
 
 
-def _prepare(replaying: Replaying, stream: Stream, *, wanted: Wanted, stage: bool, scratch: ExitStack) -> _Prepared | None:
-    """Steps 1 to 3. What is kept until the commit is deleted with `scratch`; None where nothing is to be read again."""
-    lake, began = replaying.lake, time.time()
-    target = plan_target(lake.catalog, lake.settings, lake.pipeline, stream, window=wanted.window or Window())
+def _prepare(
+    session: ReplaySession, stream: Stream, *, request: ReplayRequest, stage: bool, scratch: ExitStack
+) -> _Prepared | None:
+    """Steps 1 to 3. Return None if there is nothing to read again. `scratch` deletes the files when it is closed."""
+    lake, began = session.lake, time.time()
+    target = plan_target(lake.catalog, lake.settings, lake.pipeline, stream, window=request.window or Window())
     if target is None:
         return None
-    left_alone = _left_alone(lake, offsets_label(target.label, target.ledger.first_checkpoint))
+    excluded = _excluded_messages(lake, offsets_label(target.label, target.ledger.first_checkpoint))
     scratch.callback(remove_scratch, target)
-    target, read = _read(replaying, target, wanted)
-    if not read.read and not wanted.window:
+    target, read = _read(session, target, request)
+    if not read.read and not request.window:
         return None
     session = _session_for(lake, read.read)
-    whole = wanted.window is not None
-    return _Prepared(began, target, read, compare(session, target, read, left_alone=left_alone, whole=whole, stage=stage))
+    whole = request.window is not None
+    return _Prepared(began, target, read, compare(session, target, read, excluded=excluded, whole=whole, stage=stage))
 
 
 def _commit(
     lake: Lake,
     prepared: _Prepared,
-    wanted: Wanted,
+    request: ReplayRequest,
     *,
     prepare: Callable[[Stream], _Prepared | None],
     retry_policy: RetryPolicy | None,
 ) -> ReplayedStream:
-    """Steps 4 and 5; after the first three again where the table's files were written anew meanwhile or its own are too old."""
+    """Steps 4 and 5. Prepare again if a commit replaced the table's files meanwhile, or the staged files are too old."""
 
-    def put(one: _Prepared) -> FilesMovedError | OutdatedError | None:
+    def try_commit(stream: _Prepared) -> FilesMovedError | OutdatedError | None:
         try:
-            _put_in_place(lake, one, same_bytes=wanted.mended is None)
-        except (FilesMovedError, OutdatedError) as error:  # no server that waiting helps with
+            _replace_rows(lake, stream, same_bytes=request.mended is None)
+        except (FilesMovedError, OutdatedError) as error:  # returned, because it is no outage that a retry would wait for
             return error
         return None
 
     for attempt in range(_TRIES):
-        in_the_way = retry(partial(put, prepared), retry_policy)
-        if in_the_way is None:
+        conflict = retry(partial(try_commit, prepared), retry_policy)
+        if conflict is None:
             break
         again = retry(partial(prepare, prepared.target.stream), retry_policy)
         if again is None or attempt == _TRIES - 1:
-            raise in_the_way
+            raise conflict
         prepared = again
     return prepared.done
 
 
-def _read(replaying: Replaying, target: Target, wanted: Wanted) -> tuple[Target, Staged]:
-    """Step 2."""
-    lake = replaying.lake
-    if wanted.window is None:
-        mended = None if wanted.mended is None else wanted.mended.get(target.label, {})
-        rows = select_refused(target, wanted)
-        return decode_again(lake.catalog, target, rows, mended=mended, registry_url=replaying.registry_url)
+def _read(session: ReplaySession, target: Target, request: ReplayRequest) -> tuple[Target, Staged]:
+    """Step 2. Return the target and the messages that were read again."""
+    lake = session.lake
+    if request.window is None:
+        mended = None if request.mended is None else request.mended.get(target.label, {})
+        rows = select_refused(target, request)
+        return decode_again(lake.catalog, target, rows, mended=mended, registry_url=session.registry_url)
     held = find_held(_session_for(lake, count_rows(target.table)), target)
-    assert replaying.servers is not None
-    ranges = find_ranges(admin_client(replaying.servers), target, held)
-    where = Kafka(replaying.servers.task_config(), replaying.registry_url)
+    assert session.servers is not None
+    ranges = find_ranges(admin_client(session.servers), target, held)
+    where = Kafka(session.servers.task_config(), session.registry_url)
     return reread(lake.spark.sparkContext, lake.catalog, lake.settings, target, ranges, kafka=where)
 
 
-def _put_in_place(lake: Lake, prepared: _Prepared, *, same_bytes: bool) -> None:
-    """Commit what differs, and the quarantine after it; nothing where nothing does."""
+def _replace_rows(lake: Lake, prepared: _Prepared, *, same_bytes: bool) -> None:
+    """Commit the differences to the raw table, then to the quarantine. Do nothing without differences."""
     target, compared = prepared.target, prepared.compared
     after = refused_after(target, prepared.read, compared, same_bytes=same_bytes)
     if not compared.counts.changed and after is None:
@@ -286,39 +288,39 @@ def _put_in_place(lake: Lake, prepared: _Prepared, *, same_bytes: bool) -> None:
     fault_point(f"{name}:settled")
 
 
-def _left_alone(lake: Lake, label: str) -> LeftAlone:
+def _excluded_messages(lake: Lake, label: str) -> ExcludedMessages:
     redacted = read_redacted_offsets(lake.catalog, label)
     if redacted is None:
         raise ErasureError(
-            "rows of it were redacted for a person by a version of Headrace that did not note which: they would come back",
+            "an old version of Headrace redacted rows for an erasure without recording which: a replay would restore them",
             where=label,
-            next_step="It can't be replayed.",
+            next_step="Nothing was changed. This stream can't be replayed.",
         )
-    return LeftAlone(read_erased_offsets(lake.catalog, label), redacted)
+    return ExcludedMessages(read_erased_offsets(lake.catalog, label), redacted)
 
 
-def _refused_by_tables(lake: Lake, wanted: Wanted) -> frozenset[TableName]:
-    """Return the layer tables that refused rows for the reasons that are meant; none where messages were mended."""
+def _refused_by_tables(lake: Lake, request: ReplayRequest) -> frozenset[TableName]:
+    """Return the layer tables that refused rows for the request's reason; none if messages were edited by hand."""
     quarantine = load_table(lake.catalog, QUARANTINE)
-    if quarantine is None or wanted.mended is not None:
+    if quarantine is None or request.mended is not None:
         return frozenset()
-    found = set()
+    names = set()
     for table in lake.pipeline.tables:
         label = str(table.table)
         rows = quarantine.scan(row_filter=column_is("stream", label), selected_fields=("reason",)).to_arrow()
-        if any((wanted.reason or "") in (reason or "") for reason in rows["reason"].to_pylist()):
-            found.add(table.table)
-    return frozenset(found)
+        if any((request.reason or "") in (reason or "") for reason in rows["reason"].to_pylist()):
+            names.add(table.table)
+    return frozenset(names)
 
 
 def _session_for(lake: Lake, rows: int) -> SparkSession:
-    """Return the session that suits so many rows, which is then the active one of this thread."""
-    chosen = lake.small if rows <= _FEW_ROWS else lake.spark
-    use_session(chosen)
-    return chosen
+    """Activate and return the Spark session for this number of rows."""
+    scope = lake.small if rows <= _FEW_ROWS else lake.spark
+    use_session(scope)
+    return scope
 
 
 def _list_built(lake: Lake, written: Collection[TableName]) -> tuple[TableName, ...]:
-    """Return those of the tables, in order, that were built before."""
-    names = (each.table for each in lake.pipeline.tables if each.table in written)
+    """Return the tables that were built before, in build order."""
+    names = (table.table for table in lake.pipeline.tables if table.table in written)
     return tuple(name for name in names if read_build(load_table(lake.catalog, name)).build_id > 0)

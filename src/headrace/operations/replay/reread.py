@@ -1,4 +1,4 @@
-"""Reads messages of Kafka again, with the schema and the decoder of now, in landing's own tasks."""
+"""Read messages from Kafka again with the current schema and decoder, in landing's own tasks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
 from headrace.landing.plan import pack_ranges
 from headrace.landing.task import run_tasks
 from headrace.landing.task_errors import error_of, explain_failure
-from headrace.logs import LANDING, log_failure
-from headrace.operations.replay.target import Staged, Target, grow, staged
+from headrace.operations.replay.target import Staged, Target, grow_target, read_staged
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Kafka:
-    """How messages, and the schemas that they name, are reached."""
+    """The connection settings of Kafka and the schema registry."""
 
     consumer: Mapping[str, str]
     registry_url: str = ""
@@ -38,19 +37,19 @@ class Kafka:
 def reread(
     spark: SparkContext, catalog: Catalog, settings: Settings, target: Target, ranges: Sequence[Range], *, kafka: Kafka
 ) -> tuple[Target, Staged]:
-    """Return what became of the messages, and the target with its table as it is now: it may have grown.
+    """Read the ranges again. Return the target, whose table may have new columns, and the result.
 
-    Files are written where no table looks; nothing refers to them.
+    Files are written to the scratch folder; no table refers to them.
     """
     while True:
         results = _run(spark, settings, target, ranges, kafka)
         growth = tuple(dict.fromkeys(columns for result in results for columns in result.growth))
         if not growth:
             break
-        target = grow(catalog, target, growth)
+        target = grow_target(catalog, target, growth)
     good = [file for result in results for file in result.files]
     bad = [file for result in results for file in result.quarantine_files]
-    return target, staged(target, good=good, bad=bad)
+    return target, read_staged(target, good=good, bad=bad)
 
 
 def _run(spark: SparkContext, settings: Settings, target: Target, ranges: Sequence[Range], kafka: Kafka) -> list[StreamResult]:
@@ -75,7 +74,7 @@ def _run(spark: SparkContext, settings: Settings, target: Target, ranges: Sequen
         raise explain_failure(error, logs=settings.logs) from error
     for result in results:
         if result.failure:
-            log_failure(_LOG, settings, LANDING, f"{target.label}: a replay failed", result.failure.trace)
+            landing_log(settings.logs).error("%s: replay failed\n%s", target.label, result.failure.trace)
             raise error_of(result.failure, label=target.label)
     return results
 

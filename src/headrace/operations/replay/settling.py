@@ -1,4 +1,4 @@
-"""What the quarantine has of a stream after a replay."""
+"""Compute a stream's rows in the quarantine after a replay."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable
 import polars as pl
 import pyarrow as pa
 
-from headrace.operations.replay.compare import Compared
+from headrace.operations.replay.compare import ReplayDiff
 from headrace.operations.replay.target import Coordinates, Staged, Target
 
 _KEYS = ["partition", "offset"]
 _SCHEMA = {"partition": pl.Int32, "offset": pl.Int64}
 
 
-def refused_after(target: Target, read: Staged, compared: Compared, *, same_bytes: bool) -> pa.Table | None:
-    """Return the rows that the quarantine shall have in the place of `target.aside`; None where it has them already.
+def refused_after(target: Target, read: Staged, compared: ReplayDiff, *, same_bytes: bool) -> pa.Table | None:
+    """Return the rows that replace `target.quarantined` in the quarantine; None if they are the same.
 
-    Messages that are refused again get the reason of now, unless other bytes were tried than they have.
+    Messages that are refused again get their new reason, unless edited bytes were tried.
     """
-    before, bad = _frame(target.aside), _frame(read.bad)
+    before, bad = _frame(target.quarantined), _frame(read.bad)
     after = before.join(_places(compared.recovered), on=_KEYS, how="anti")
     if same_bytes:
         now = bad.select(*_KEYS, pl.col("reason").alias("now")).unique(_KEYS)
@@ -28,7 +28,7 @@ def refused_after(target: Target, read: Staged, compared: Compared, *, same_byte
     after = pl.concat([after, bad.join(_places(compared.refused), on=_KEYS, how="semi").select(before.columns)])
     if after.equals(before):
         return None
-    return after.to_arrow().cast(target.aside.schema)
+    return after.to_arrow().cast(target.quarantined.schema)
 
 
 def _places(places: Iterable[Coordinates]) -> pl.DataFrame:

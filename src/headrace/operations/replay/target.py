@@ -1,4 +1,4 @@
-"""What is replayed: a stream, its raw table and the quarantine as they were when the replay was planned."""
+"""The target of a replay: a stream, its raw table and the quarantine as of the replay's plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Coordinates = tuple[int, int]
 
 @dataclass(frozen=True)
 class Target:
-    """One stream. `aside` are the rows of it that the quarantine had, up to the ledger's checkpoint and within the window."""
+    """One stream. `quarantined` are its rows in the quarantine, up to the ledger's checkpoint and within the window."""
 
     replay_id: str
     stream: Stream
@@ -43,23 +43,23 @@ class Target:
     ledger: Ledger
     replay: ReplayLedger
     window: Window
-    aside: pa.Table
+    quarantined: pa.Table
 
     @property
     def scratch(self) -> str:
-        """Where what was read again is kept until it was compared."""
+        """The folder of the files that were read again, until the replay is done."""
         return f"{self.places.table}/replay/{self.replay_id}"
 
     def quarantined_rows(self) -> pa.Table:
-        """Return those of the rows in the quarantine that landing has passed: others it will read again by itself."""
+        """Return the quarantined rows before the landed offsets. Landing itself will read the others again."""
         ends = self.ledger.offsets
-        places = zip(self.aside["partition"].to_pylist(), self.aside["offset"].to_pylist(), strict=True)
-        return self.aside.filter(pa.array([offset < ends.get(partition, 0) for partition, offset in places], pa.bool_()))
+        places = zip(self.quarantined["partition"].to_pylist(), self.quarantined["offset"].to_pylist(), strict=True)
+        return self.quarantined.filter(pa.array([offset < ends.get(partition, 0) for partition, offset in places], pa.bool_()))
 
 
 @dataclass(frozen=True)
 class Staged:
-    """What became of messages that were read again: files of good rows, with the number of rows in each, and bad rows."""
+    """Messages that were read again: the files of good rows with their row counts, and the bad rows."""
 
     files: Mapping[str, int]
     bad: pa.Table
@@ -70,9 +70,9 @@ class Staged:
 
 
 def plan_target(catalog: Catalog, settings: Settings, pipeline: Pipeline, stream: Stream, *, window: Window) -> Target | None:
-    """Return a stream to be replayed, or None where nothing of it was landed.
+    """Return the target of a stream, or None if nothing was landed.
 
-    What others left unsettled is settled, and the table gets the columns that the schema has now, as when landing starts.
+    Flushes pending changes of the quarantine, and adds the schema's new columns to the table, as landing does at its start.
     """
     table, places = load_table(catalog, stream.table), places_of(stream, settings)
     if table is None or table.current_snapshot() is None:
@@ -82,38 +82,40 @@ def plan_target(catalog: Catalog, settings: Settings, pipeline: Pipeline, stream
     ledger, replayed = read_ledger(table), read_replay(table)
     quarantine = flush_quarantine(catalog, open_quarantine(catalog, settings), {label: ledger})
     quarantine = flush_replayed(catalog, quarantine, label, replayed)
-    aside = read_refused(quarantine, label, Settlement(ledger.checkpoint_id, window, first_checkpoint=ledger.first_checkpoint))
-    return Target(str(uuid.uuid4()), stream, label, table, quarantine, places, ledger, replayed, window, aside)
+    quarantined = read_refused(
+        quarantine, label, Settlement(ledger.checkpoint_id, window, first_checkpoint=ledger.first_checkpoint)
+    )
+    return Target(str(uuid.uuid4()), stream, label, table, quarantine, places, ledger, replayed, window, quarantined)
 
 
-def grow(catalog: Catalog, target: Target, columns: Sequence[tuple[Column, ...]]) -> Target:
-    """Return the target with a table that has a place for these columns."""
+def grow_target(catalog: Catalog, target: Target, columns: Sequence[tuple[Column, ...]]) -> Target:
+    """Return the target with its table grown by these columns."""
     table, _ = grow_table(catalog, target.table, columns)
     return replace(target, table=table)
 
 
-def staged(target: Target, *, good: Sequence[DataFile], bad: Sequence[DataFile]) -> Staged:
-    """Return what files hold that were written for a replay."""
-    schema = target.aside.schema
+def read_staged(target: Target, *, good: Sequence[DataFile], bad: Sequence[DataFile]) -> Staged:
+    """Return the content of the files that were written for a replay."""
+    schema = target.quarantined.schema
     parts = [_read(target, file.file_path).cast(schema) for file in bad]
     files = {file.file_path: int(file.record_count) for file in good}
     return Staged(files, pa.concat_tables([schema.empty_table(), *parts]))
 
 
 def remove_scratch(target: Target) -> None:
-    """Delete what was read again. Idempotent."""
+    """Delete the files that were read again. Idempotent."""
     storage = Storage.of(target.table.io.properties)
     for file in list_all(target.scratch, storage=storage):
         delete_file(file.uri, storage=storage)
 
 
 def coordinates(rows: pa.Table) -> list[Coordinates]:
-    """Return where rows of the quarantine came from."""
+    """Return the partition and offset of rows of the quarantine."""
     return list(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
 
 
 def in_window(moment: datetime | None, window: Window) -> bool:
-    """Return whether a timestamp of Kafka's lies in a window; one that is no time lies only in a window without ends."""
+    """Return whether a Kafka timestamp is in a window. No timestamp is only in a window without bounds."""
     if moment is None:
         return window == Window()
     return (window.since is None or moment >= window.since) and (window.until is None or moment < window.until)
