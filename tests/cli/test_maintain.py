@@ -28,7 +28,7 @@ def test_where_there_are_no_tables(here: Here, tmp_path: Path) -> None:
 def test_a_table_that_there_is_not(here: Here) -> None:
     code, said = here("maintain", "lineage", "--table", "lineage.event")
     assert code == 2
-    assert 'there is no table "lineage.event"' in said
+    assert 'not found: table "lineage.event"' in said
     assert "lineage.events" in said.splitlines()[-1]
 
 

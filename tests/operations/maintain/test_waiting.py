@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import UnavailableError
 from headrace.iceberg.catalog.tables import find_catalog
 from headrace.operations.maintain import maintaining
-from headrace.operations.maintain.maintaining import Target, Work, list_made, list_work, maintain_all
+from headrace.operations.maintain.maintaining import Target, Work, list_existing, list_work, maintain_all
 from headrace.sessions import retry_policy as retry_module
 from headrace.sessions.retry_policy import RetryPolicy
 from headrace.settings import Settings, load_settings
@@ -72,7 +72,7 @@ def test_a_catalog_that_is_away_is_waited_for(settings: Settings, monkeypatch: p
         return find_catalog(settings)
 
     monkeypatch.setattr(maintaining, "find_catalog", find)
-    assert list_made(settings, list_work(settings, []), retry_policy=RetryPolicy("maintenance", report=said.append)) == ()
+    assert list_existing(settings, list_work(settings, []), retry_policy=RetryPolicy("maintenance", report=said.append)) == ()
     assert [sentence.split(";")[0] for sentence in said] == [
         "maintenance: the catalog does not answer: refused",
         "maintenance: going on after 0 s",

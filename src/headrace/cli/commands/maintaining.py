@@ -23,7 +23,7 @@ def maintain(
     """
     from headrace.app.watching import load_pipelines
     from headrace.cli.render.maintenance import show_foreseen, show_maintained
-    from headrace.operations.maintain.maintaining import list_made, list_work, look_ahead, maintain_all
+    from headrace.operations.maintain.maintaining import list_existing, list_work, maintain_all, preview_all
     from headrace.sessions.landing import spark_session
     from headrace.sessions.retry_policy import for_command
 
@@ -33,9 +33,9 @@ def maintain(
         err.print(f"{name} is left out: {error}", highlight=False, markup=False, soft_wrap=True)
     tell = quiet if as_json else say
     retry_policy = None if dry_run else for_command("maintenance", report=tell)
-    work = list_made(settings, list_work(settings, found, table=table), retry_policy=retry_policy)
+    work = list_existing(settings, list_work(settings, found, table=table), retry_policy=retry_policy)
     if dry_run:
-        show_foreseen(out, look_ahead(settings, work), as_json=as_json)
+        show_foreseen(out, preview_all(settings, work), as_json=as_json)
     elif not work:
         show_maintained(out, (), as_json=as_json)
     else:

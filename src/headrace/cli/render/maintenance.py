@@ -12,7 +12,7 @@ from rich.table import Table
 from headrace.serving.values import print_json
 
 if TYPE_CHECKING:
-    from headrace.operations.maintain.maintaining import Foreseen, Maintained
+    from headrace.operations.maintain.maintaining import Maintained, MaintenancePreview
 
 
 def show_maintained(console: Console, done: Sequence[Maintained], *, as_json: bool) -> None:
@@ -58,7 +58,7 @@ def show_maintained(console: Console, done: Sequence[Maintained], *, as_json: bo
         console.print(_WAITING, highlight=False, soft_wrap=True)
 
 
-def show_foreseen(console: Console, found: Sequence[Foreseen], *, as_json: bool) -> None:
+def show_foreseen(console: Console, found: Sequence[MaintenancePreview], *, as_json: bool) -> None:
     """Print what maintenance would do to each table."""
     if as_json:
         print_json(

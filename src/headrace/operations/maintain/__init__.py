@@ -1,1 +1,1 @@
-"""Maintenance of tables, by command and while a pipeline runs."""
+"""Maintain tables, by command and while a pipeline runs."""

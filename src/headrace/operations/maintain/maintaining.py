@@ -1,10 +1,10 @@
-"""Maintenance, table by table, beside those who land and build. Why it is done so: docs/decisions/0017-maintenance.md.
+"""Maintain tables one by one, beside landing and builds. docs/decisions/0017-maintenance.md has the reasons.
 
-1. Forget: rows of `metadata.removed_…` that all readers have passed.
-2. Compact: small files, and files with deleted rows, are written anew, sorted.
-3. Manifests: many small ones become few.
-4. Expire: snapshots that are older than they are kept for, unless a reader, a branch or a tag names them.
-5. Orphans: files that nothing has referred to for the grace period.
+1. Forget: delete rows of `metadata.removed_…` that all readers have passed.
+2. Compact: rewrite small files, and files with deleted rows, sorted.
+3. Manifests: merge many small manifests into few.
+4. Expire: expire snapshots beyond their retention, unless a reader, a branch or a tag needs them.
+5. Orphans: delete files that nothing has referred to for the grace period.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ _SHARED: dict[TableName, tuple[str, ...]] = {
     WATERMARKS: ("pipeline_name",),
     ERASURES: ("erasure_id",),
 }
-"""The tables that all pipelines share, and the columns that they are sorted by."""
+"""The tables that all pipelines share, and their sort columns."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A table to look after: where its files are, and what it is sorted by unless it declares an order itself.
+    """A table to maintain: its folders, and its sort columns unless it declares an order itself.
 
-    `stream` is what lands in it, and `removed_of` the table whose old rows it keeps.
+    `stream` is the stream that lands in it; `removed_of` is the table whose removed rows it has.
     """
 
     name: TableName
@@ -89,12 +89,12 @@ class Target:
 
 
 Work = tuple[Optional[Pipeline], Target]
-"""A table and the pipeline that it belongs to; None where pipelines share it."""
+"""A table and its pipeline; None for a table that pipelines share."""
 
 
 @dataclass(frozen=True)
 class Maintained:
-    """What became of a table. `gave_way` counts groups of files that a build or an erasure moved first."""
+    """The result for a table. `gave_way` counts groups of files that a build or an erasure replaced first."""
 
     name: TableName
     before: TableSize
@@ -109,8 +109,8 @@ class Maintained:
 
 
 @dataclass(frozen=True)
-class Foreseen:
-    """What maintenance would do to a table."""
+class MaintenancePreview:
+    """The preview of maintenance of a table."""
 
     name: TableName
     size: TableSize
@@ -122,8 +122,8 @@ class Foreseen:
 
 @dataclass(frozen=True)
 class MaintenanceContext:
-    """What maintenance works with. `turn` is held for each step on a table that its builds should not have to repeat their work
-    for, and `most_bytes` is how much of a table one of them takes, so that nobody waits for long."""
+    """The context of maintenance. `turn` is held for each step that would make a build repeat its work, and `most_bytes` limits
+    the data of a compaction step, to keep the waits of builds short."""
 
     settings: Settings
     catalog: Catalog
@@ -141,9 +141,9 @@ class MaintenanceContext:
 
     @property
     def expire_before_ms(self) -> int:
-        """When a snapshot must have been made to go. One that somebody may just have begun to read stays in any case."""
-        kept_ms = max(self.settings.maintain_keep_days * _DAY_MS, self.settings.maintain_grace_minutes * _MINUTE_MS)
-        return time.time_ns() // 1_000_000 - kept_ms
+        """The time before which snapshots expire: at least the grace period ago, for readers that have just started."""
+        retention_ms = max(self.settings.maintain_keep_days * _DAY_MS, self.settings.maintain_grace_minutes * _MINUTE_MS)
+        return time.time_ns() // 1_000_000 - retention_ms
 
     def groups(self, table: Table) -> tuple[Group, ...]:
         most = self.most_bytes or _TARGETS_AT_ONCE * self.target_bytes
@@ -151,20 +151,20 @@ class MaintenanceContext:
 
 
 def targets_of(settings: Settings, pipeline: Pipeline) -> tuple[Target, ...]:
-    """Return the tables of a pipeline, and then those that Headrace keeps for it alone: what they may lose depends on how
-    far back the others can be rolled."""
+    """Return the tables of a pipeline, then its metadata tables: what those may lose depends on how far back the tables can be
+    rolled back."""
     folders = folders_of(settings, pipeline)
-    found = []
+    targets = []
     for stream in pipeline.streams:
-        times = [each.column for each in stream.partition_by]
+        times = [partition.column for partition in stream.partition_by]
         order = tuple(dict.fromkeys((*times, "kafka_topic", "kafka_partition", "kafka_offset")))
-        found.append(Target(stream.table, folders[stream.table], order, stream=stream))
+        targets.append(Target(stream.table, folders[stream.table], order, stream=stream))
     for table in pipeline.tables:
-        found.append(Target(table.table, folders[table.table], tuple(dict.fromkeys((*table.keys, *table.sequence_by)))))
+        targets.append(Target(table.table, folders[table.table], tuple(dict.fromkeys((*table.keys, *table.sequence_by)))))
     for table in pipeline.tables:
         removed = removed_name(table.table)
-        found.append(Target(removed, folders[removed], (GENERATION, BUILD_ID), removed_of=table.table))
-    return tuple(found)
+        targets.append(Target(removed, folders[removed], (GENERATION, BUILD_ID), removed_of=table.table))
+    return tuple(targets)
 
 
 def shared_targets(settings: Settings) -> tuple[Target, ...]:
@@ -173,20 +173,20 @@ def shared_targets(settings: Settings) -> tuple[Target, ...]:
 
 
 def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str | None = None) -> tuple[Work, ...]:
-    """Return the tables of these pipelines and those that they share, made or not, or the one that a name means."""
+    """Return the tables of these pipelines and the shared ones, existing or not, or only the named table."""
     work: list[Work] = [(pipeline, target) for pipeline in pipelines for target in targets_of(settings, pipeline)]
     work += [(None, target) for target in shared_targets(settings)]
     if table is None:
         return tuple(work)
-    found = [(owner, each) for owner, each in work if table in (str(each.name), each.name.name)]
-    if not found:
-        hint = suggest(table, [str(each.name) for _, each in work if each.removed_of is None], plural="Tables")
-        raise SpecError(f'there is no table "{table}"', where="--table", next_step=hint)
-    return tuple((owner, each) for owner, each in found if str(each.name) == table) or tuple(found)
+    matches = [(owner, target) for owner, target in work if table in (str(target.name), target.name.name)]
+    if not matches:
+        hint = suggest(table, [str(target.name) for _, target in work if target.removed_of is None], plural="Tables")
+        raise SpecError(f'not found: table "{table}"', where="--table", next_step=hint)
+    return tuple((owner, target) for owner, target in matches if str(target.name) == table) or tuple(matches)
 
 
-def list_made(settings: Settings, work: Sequence[Work], *, retry_policy: RetryPolicy | None = None) -> tuple[Work, ...]:
-    """Return the tables that are there; where the catalog is away, it is waited for with `retry_policy`."""
+def list_existing(settings: Settings, work: Sequence[Work], *, retry_policy: RetryPolicy | None = None) -> tuple[Work, ...]:
+    """Return the tables that exist. Retries during an outage of the catalog with `retry_policy`."""
 
     def look() -> tuple[Work, ...]:
         catalog = find_catalog(settings)
@@ -195,39 +195,39 @@ def list_made(settings: Settings, work: Sequence[Work], *, retry_policy: RetryPo
     return retry(look, retry_policy)
 
 
-def look_ahead(settings: Settings, work: Sequence[Work]) -> tuple[Foreseen, ...]:
-    """Return what maintenance would do to each table that there is."""
+def preview_all(settings: Settings, work: Sequence[Work]) -> tuple[MaintenancePreview, ...]:
+    """Return the preview of maintenance of each existing table."""
     context = MaintenanceContext(settings, find_catalog(settings))
-    found = (foresee(context, owner, target) for owner, target in work)
-    return tuple(each for each in found if each)
+    previews = (preview_table(context, owner, target) for owner, target in work)
+    return tuple(preview for preview in previews if preview)
 
 
 def maintain_all(
     settings: Settings, spark: SparkSession, work: Sequence[Work], *, retry_policy: RetryPolicy | None = None
 ) -> tuple[Maintained, ...]:
-    """Return what became of each table that there is.
+    """Maintain each existing table, and return the results.
 
-    Where the catalog or the object store is away, it waits with `retry_policy` and goes on with the table that it was at.
+    During an outage of the catalog or the object store, retries the current table with `retry_policy`.
     """
     context = MaintenanceContext(settings, retry(lambda: open_catalog(settings), retry_policy))
     session = open_spark_catalog(spark, settings)
-    done = []
-    for owner, parts in groupby(work, key=lambda each: each[0]):
+    results = []
+    for owner, parts in groupby(work, key=lambda item: item[0]):
         with maintaining(settings, owner):
             for _, target in parts:
-                done.append(retry(partial(maintain_table, context, session, owner, target), retry_policy))
-    return tuple(each for each in done if each)
+                results.append(retry(partial(maintain_table, context, session, owner, target), retry_policy))
+    return tuple(result for result in results if result)
 
 
 @contextmanager
 def maintaining(settings: Settings, pipeline: Pipeline | None, *, retry_policy: float = 60.0) -> Iterator[None]:
-    """Hold the lock that keeps erasures, and other maintenance, away from a pipeline's tables, or those that all share."""
+    """Lock out erasures and other maintenance of a pipeline's tables, or of the shared tables."""
     with maintain_lock(settings, pipeline.name if pipeline else SHARED, retry_policy=retry_policy):
         yield
 
 
-def foresee(context: MaintenanceContext, pipeline: Pipeline | None, target: Target) -> Foreseen | None:
-    """Return what maintenance would do to a table now, from metadata alone; None where there is no such table."""
+def preview_table(context: MaintenanceContext, pipeline: Pipeline | None, target: Target) -> MaintenancePreview | None:
+    """Return the preview of maintenance of a table, from metadata only; None if the table does not exist."""
     table = load_table(context.catalog, target.name)
     if table is None:
         return None
@@ -238,7 +238,7 @@ def foresee(context: MaintenanceContext, pipeline: Pipeline | None, target: Targ
     orphans, _ = find_orphans(
         context.catalog, target.name, folders=target.folders, named=named, grace=context.grace, logged=logged
     )
-    return Foreseen(
+    return MaintenancePreview(
         target.name,
         read_size(table),
         sum(len(group.files) for group in context.groups(table)),
@@ -251,7 +251,7 @@ def foresee(context: MaintenanceContext, pipeline: Pipeline | None, target: Targ
 def maintain_table(
     context: MaintenanceContext, spark: SparkSession, pipeline: Pipeline | None, target: Target
 ) -> Maintained | None:
-    """Return what became of a table; None where there is no such table. Idempotent: there is little to do twice."""
+    """Maintain a table, and return the result; None if the table does not exist. Idempotent."""
     started = time.monotonic()
     table = load_table(context.catalog, target.name)
     if table is None:
@@ -277,7 +277,7 @@ def maintain_table(
 
 
 def _compact(context: MaintenanceContext, spark: SparkSession, target: Target) -> int:
-    """Return how many groups of files others were faster with."""
+    """Compact the table. Return the number of file groups that other commits replaced first."""
     table = context.catalog.load_table(str(target.name))
     current, groups = table.current_snapshot(), context.groups(table)
     if current is None or not groups:
@@ -297,8 +297,7 @@ def _compact(context: MaintenanceContext, spark: SparkSession, target: Target) -
 
 
 def _before_commit(context: MaintenanceContext, target: Target, *, began: float) -> Callable[[Sequence[str]], None]:
-    """Return what is done with new files before they are committed: they must not be too old, and a raw table has no file
-    that its commit log does not know."""
+    """Return the callback before a commit of new files. It checks their age, and logs files of a raw table."""
 
     def log(paths: Sequence[str]) -> None:
         if target.stream is not None:
@@ -317,7 +316,7 @@ def _before_commit(context: MaintenanceContext, target: Target, *, began: float)
 
 
 def _forget_passed(context: MaintenanceContext, pipeline: Pipeline, name: TableName) -> None:
-    """Take out old rows of a table that all its readers have passed; deletions stay, for events that come late."""
+    """Delete removed rows that all readers have passed. Deletion events stay, because older events may arrive late."""
     generation = read_build(load_table(context.catalog, name)).generation
     with context.turn(name):
         forget_removed(context.catalog, name, generation=generation)
@@ -336,17 +335,17 @@ def _logged_elsewhere(context: MaintenanceContext, target: Target) -> frozenset[
 
 
 def _named_files(context: MaintenanceContext, target: Target) -> frozenset[str]:
-    """Return the files of the quarantine that an entry of any table names: they may not have been put in it yet."""
+    """Return the quarantine files that a table's entry names. They may not be committed to the quarantine yet."""
     if target.name != QUARANTINE:
         return frozenset()
-    found: set[str] = set()
+    paths: set[str] = set()
     for name in list_tables(context.catalog):
         properties = context.catalog.load_table(name).properties
         if ledger.KEY in properties:
-            found |= {*Ledger.from_json(properties[ledger.KEY]).quarantine_files}
+            paths |= {*Ledger.from_json(properties[ledger.KEY]).quarantine_files}
         if build_ledger.KEY in properties:
-            found |= {*BuildLedger.from_json(properties[build_ledger.KEY]).quarantine_files}
+            paths |= {*BuildLedger.from_json(properties[build_ledger.KEY]).quarantine_files}
         if replay_ledger.KEY in properties:
             settlement = ReplayLedger.from_json(properties[replay_ledger.KEY]).settlement
-            found |= {*settlement.files} if settlement else set()
-    return frozenset(found)
+            paths |= {*settlement.files} if settlement else set()
+    return frozenset(paths)

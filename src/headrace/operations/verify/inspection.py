@@ -1,4 +1,4 @@
-"""What can be said of how a pipeline landed without Spark: commits, verification."""
+"""Inspect how a pipeline landed, without Spark: list its commits and verify it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.spec.model.pipeline import Pipeline, Stream
 
 
 def commits_of(settings: Settings, pipeline: Pipeline, *, checkpoint_id: int | None) -> tuple[LoggedFile, ...]:
-    """Return every file that the pipeline's commit logs name, or those of one checkpoint."""
+    """Return every file in the pipeline's commit logs, or the files of one checkpoint."""
     return tuple(
         file
         for stream, table, quarantine in _landed_streams(settings, pipeline)
@@ -31,12 +31,12 @@ def commits_of(settings: Settings, pipeline: Pipeline, *, checkpoint_id: int | N
 
 
 def need_landed(settings: Settings, pipeline: Pipeline) -> None:
-    """Refuse a pipeline of which nothing has been landed, before anything is started for it."""
+    """Raise a LandingError if nothing has been landed, before servers are started."""
     _landed_streams(settings, pipeline)
 
 
 def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: KafkaServers) -> tuple[Verified, ...]:
-    """Return each stream's lake held against its topic."""
+    """Compare each stream's tables with its topic."""
     admin, catalog = admin_client(bootstrap_servers), find_catalog(settings)
     return tuple(
         verify_stream(
@@ -56,25 +56,25 @@ def verify(settings: Settings, pipeline: Pipeline, *, bootstrap_servers: KafkaSe
 
 
 def _landed_streams(settings: Settings, pipeline: Pipeline) -> list[tuple[Stream, Table, Table]]:
-    """Return the streams that have a table. A table that only the catalog has lost is a SettingsError, not skipped."""
+    """Return the streams that have a table. Raise a SettingsError for a table with files that the catalog lacks."""
     catalog = find_catalog(settings)
     quarantine = load_table(catalog, QUARANTINE)
     tables = [(stream, load_table(catalog, stream.table)) for stream in pipeline.streams]
     lacking = [stream.table for stream, table in tables if table is None]
     for name in (*lacking, *(() if quarantine else (QUARANTINE,))):
         check_unregistered(catalog, name, table_location(settings, name))
-    found = [(stream, table, quarantine) for stream, table in tables if table is not None and quarantine is not None]
-    if not found:
+    landed = [(stream, table, quarantine) for stream, table in tables if table is not None and quarantine is not None]
+    if not landed:
         raise LandingError("nothing has been landed yet", where=f"pipeline {pipeline.name}", next_step=_first_steps(pipeline))
-    return found
+    return landed
 
 
 def _first_steps(pipeline: Pipeline) -> str:
-    """Return how something comes to be landed."""
+    """Return the first steps for landing messages."""
     name = pipeline.name
     if any(stream.generator for stream in pipeline.streams):
         return (
-            f"See all of it: headrace demo {name}   or: headrace generate {name} --count 1000, then headrace land {name} --once"
+            f"Run the demo: headrace demo {name}   or: headrace generate {name} --count 1000, then headrace land {name} --once"
         )
     topics = ", ".join(stream.topic for stream in pipeline.streams)
-    return f"Send events to {topics}, then: headrace land {name} --once"
+    return f"Send events to {topics}, then run: headrace land {name} --once"

@@ -1,4 +1,4 @@
-"""The lake against the topic, offset by offset."""
+"""Compare the lake with a topic, offset by offset."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _CHECKPOINT = "checkpoint_id"
 
 @dataclass(frozen=True)
 class Verified:
-    """What became of a topic's messages.
+    """The comparison of a topic with the lake.
 
-    `waiting` have not been landed yet because their turn hasn't come; `missing` should have been and were not; `doubled` are in
-    the lake more than once; `erased` were landed, and went with a person who was erased. `unlogged` are data files of the
-    table that the commit log does not name. `earlier` rows were landed from an earlier topic of the same name, before landing
-    started over with this one; `landed` and `quarantined` don't include them.
+    `waiting` messages have not been landed yet; `missing` ones are before the landed offsets but not in the lake; `doubled`
+    ones are in the lake more than once; `erased` ones were removed by an erasure. `unlogged` are data files of the table that
+    the commit log lacks. `earlier` rows were landed from an earlier topic of the same name, before landing started over with
+    this one; `landed` and `quarantined` do not include them.
     """
 
     label: str
@@ -64,28 +64,28 @@ def verify_stream(
     consumer: Mapping[str, str],
     erased: Sequence[tuple[int, int]] = (),
 ) -> Verified:
-    """Return how the topic (committed messages only) and the lake compare, as both are now.
+    """Compare the committed messages of the topic with the lake, as of now.
 
-    `erased` are partitions and offsets whose rows were taken out of the lake with a person.
+    `erased` are the partitions and offsets that an erasure removed.
 
-    Raises a TopicResetError if the topic is another one than the table was landed from: its offsets can't be compared.
+    Raise a TopicResetError if the table was landed from another topic, because its offsets can't be compared.
     """
     ledger = read_ledger(table)
     state = describe_topics(admin, [topic]).get(topic)
     check_topic(topic, ledger, state.identity if state else None)
     bounds = list_bounds(admin, [(topic, partition) for partition in (state.partitions if state else ())])
     in_topic = _offsets_in_topic(topic, bounds, consumer)
-    every_landed = _held(table.scan(selected_fields=("kafka_partition", "kafka_offset", _CHECKPOINT)).to_arrow())
-    every_refused = _held(
+    every_landed = _stored_offsets(table.scan(selected_fields=("kafka_partition", "kafka_offset", _CHECKPOINT)).to_arrow())
+    every_refused = _stored_offsets(
         quarantine.scan(row_filter=column_is("stream", label), selected_fields=(*_KEYS, _CHECKPOINT)).to_arrow()
     )
     current = pl.col(_CHECKPOINT) >= ledger.first_checkpoint
     landed, refused = every_landed.filter(current).select(_KEYS), every_refused.filter(current).select(_KEYS)
-    held = pl.concat([landed, refused])
-    doubled = held.group_by(_KEYS).len().filter(pl.col("len") > 1)
-    gone = pl.DataFrame(list(erased), schema={"partition": pl.Int32, "offset": pl.Int64}, orient="row").unique()
-    lacking = in_topic.join(held, on=_KEYS, how="anti")
-    absent = lacking.join(gone, on=_KEYS, how="anti")
+    stored = pl.concat([landed, refused])
+    doubled = stored.group_by(_KEYS).len().filter(pl.col("len") > 1)
+    removed = pl.DataFrame(list(erased), schema={"partition": pl.Int32, "offset": pl.Int64}, orient="row").unique()
+    lacking = in_topic.join(stored, on=_KEYS, how="anti")
+    absent = lacking.join(removed, on=_KEYS, how="anti")
     ends = pl.DataFrame(
         {"partition": list(ledger.offsets), "end": list(ledger.offsets.values())},
         schema={"partition": pl.Int32, "end": pl.Int64},
@@ -103,7 +103,7 @@ def verify_stream(
         doubled=doubled.height,
         unlogged=len(unlogged),
         erased=lacking.height - absent.height,
-        earlier=every_landed.height + every_refused.height - held.height,
+        earlier=every_landed.height + every_refused.height - stored.height,
         examples=(
             *(f"missing: {topic}[{partition}] offset {offset}" for partition, offset in _first(missing)),
             *(f"doubled: {topic}[{partition}] offset {offset}" for partition, offset in _first(doubled)),
@@ -134,7 +134,7 @@ def _frame(table: pa.Table | None) -> pl.DataFrame:
     return frame.cast({"partition": pl.Int32, "offset": pl.Int64})
 
 
-def _held(table: pa.Table) -> pl.DataFrame:
+def _stored_offsets(table: pa.Table) -> pl.DataFrame:
     frame = pl.from_arrow(table.rename_columns([*_KEYS, _CHECKPOINT]))
     assert isinstance(frame, pl.DataFrame)
     return frame.cast({"partition": pl.Int32, "offset": pl.Int64, _CHECKPOINT: pl.Int64})
