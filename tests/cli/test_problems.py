@@ -18,11 +18,14 @@ def generate(*arguments: str, folder: Path) -> tuple[int, str]:
     [
         (
             ["payments.charges", "--problem", "lat=0.1"],
-            'no generator makes the problem "lat"\nProblems are: charges: duplicate, ',
+            'no generator has the problem "lat"\nProblems are: charges: duplicate, ',
         ),
-        (["lineage", "--problem", "late=0.1"], "These generators make none: leave --problem out."),
-        (["payments", "--problem", "late"], '"late" is not a problem and its rate\nWrite it as --problem late=0.05'),
-        (["payments", "--problem", "late=2"], '"late=2" is not a problem and its rate'),
+        (["lineage", "--problem", "late=0.1"], "These generators have no problems: remove --problem."),
+        (
+            ["payments", "--problem", "late"],
+            'invalid problem rate "late"\nWrite NAME=RATE with a rate from 0 to 1, such as --problem late=0.05',
+        ),
+        (["payments", "--problem", "late=2"], 'invalid problem rate "late=2"'),
         ([], "name a pipeline"),
     ],
 )

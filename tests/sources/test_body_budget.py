@@ -9,7 +9,7 @@ from headrace.sources.body_budget import BodyBudget
 
 def test_a_dropped_body_counts_until_its_task_has_ended() -> None:
     async def attack() -> list[str]:
-        budget = BodyBudget(total=100, free=0, retry_policy=0.01)
+        budget = BodyBudget(total=100, free=0, slow_after=0.01)
         events: list[str] = []
 
         async def slow() -> None:

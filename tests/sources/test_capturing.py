@@ -336,7 +336,7 @@ def test_json_then_reset_and_delete(settings: Settings) -> None:
         session.look_after()
         assert [line for line in shop.said if "nothing is captured" in line] == [shop.said[-1]]  # told once, and left alone
         session.delete()  # once more does no harm
-        assert shop.said[-1] == "Connector postgres-source-plain was not registered; slot plain was not there"
+        assert shop.said[-1] == "Connector postgres-source-plain: was not registered; slot plain: did not exist"
 
 
 def test_a_failed_connector_is_told_and_restarted(shop: Shop, settings: Settings) -> None:
@@ -361,5 +361,5 @@ def test_nothing_is_started_to_look(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     write_shop(tmp_path, "shop", "avro")
     (found,) = read_captured(settings, load_pipeline("shop", environ={}, folder=tmp_path))
-    assert (found.status.name, found.status.state, found.slot) == ("postgres-source-shop", "Connect is off", None)
+    assert (found.status.name, found.status.state, found.slot) == ("postgres-source-shop", "Connect is not running", None)
     assert not settings.home.exists()

@@ -78,7 +78,7 @@ def land_events(session: Session, *, count: int, landed: Callable[[Batch], None]
         for stream in able:
             rate = Rate(per_second=None, count=count).in_proportion(stream, among=able)
             servers = session.bootstrap_servers
-            sent = generate(stream, rate, bootstrap_servers=servers, stop=Event(), way=way.get(stream.name))
+            sent = generate(stream, rate, bootstrap_servers=servers, stop=Event(), route=way.get(stream.name))
             is_there = f"answered by {stream.through}" if stream.through else f"in topic {stream.topic}"
             report(f"{count_that_are(sent, 'request' if stream.through else 'event')} {is_there}")
     land(session, once=True, stop=Event(), landed=landed, report=report)
@@ -121,7 +121,7 @@ def generators(session: Session) -> Iterator[None]:
             Thread(
                 target=generate,
                 args=(stream, Rate()),
-                kwargs={"bootstrap_servers": session.bootstrap_servers, "stop": stop, "way": way.get(stream.name)},
+                kwargs={"bootstrap_servers": session.bootstrap_servers, "stop": stop, "route": way.get(stream.name)},
                 daemon=True,
             )
             for stream in able

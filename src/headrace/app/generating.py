@@ -21,7 +21,7 @@ from headrace.servers.kafka import kafka
 from headrace.servers.status import GENERATOR
 from headrace.sessions.own_topics import make_topics
 from headrace.settings import Settings
-from headrace.sources.generate import Way, generate
+from headrace.sources.generate import Route, generate
 from headrace.sources.generators import Rate, check_problems, load_generator
 from headrace.sources.sinks import to_receiver, to_webhook
 from headrace.spec.model.pipeline import Pipeline, Stream
@@ -77,7 +77,7 @@ def generate_all(
                         bootstrap_servers=servers,
                         stop=stop,
                         progress=lambda count, bar=bar: bars.update(bar, completed=count),  # type: ignore[misc]
-                        way=way.get(one.name),
+                        route=way.get(one.name),
                     )
                 )
             for one, future in zip(chosen, futures, strict=True):
@@ -96,7 +96,7 @@ def _stop_after_error(stream: str, stop: Event, done: Future[int]) -> None:
 @contextmanager
 def ways(
     settings: Settings, pipeline: Pipeline, streams: Sequence[Stream], *, report: Callable[[str], None]
-) -> Iterator[Mapping[str, Way]]:
+) -> Iterator[Mapping[str, Route]]:
     """Yield the way of each stream whose generator sends over HTTP; the pipeline's server runs meanwhile."""
     paths = {one.name: one.through for one in streams if one.through is not None}
     if not paths or pipeline.http is None:

@@ -1,7 +1,7 @@
-"""Sends events to Kafka from an asyncio loop, and says of each whether Kafka has acknowledged it.
+"""Send events to Kafka from an asyncio loop, and await the acknowledgement of each.
 
-There is no thread beside the loop: while events are on their way, the loop itself asks librdkafka every millisecond for what
-has been acknowledged. A thread would have to wait for the interpreter's lock whenever the loop is busy.
+The loop polls librdkafka for acknowledgements every millisecond while events are in flight. It uses no thread, because a thread
+would have to wait for the interpreter's lock whenever the loop is busy.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from headrace.kafka.client import KafkaServers
 
 WAIT_SECONDS = 5.0
-"""How long an event is tried before its sender hears that Kafka is away."""
-_ASK_SECONDS = 0.001
+"""How long an event is retried before its sender gets an error."""
+_POLL_SECONDS = 0.001
 _REACHABLE_SECONDS = 2.0
 _CONFIG: dict[str, Any] = {
-    "enable.idempotence": True,  # acks=all, and no event twice or out of order when librdkafka tries again
+    "enable.idempotence": True,  # acks=all, and no duplicate or reordered event when librdkafka retries
     "linger.ms": 5,  # a request for each event would cost the broker more than the server needs to take them
     "reconnect.backoff.max.ms": 500,
     "message.max.bytes": 16 * 1024 * 1024,
@@ -28,11 +28,11 @@ _CONFIG: dict[str, Any] = {
 
 
 class NotAcknowledgedError(Exception):
-    """Kafka has not acknowledged an event in time. It may have it all the same: what is sent again can be there twice."""
+    """Kafka has not acknowledged an event in time. It may still have stored it, so a retry may cause a duplicate."""
 
 
 class EventProducer(Protocol):
-    """What a server that takes events needs of its producer."""
+    """The producer that a server of events needs."""
 
     @property
     def is_away(self) -> bool: ...
@@ -45,17 +45,17 @@ class EventProducer(Protocol):
 
 
 class AcknowledgedProducer:
-    """A producer for an asyncio loop. `is_away` says whether Kafka failed to acknowledge the last event."""
+    """A producer for an asyncio loop. `is_away` tells whether Kafka failed to acknowledge the last event."""
 
     def __init__(self, bootstrap_servers: KafkaServers, *, wait_seconds: float = WAIT_SECONDS) -> None:
         self._config = {**bootstrap_servers.client(), **_CONFIG, "message.timeout.ms": int(wait_seconds * 1000)}
         self._producer = Producer(self._config)
-        self._on_their_way = 0
-        self._is_asking = False
+        self._in_flight = 0
+        self._is_polling = False
         self.is_away = False
 
     async def send(self, topic: str, value: bytes, key: bytes | None = None) -> None:
-        """Return when all of Kafka's replicas in sync have the event; a NotAcknowledgedError after a bounded wait."""
+        """Return when all in-sync replicas have the event. Raise a NotAcknowledgedError after a bounded wait."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         try:
@@ -65,10 +65,10 @@ class AcknowledgedProducer:
         except KafkaException as error:
             self._replace_if_dead(error.args[0])
             raise NotAcknowledgedError(str(error)) from error
-        self._on_their_way += 1
-        if not self._is_asking:
-            self._is_asking = True
-            loop.call_soon(self._ask, loop)
+        self._in_flight += 1
+        if not self._is_polling:
+            self._is_polling = True
+            loop.call_soon(self._poll, loop)
         await future
 
     async def is_reachable(self, topic: str) -> bool:
@@ -80,23 +80,23 @@ class AcknowledgedProducer:
             return False
 
     async def close(self) -> None:
-        """Return when every event has been answered for."""
-        while self._on_their_way:
-            await asyncio.sleep(_ASK_SECONDS)
+        """Wait until no event is in flight."""
+        while self._in_flight:
+            await asyncio.sleep(_POLL_SECONDS)
 
-    def _ask(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
         self._producer.poll(0)
-        if self._on_their_way:
-            loop.call_later(_ASK_SECONDS, self._ask, loop)
+        if self._in_flight:
+            loop.call_later(_POLL_SECONDS, self._poll, loop)
         else:
-            self._is_asking = False
+            self._is_polling = False
 
     def _settle(self, future: asyncio.Future[None], error: KafkaError | None, message: object) -> None:
-        self._on_their_way -= 1
+        self._in_flight -= 1
         self.is_away = error is not None
         if error is not None:
             self._replace_if_dead(error)
-        if future.done():  # its sender has gone away
+        if future.done():  # its sender was cancelled
             return
         if error is None:
             future.set_result(None)
@@ -104,6 +104,6 @@ class AcknowledgedProducer:
             future.set_exception(NotAcknowledgedError(str(error)))
 
     def _replace_if_dead(self, error: KafkaError) -> None:
-        """Starts anew after an error that librdkafka does not come back from, such as an id that the broker has forgotten."""
+        """Replace the producer after a fatal error of librdkafka, such as a producer id that the broker no longer knows."""
         if error.fatal():
             self._producer = Producer(self._config)

@@ -1,4 +1,4 @@
-"""What a pipeline's own server answers: a JSON object, and when it refuses, why and what to do."""
+"""The responses of a pipeline's own server: JSON objects; a refusal has its reason and the fix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RETRY_SECONDS = 1
 
 
 class Refusal(BaseModel):
-    """Why a request was not taken."""
+    """Why a request was refused."""
 
     status: str
     message: str
@@ -29,36 +29,36 @@ def answer(content: Mapping[str, object], status: int = 200, *, headers: Mapping
 
 
 def refuse(message: str, status: int, *, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a response that says why a request was not taken."""
+    """Return a response with the reason of a refusal."""
     return answer({"status": "error", "message": message}, status, headers=headers)
 
 
 def refuse_for_now(what: str) -> Response:
-    """Return the response to a request that may be taken when it is sent again."""
-    message = f"{what}: send it again in {RETRY_SECONDS} second"
+    """Return the response to a request that the sender should retry."""
+    message = f"{what}: retry in {RETRY_SECONDS} second"
     return refuse(message, 503, headers={"Retry-After": str(RETRY_SECONDS)})
 
 
 def add_refusals(app: FastAPI) -> None:
-    """Has an application refuse in these words what it can't take, does not have, or fails at."""
+    """Add handlers for invalid requests, unknown paths and failures, which answer with a `Refusal`."""
     app.add_exception_handler(RequestValidationError, _refuse)
     app.add_exception_handler(HTTPException, _explain)
     app.add_exception_handler(Exception, _fail)
 
 
 def limit_bodies(app: FastAPI, most_bytes: int, *, except_: Collection[str] = ()) -> None:
-    """Have an application refuse longer bodies before it reads them, but on paths that have limits of their own."""
+    """Refuse longer bodies before they are read, except on paths with limits of their own."""
     refusal = refuse(f"the body has more than {most_bytes:,} bytes: send a smaller one", 413)
     app.add_middleware(BodyLimit, limit=most_bytes, refuse=refusal, except_=except_)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return refuse("; ".join(_describe(each) for each in error.errors()), 422)
+    return refuse("; ".join(_describe(problem) for problem in error.errors()), 422)
 
 
 def _describe(problem: Mapping[str, Any]) -> str:
-    """Return one problem of a request: which part of it, what is wrong, what to do."""
+    """Return one problem of a request: the field, what is wrong, and the fix."""
     name = ".".join(str(part) for part in problem["loc"][1:]) or str(problem["loc"][0])
     if problem["type"] == "missing":
         return f"{name} is missing: add it to the request"
@@ -68,13 +68,13 @@ def _describe(problem: Mapping[str, Any]) -> str:
 async def _explain(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        message = f"there is nothing at {request.url.path}: see /openapi.json for what is"
+        message = f"not found: {request.url.path}. /openapi.json lists the paths"
     elif error.status_code == 405:
-        message = f"{request.method} does not work here: see /openapi.json for what does"
+        message = f"method {request.method} is not allowed here. /openapi.json lists the methods"
     else:
         message = str(error.detail)
     return refuse(message, error.status_code, headers=error.headers)
 
 
 async def _fail(request: Request, error: Exception) -> Response:
-    return refuse("the server failed: its log says why. Nothing was acknowledged", 500)
+    return refuse("internal error: see the server's log. Nothing was acknowledged", 500)

@@ -1,7 +1,7 @@
-"""Bounds the memory that request bodies take before their senders are known.
+"""Bound the memory of request bodies whose senders are not authenticated yet.
 
-Each sender may send a megabyte before its signature can be checked, and hundreds may send at once. Together they get a budget;
-a body's first kilobytes are free, so that ordinary webhooks never wait for those who send long bodies slowly.
+Each sender may send a megabyte before its signature can be checked, and hundreds may send at once. All bodies share a budget. A
+body's first kilobytes are free, so that ordinary webhooks never wait for slow senders of long bodies.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dataclasses import dataclass
 TOTAL_BYTES = 32 * 1024**2
 FREE_BYTES = 16 * 1024
 WAIT_SECONDS = 5.0
-PATIENCE_SECONDS = 2.0
+SLOW_AFTER_SECONDS = 2.0
 
 
 class BudgetError(Exception):
-    """There is no room for more of this body now."""
+    """The budget has no room for the rest of this body."""
 
 
 @dataclass(eq=False)
 class Share:
-    """What one body has of the budget, and since when. `is_dropped` says that it had to make room for others."""
+    """One body's share of the budget. `is_dropped` means that the body was cancelled to make room for others."""
 
     since: float = 0.0
     taken: int = 0
@@ -33,7 +33,7 @@ class Share:
 
 
 class BodyBudget:
-    """A number of bytes for all bodies that are being received; of one event loop."""
+    """The budget in bytes of all bodies that one event loop is receiving."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class BodyBudget:
         total: int = TOTAL_BYTES,
         free: int = FREE_BYTES,
         wait: float = WAIT_SECONDS,
-        retry_policy: float = PATIENCE_SECONDS,
+        slow_after: float = SLOW_AFTER_SECONDS,
     ) -> None:
         self._total = total
         self._free = free
         self._wait = wait
-        self._patience = retry_policy
+        self._slow_after = slow_after
         self._shares: dict[Share, None] = {}
         self._released: asyncio.Event | None = None
         self._used = 0
@@ -57,7 +57,7 @@ class BodyBudget:
 
     @contextmanager
     def share(self) -> Iterator[Share]:
-        """Yield a body its share for the block; what it took is returned."""
+        """Yield the share of a body, and return its bytes to the budget at the end."""
         share = Share()
         self._shares[share] = None
         try:
@@ -67,10 +67,10 @@ class BodyBudget:
             self._give_back(share)
 
     async def take(self, share: Share, length: int) -> None:
-        """Wait until a body of this length has room; raise a BudgetError where there is none within seconds.
+        """Wait until a body of this length has room. Raise a BudgetError if there is none within the wait.
 
-        Meanwhile its sender is not read from. Whoever has been sending a long body for longest makes room, and this one goes
-        on when that body is out of memory.
+        Its sender is not read from meanwhile. The slowest long body is cancelled to make room, and this one continues when that
+        body has left the memory.
         """
         wanted = max(length - self._free, 0) - share.taken
         deadline = time.monotonic() + self._wait
@@ -85,12 +85,12 @@ class BodyBudget:
                 raise BudgetError
             self._released = self._released or asyncio.Event()
             try:
-                await asyncio.wait_for(self._released.wait(), min(left, self._patience))
+                await asyncio.wait_for(self._released.wait(), min(left, self._slow_after))
             except asyncio.TimeoutError:
                 continue
         if wanted > 0:
             if not share.taken:
-                share.since = time.monotonic()  # while it waited for room it was not slow itself
+                share.since = time.monotonic()  # the wait for room does not count as slow
             share.taken += wanted
             self._used += wanted
         if dropped:
@@ -98,8 +98,8 @@ class BodyBudget:
 
     def _drop_oldest(self, asking: Share) -> asyncio.Task[bytes | None] | None:
         now = time.monotonic()
-        for share in self._shares:  # in the order in which they began
-            if share is not asking and share.taken and share.task is not None and now - share.since > self._patience:
+        for share in self._shares:  # oldest first
+            if share is not asking and share.taken and share.task is not None and now - share.since > self._slow_after:
                 share.is_dropped = True
                 share.task.cancel()
                 self._shares.pop(share)

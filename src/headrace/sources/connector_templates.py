@@ -1,4 +1,4 @@
-"""A pipeline's connectors as Connect takes them: templates, filled in with what Headrace knows and the environment says."""
+"""Fill in a pipeline's connector templates with Headrace's values and environment variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMPATIBLE = re.compile(re.escape(COMPATIBLE.rpartition("/")[0]) + r"/v\d+/?")
 
 @dataclass(frozen=True)
 class Connector:
-    """A connector's name and config; `slot`, `publication` and the tables of the latter are what it needs of its database."""
+    """A connector's name and config, with its replication slot, its publication and the publication's tables."""
 
     name: str
     config: Mapping[str, str] = field(repr=False)
@@ -33,18 +33,18 @@ class Connector:
 
     @property
     def publication(self) -> str | None:
-        """The publication that Headrace makes for it, or None where the connector makes its own."""
+        """The publication that Headrace creates for it, or None if the connector creates its own."""
         ours = self.config.get("publication.autocreate.mode") == "disabled"
         return self.config.get("publication.name", "dbz_publication") if ours else None
 
     @property
     def included(self) -> tuple[str, ...]:
-        """The patterns of the tables that it captures."""
-        return tuple(each.strip() for each in self.config.get("table.include.list", ".*").split(",") if each.strip())
+        """The patterns of the captured tables."""
+        return tuple(part.strip() for part in self.config.get("table.include.list", ".*").split(",") if part.strip())
 
     @property
     def other_tables(self) -> tuple[str, ...]:
-        """Tables that it must hear of besides: that of its signals and that of its heartbeats."""
+        """Other tables of the publication: the signal table and the heartbeat tables."""
         import sqlglot
         from sqlglot import exp
 
@@ -57,9 +57,9 @@ class Connector:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the connectors of a pipeline find: the database, how the password is said to Connect, and the registry, if any.
+    """The environment of a pipeline's connectors: the database, its password as written to Connect, and the registry, if any.
 
-    `registry_password` is how the password of the registry's address is said to Connect; empty: as it is.
+    `registry_password` is the registry's password as written to Connect; if empty, the one in the registry's URL.
     """
 
     database: SourceDatabase
@@ -70,7 +70,7 @@ class Surroundings:
 
 
 def fill_templates(pipeline: Pipeline, capture: Capture, around: Surroundings) -> tuple[Connector, ...]:
-    """Return the connectors of a pipeline, by the names of their templates."""
+    """Return the connectors of a pipeline, in the order of their template files."""
     known = {
         "PIPELINE": pipeline.name,
         "TABLES": ",".join(map(re.escape, captured_tables(pipeline))),
@@ -95,15 +95,15 @@ def fill_templates(pipeline: Pipeline, capture: Capture, around: Surroundings) -
 
 
 def captured_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return the tables whose changes the pipeline's streams take: of `shop.public.orders`, public.orders."""
+    """Return the captured tables of the pipeline's topics: public.orders for `shop.public.orders`."""
     parts = [stream.topic.split(".") for stream in pipeline.streams]
-    return tuple(".".join(each[-2:]) for each in parts if len(each) >= 3)
+    return tuple(".".join(names[-2:]) for names in parts if len(names) >= 3)
 
 
 def converters(message_format: CaptureFormat, *, registry_url: str | None, registry_password: str = "") -> dict[str, str]:
-    """Return the settings that make a connector's messages JSON with their schemas, or Avro with them in a registry.
+    """Return the converter settings for JSON with inline schemas, or for Avro with schemas in a registry.
 
-    A login in the registry's address becomes settings of its own: the clients in Connect ignore it in an address.
+    A login in the registry's URL becomes separate settings, because Connect's clients ignore it in the URL.
     """
     registry_url, user, password = split_login(registry_url or "")
     password = registry_password or password

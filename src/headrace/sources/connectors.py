@@ -1,4 +1,4 @@
-"""Connectors in Kafka Connect: registered, looked at, restarted and deleted through its REST interface."""
+"""Register, inspect, restart and delete connectors through Kafka Connect's REST API."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from headrace.errors import ServiceError, UnavailableError
 from headrace.http.client import Answer, ask, without_secrets
 from headrace.sources.connector_templates import Connector
 
-_PATIENCE_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
 _PAUSE_SECONDS = 0.3
 _PASSING = (409, 500, 503, 504)
-"""Statuses of a worker that is about to be ready: it rebalances, or has just started."""
+"""Transient statuses of a worker that is rebalancing or starting."""
 
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """A task of a connector; `problem` is the first line of what made it fail."""
+    """A task of a connector. `problem` is one line about its failure."""
 
     id: int
     state: str
@@ -28,7 +28,7 @@ class TaskStatus:
 
 @dataclass(frozen=True)
 class ConnectorStatus:
-    """A connector and its tasks, as Connect has them. `MISSING`: it is not registered."""
+    """A connector and its tasks in Connect. The state `MISSING` means that it is not registered."""
 
     name: str
     state: str
@@ -37,7 +37,7 @@ class ConnectorStatus:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What failed, in a line each."""
+        """One line per failure."""
         own = (self.problem or "no reason given",) if self.state == "FAILED" else ()
         return (*own, *(task.problem or "no reason given" for task in self.tasks if task.state == "FAILED"))
 
@@ -47,7 +47,7 @@ class ConnectorStatus:
 
 
 def read_status(url: str, name: str) -> ConnectorStatus:
-    """Return how a connector and its tasks are."""
+    """Return the status of a connector and its tasks."""
     answer = _ask(f"{_at(url, name)}/status", fine=(404,))
     if answer.status == 404:
         return ConnectorStatus(name, "MISSING")
@@ -63,7 +63,7 @@ def read_config(url: str, name: str) -> Mapping[str, str] | None:
 
 
 def register(url: str, connector: Connector) -> bool:
-    """Return whether the connector was new or has changed. Idempotent by its name: what is there gets this config."""
+    """Create or update the connector. Return whether it was new or changed. Idempotent by name."""
     if read_config(url, connector.name) == dict(connector.config):
         return False
     _ask(f"{_at(url, connector.name)}/config", method="PUT", body=dict(connector.config))
@@ -76,7 +76,7 @@ def restart(url: str, name: str, *, only_failed: bool) -> None:
 
 
 def delete(url: str, name: str) -> bool:
-    """Return whether there was such a connector; it is gone, and so is what Connect knew of how far it had come."""
+    """Delete a connector and its offsets. Return whether it existed."""
     if read_status(url, name).state == "MISSING":
         return False
     _ask(f"{_at(url, name)}/stop", method="PUT")
@@ -88,7 +88,7 @@ def delete(url: str, name: str) -> bool:
 
 
 def wait_until_running(url: str, name: str) -> ConnectorStatus:
-    """Return the status of a connector that runs, or that has failed."""
+    """Wait until a connector runs or has failed, and return its status."""
 
     def has_settled() -> bool:
         status = read_status(url, name)
@@ -103,8 +103,8 @@ def _at(url: str, name: str) -> str:
 
 
 def _ask(url: str, *, method: str = "GET", body: object = None, fine: tuple[int, ...] = ()) -> Answer:
-    """Return an answer that is fine; a worker that is busy is asked again for a while."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    """Return a successful response. Retries transient statuses for a minute, then raises a ServiceError."""
+    deadline = time.monotonic() + _RETRY_SECONDS
     while True:
         answer = ask(url, method=method, body=body)
         if answer.is_fine or answer.status in fine:
@@ -113,22 +113,26 @@ def _ask(url: str, *, method: str = "GET", body: object = None, fine: tuple[int,
             break
         time.sleep(_PAUSE_SECONDS)
     raise ServiceError(
-        f"Connect refuses: {answer.message}",
+        f"Kafka Connect refused the request: {answer.message}",
         where=f"{method} {without_secrets(url)}",
         next_step="Read its log: headrace logs connect",
     )
 
 
 def _wait(done: Callable[[], bool], *, what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _RETRY_SECONDS
     while not done():
         if time.monotonic() > deadline:
-            raise UnavailableError(f"Connect did not get {what} within {_PATIENCE_SECONDS:.0f} s", next_step="Try again.")
+            raise UnavailableError(
+                f"timeout: waited {_RETRY_SECONDS:.0f} s for {what}",
+                where="Kafka Connect",
+                next_step="Read its log: headrace logs connect",
+            )
         time.sleep(_PAUSE_SECONDS)
 
 
 def _first_line(trace: str | None) -> str | None:
-    """Return what says most of a trace: its last cause, else its first line."""
+    """Return the most specific line of a trace: its last cause, else its first line."""
     lines = [line.strip() for line in (trace or "").splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or [""])[-1 if causes else 0][:300] or None

@@ -1,4 +1,4 @@
-"""Events become message values in the format of their stream."""
+"""Encode events as message values in the format of their stream."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def encoder_of(stream: Stream) -> Callable[[Event], bytes]:
 
 
 def as_json(value: object) -> object:
-    """Return a value as JSON has it: times in UTC to the microsecond, decimals as text."""
+    """Return a value for JSON: times in UTC with microseconds, decimals as text."""
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return str(value)
-    raise TypeError(f"{type(value).__name__} can't be said in JSON")
+    raise TypeError(f"{type(value).__name__} can't be encoded as JSON")
 
 
 _JSON = json.JSONEncoder(default=as_json, separators=(",", ":"), ensure_ascii=False)
-"""Made once: `json.dumps` would make one for each event."""
+"""Created once: `json.dumps` would create an encoder per event."""

@@ -1,4 +1,4 @@
-"""Made-up events: a pipeline's generators, run at any rate and for any count, into its topics."""
+"""Run a pipeline's generators of synthetic events, at any rate and count, into its topics."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from headrace.spec.model.pipeline import Stream
 __all__ = ["FIRST_MOMENT", "Rate", "events_of", "generate"]
 
 FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
-Way = tuple[str, Prepare]
-"""The address of a server, and how events become its requests."""
+Route = tuple[str, Prepare]
+"""The address of a server, and the function that turns events into its requests."""
 _NO_SEED = 0
 _LEADER_SECONDS = 15.0
 _AT_ONCE = 1_000
@@ -29,7 +29,7 @@ _SHOWN_SECONDS = 0.1
 
 
 def events_of(stream: Stream, rate: Rate, *, start: int = 0) -> Iterator[Event]:
-    """Return the events of a stream's generator; `start` is the number of the first, where they are numbered."""
+    """Return the events of a stream's generator. `start` is the number of the first event of a numbered generator."""
     return _events(load_generator(stream), stream, rate, start=start)
 
 
@@ -40,18 +40,17 @@ def generate(
     bootstrap_servers: KafkaServers,
     stop: Flag,
     progress: Callable[[int], None] = lambda count: None,
-    way: Way | None = None,
+    route: Route | None = None,
 ) -> int:
-    """Send events until the count is reached or `stop` is set, and return how many Kafka has acknowledged.
+    """Send events until the count is reached or `stop` is set. Return how many were acknowledged.
 
-    They go to the topic, or the `way` over HTTP. Event `i` goes to partition `i` modulo the number of partitions, so
-    that a seed fixes every offset of a new topic. Without a seed a numbered generator goes on after the events that its topic
-    already holds: the topic is the counter.
+    Events go to the topic, or over HTTP with a `route`. Event `i` goes to partition `i` modulo the number of partitions, so a
+    seed fixes every offset of a new topic. Without a seed, a numbered generator continues after the events in its topic.
     """
     generator = load_generator(stream)
     first = _count_events(stream, bootstrap_servers) if generator.numbered and rate.seed is None else 0
     pause = None if rate.per_second is None else rate.seconds_between(stream)
-    sink: Sink = TopicSink(stream, bootstrap_servers) if way is None else HttpSink(*way, is_stopped=stop.is_set)
+    sink: Sink = TopicSink(stream, bootstrap_servers) if route is None else HttpSink(*route, is_stopped=stop.is_set)
     events = _events(generator, stream, rate, start=first)
     sent, shown_at = 0, 0.0
     for event in islice(_paced(events, pause, started=time.monotonic(), stop=stop), rate.count):
@@ -59,7 +58,7 @@ def generate(
         sent += 1
         if pause is not None or sent % _AT_ONCE == 0:
             sink.poll()
-            if time.monotonic() - shown_at > _SHOWN_SECONDS:  # a bar takes longer to move than an event to make
+            if time.monotonic() - shown_at > _SHOWN_SECONDS:  # updating a progress bar costs more than an event
                 progress(sent)
                 shown_at = time.monotonic()
         if sink.has_failed():
@@ -75,16 +74,16 @@ def _events(generator: Generator, stream: Stream, rate: Rate, *, start: int) -> 
         given["problems"] = {name: rate.problems[name] for name in generator.problems if name in rate.problems}
     if generator.numbered:
         given["start"] = start
-    # Numbered generators agree with one another without a seed too, so they are given the same one.
+    # Numbered generators need the same seed to agree with one another.
     seed = _NO_SEED if rate.seed is None and generator.numbered else rate.seed
     return generator.make(Random(seed), _clock(generator, stream, rate), **given)
 
 
 def _clock(generator: Generator, stream: Stream, rate: Rate) -> Callable[[], datetime]:
-    """Return the clock that events take their time from.
+    """Return the clock of the events' times.
 
-    With a seed it is one of its own. Events that are numbered and sent as fast as they can be were made at their stream's own
-    rate, the last of them now: in one moment, what refers to what came before could not be told from it.
+    With a seed, it is a simulated clock. Numbered events without a rate get times at their stream's own rate, ending now: with
+    equal times, an event could not be ordered after the events that it refers to.
     """
     step = timedelta(seconds=rate.seconds_between(stream))
     if rate.seed is not None:
@@ -103,7 +102,7 @@ def _clock(generator: Generator, stream: Stream, rate: Rate) -> Callable[[], dat
 
 
 def _paced(events: Iterator[Event], pause: float | None, *, started: float, stop: Flag) -> Iterator[Event]:
-    """Yield each event when it is due, the first after one pause, until `stop` is set. An event is made when it is due."""
+    """Yield each event when it is due, the first after one pause, until `stop` is set. Events are generated when due."""
     sent = 0
     while not stop.is_set():
         if pause is not None:
@@ -117,7 +116,7 @@ def _paced(events: Iterator[Event], pause: float | None, *, started: float, stop
 
 
 def _count_events(stream: Stream, bootstrap_servers: KafkaServers) -> int:
-    """Return how many events the topic holds or has held; a topic that was just made has no leader for a moment."""
+    """Return the sum of the topic's end offsets. Retries, because a new topic has no leader at first."""
     admin = admin_client(bootstrap_servers)
     partitions = [(stream.topic, partition) for partition in range(stream.partitions)]
     deadline = time.monotonic() + _LEADER_SECONDS

@@ -1,7 +1,7 @@
-"""The server that takes a pipeline's events over HTTP: a FastAPI application made of the functions of its file.
+"""The server that receives a pipeline's events over HTTP: a FastAPI application of the functions in the pipeline's file.
 
-A request is answered with success only once Kafka has acknowledged its event. What is refused is told what is wrong and what
-to do about it: `{"status": "error", "message": …}`.
+A request succeeds only after Kafka has acknowledged its event. A refusal has the reason and the fix: `{"status": "error",
+"message": …}`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _BARE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 class Health(BaseModel):
-    """Whether the server takes events."""
+    """Whether the server accepts events."""
 
     status: str
 
 
 class Readiness(BaseModel):
-    """Whether events can be taken now, and which webhooks have a secret."""
+    """Whether the server is ready for events, and which webhooks have a secret."""
 
     status: str
     webhooks: dict[str, Literal["on", "off"]]
 
 
 class Accepted(BaseModel):
-    """What a webhook brought, and how much of it is of a type that nobody knows."""
+    """The number of events in a webhook request, and how many have an unknown type."""
 
     status: str
     events: int
@@ -61,17 +61,17 @@ def receiving_app(
     environ: Mapping[str, str] | None = None,
     limits: Limits = STANDARD,
 ) -> FastAPI:
-    """Return the application; its producer lives as long as it does. The topics must be there.
+    """Return the application, which owns its producer. The topics must exist.
 
-    A request hears after `wait_seconds` at the latest that Kafka is away. Secrets of webhooks are in `environ`: one without a
-    secret is off.
+    During an outage of Kafka, a request fails after at most `wait_seconds`. Secrets of webhooks are in `environ`; a webhook
+    without a secret is off.
     """
     producer = AcknowledgedProducer(bootstrap_servers, wait_seconds=wait_seconds)
     return app_with(producer, pipeline, environ=environ or {}, limits=limits)
 
 
 def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[str, str], limits: Limits) -> FastAPI:
-    """Return the application that sends what it takes to a producer, and closes it at its end."""
+    """Return the application that sends events to `producer`, and closes it at shutdown."""
     source = pipeline.http
     assert source is not None
 
@@ -80,7 +80,7 @@ def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[st
         yield
         await producer.close()
 
-    # The documentation's pages would load scripts from elsewhere.
+    # No docs pages, because they would load scripts from other hosts.
     app = FastAPI(title=pipeline.name, description=pipeline.about, lifespan=live, docs_url=None, redoc_url=None)
     streams = {stream.name: stream for stream in pipeline.streams}
     functions = _load_functions(source)
@@ -96,7 +96,7 @@ def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[st
 
     @app.get("/health", response_model=Health, responses={503: {"model": Refusal}})
     async def health() -> Response:
-        """Return whether events are taken: not while Kafka is away."""
+        """Return whether events are accepted: not during an outage of Kafka."""
         return refuse_for_now("Kafka does not acknowledge events") if producer.is_away else answer({"status": "healthy"})
 
     @app.get("/ready", response_model=Readiness, responses={503: {"model": Refusal}})
@@ -117,7 +117,7 @@ def _load_functions(source: HttpSource) -> Mapping[str, Callable[..., Any]]:
         return {name: getattr(module, name) for name in source.functions}
     except Exception as error:
         raise SpecError(
-            f"the receivers can't be loaded: {type(error).__name__}: {error}", where=str(source.file), next_step="Fix the file."
+            f"can't load the receivers: {type(error).__name__}: {error}", where=str(source.file), next_step="Fix the file."
         ) from error
 
 
@@ -142,7 +142,7 @@ def _add_receiver(
             return refuse_for_now(f"Kafka has not acknowledged the event ({error})")
         return answer(received.answer)
 
-    shown = [each.replace(annotation=hints[name], kind=each.KEYWORD_ONLY) for name, each in parameters.items() if name != NOW]
+    shown = [item.replace(annotation=hints[name], kind=item.KEYWORD_ONLY) for name, item in parameters.items() if name != NOW]
     endpoint.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     endpoint.__name__ = receiver.function
     endpoint.__doc__ = function.__doc__
@@ -153,7 +153,7 @@ def _add_receiver(
 
 
 async def _check_encoding(request: Request) -> None:
-    """Refuse a query whose percent-encodings are not UTF-8: Starlette would put replacement characters in their place."""
+    """Refuse a query whose percent-encodings are not UTF-8: Starlette would replace the bytes silently."""
     query: bytes = request.scope["query_string"]
     try:
         unquote_to_bytes(query).decode("utf-8")
@@ -185,7 +185,7 @@ def _add_webhook(app: FastAPI, intake: Intake) -> None:
 
 
 def _described(webhook: Webhook) -> dict[str, Any]:
-    """Return what OpenAPI is told of a webhook's request, which is read as bytes."""
+    """Return the OpenAPI description of a webhook's request, which the endpoint reads as bytes."""
     payload: dict[str, Any] = {"type": "object"}
     schema = {"anyOf": [payload, {"type": "array", "items": payload}]} if webhook.batches else payload
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

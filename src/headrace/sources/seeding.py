@@ -1,8 +1,8 @@
-"""The server that fills a pipeline's source database and plays with it: a FastAPI application made of its file's functions.
+"""The server that fills a pipeline's source database and generates traffic on it, with the functions of the seeder file.
 
-The file has `seed(connection, random, until, …)`, whose other parameters are those of `POST /seed/full`, `act(connection,
-random, now)`, which does one thing, and perhaps `change_schema(connection)`. They get a connection in a transaction, which is
-committed here.
+The seeder file defines `seed(connection, random, until, …)`, whose other parameters are those of `POST /seed/full`,
+`act(connection, random, now)`, which runs one transaction, and optionally `change_schema(connection)`. They get a connection in
+a transaction, which this module commits.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {code: {"model": Refusal} for code 
 
 
 class Health(BaseModel):
-    """Whether the database answers."""
+    """Whether the database is available."""
 
     status: str
 
 
 class Seeded(BaseModel):
-    """How many rows each table has, and how long it took."""
+    """The number of rows per table, and the duration."""
 
     rows: dict[str, int]
     seconds: float
 
 
 class Changed(BaseModel):
-    """The change that was made to the database's tables."""
+    """The schema change that was made."""
 
     change: str
 
 
 class TrafficAnswer(BaseModel):
-    """How traffic goes, or went: transactions that were committed, meant to be rolled back, and not meant to fail."""
+    """The status of traffic: transactions that were committed, rolled back on purpose, and failed."""
 
     running: bool
     rate: float | None
@@ -74,7 +74,7 @@ class TrafficAnswer(BaseModel):
 
 
 def seeding_app(pipeline: Pipeline, *, dsn: str) -> FastAPI:
-    """Return the application; traffic that was started ends with it. The database's tables must be there."""
+    """Return the application, which stops its traffic at shutdown. The database's tables must exist."""
     assert pipeline.capture is not None
     seeder = pipeline.capture.seeder
     assert seeder is not None
@@ -98,20 +98,20 @@ def seeding_app(pipeline: Pipeline, *, dsn: str) -> FastAPI:
         rate: Annotated[float, Query(gt=0, le=MAX_RATE, description="transactions per second")] = 20.0,
         seed: Annotated[int, Query(description="the same seed makes the same choices")] = 1,
     ) -> Any:
-        """Begin to play, at a rate, until it is stopped."""
+        """Start traffic at a rate. It runs until it is stopped."""
         if not traffic.start(rate=rate, seed=seed):
-            return refuse("traffic runs already: stop it first, with POST /traffic/stop", 409)
+            return refuse("traffic is already running: stop it with POST /traffic/stop", 409)
         return _shown(traffic.status())
 
     @app.post("/traffic/stop", response_model=TrafficAnswer)
     def stop_traffic() -> Any:
-        """End what was started, after the transaction that is under way, and say what it did."""
+        """Stop traffic after the current transaction, and return its status."""
         traffic.stop()
         return _shown(traffic.status())
 
     @app.get("/traffic/status", response_model=TrafficAnswer)
     def traffic_status() -> Any:
-        """Return how it goes, or went."""
+        """Return the status of traffic."""
         return _shown(traffic.status())
 
     if hasattr(module, "change_schema"):
@@ -120,7 +120,7 @@ def seeding_app(pipeline: Pipeline, *, dsn: str) -> FastAPI:
 
     @app.get("/health", response_model=Health, responses={503: {"model": Refusal}})
     def health() -> Any:
-        """Return whether the database answers."""
+        """Return whether the database is available."""
         with psycopg.connect(dsn, connect_timeout=_CONNECT_SECONDS) as connection:
             connection.execute("SELECT 1")
         return {"status": "healthy"}
@@ -138,7 +138,7 @@ def _load(seeder: Seeder) -> ModuleType:
         module = load_module(Path(seeder.file))
     except Exception as error:
         raise SpecError(
-            f"the seeder can't be loaded: {type(error).__name__}: {error}", where=where, next_step="Fix the file."
+            f"can't load the seeder: {type(error).__name__}: {error}", where=where, next_step="Fix the file."
         ) from error
     missing = [name for name in ("seed", "act") if not callable(getattr(module, name, None))]
     if missing:
@@ -151,18 +151,18 @@ def _load(seeder: Seeder) -> ModuleType:
 
 
 def _seed_endpoint(function: Callable[..., dict[str, int] | None], dsn: str) -> Callable[..., Any]:
-    """Return the handler whose parameters are the function's, beside those that it is given."""
+    """Return the handler with the seed function's own parameters."""
     busy = threading.Lock()
 
     def seed_full(seed: int, **sizes: object) -> Any:
         if not busy.acquire(blocking=False):
-            return refuse("the database is being filled: wait until that is done", 409)
+            return refuse("the database is being filled: wait until it is done", 409)
         try:
             began = time.monotonic()
             with psycopg.connect(dsn, connect_timeout=_CONNECT_SECONDS) as connection:
                 rows = function(connection, Random(seed), _today(), **sizes)
             if rows is None:
-                return refuse("the database is filled already: say replace=true to empty it first", 409)
+                return refuse("the database is already filled: set replace=true to empty it first", 409)
             return Seeded(rows=rows, seconds=round(time.monotonic() - began, 3))
         finally:
             busy.release()
@@ -170,10 +170,10 @@ def _seed_endpoint(function: Callable[..., dict[str, int] | None], dsn: str) -> 
     hints = get_type_hints(function)
     seed = Annotated[int, Query(description="the same seed on the same day makes the same rows")]
     shown = [inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY, default=1, annotation=seed)]
-    for name, each in inspect.signature(function).parameters.items():
+    for name, parameter in inspect.signature(function).parameters.items():
         if name not in GIVEN:
             kind = Annotated[int, Query(ge=0, le=MAX_ROWS)] if hints[name] is int else hints[name]
-            shown.append(each.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+            shown.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
     seed_full.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     seed_full.__doc__ = function.__doc__
     return seed_full
@@ -183,7 +183,7 @@ def _change_endpoint(function: Callable[[Connection], str | None], dsn: str) -> 
     def change_schema() -> Any:
         with psycopg.connect(dsn, connect_timeout=_CONNECT_SECONDS) as connection:
             change = function(connection)
-        return refuse("every change was made already", 409) if change is None else Changed(change=change)
+        return refuse("all schema changes were already made", 409) if change is None else Changed(change=change)
 
     change_schema.__doc__ = function.__doc__
     return change_schema
@@ -198,10 +198,10 @@ def _today() -> date:
 
 
 async def _refuse_foreign(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Refuse what a web page of another site makes a browser send: these requests change a database."""
+    """Refuse requests that a page of another site makes a browser send, because requests change the database."""
     foreign = refuse_foreign(request.method, request.headers)
     return await answer(request) if foreign is None else refuse(f"{foreign.what}. {foreign.next_step}", foreign.status)
 
 
 async def _away(request: Request, error: Exception) -> Response:
-    return refuse_for_now("Postgres does not answer, or could not do it now")
+    return refuse_for_now("Postgres is unavailable")

@@ -1,8 +1,7 @@
-"""Signatures of webhooks: pure functions from a request's raw bytes, the secrets and the time to yes or a reason to say no.
+"""Check webhook signatures: pure functions of a request's raw bytes, the secrets and the time.
 
-A scheme signs as its provider does and checks what the provider sent. What is compared is the text of the signature as it was
-sent, never what it decodes to, so that no second spelling of it passes; and it is compared with every secret, in a time that
-does not depend on where the two differ. Two secrets hold at once while one is rotated.
+A scheme signs and checks requests as its provider does. Signatures are compared as text, never decoded, so that only one
+spelling passes. They are compared in constant time, with every secret: two secrets are valid while one is rotated.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from datetime import datetime
 from headrace.spec.model.pipeline import SignatureScheme
 
 TOLERANCE_SECONDS = 300
-"""How far the time that a sender signed may be from ours, before or after."""
+"""The maximum difference between the signed time and the server's time, in both directions."""
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _HUBSPOT_DECODED = re.compile(r"%(?:3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)", re.IGNORECASE)
-"""The characters of an address that HubSpot decodes before it signs; all others stay as they are written."""
+"""The percent-encoded characters of a URL that HubSpot decodes before it signs; others stay encoded."""
 _STANDARD_PREFIX = "whsec_"
 
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """What a signature can cover. Names of `headers` are in lower case; `uri` is the public one, as the sender wrote it."""
+    """The signed parts of a request. Names of `headers` are in lower case; `uri` is the public one, as sent."""
 
     method: str
     uri: str
@@ -37,14 +36,14 @@ class SignedRequest:
 
 
 class SignatureError(Exception):
-    """Why a request is not taken for its sender's: one sentence, without anything of the secret."""
+    """Why a signature is refused: one sentence, without any part of the secret."""
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """`header` carries the signature; `mark` is a header and the value that tells it from another scheme's of the same name.
+    """A signature scheme. `header` has the signature; `mark` is a header and value that distinguish schemes with equal headers.
 
-    `check` raises a SignatureError, and `check_secret` a ValueError for a secret that can't be one.
+    `check` raises a SignatureError, and `check_secret` a ValueError for an invalid secret.
     """
 
     header: str
@@ -61,9 +60,9 @@ class Scheme:
 def check_signature(
     request: SignedRequest, schemes: Sequence[SignatureScheme], *, secrets: Sequence[str], now: datetime
 ) -> None:
-    """Return if the request is signed by one who knows one of the secrets; else a SignatureError says why not.
+    """Raise a SignatureError unless the request is signed with one of the secrets.
 
-    The first scheme whose header is there decides alone: a signature that fails is not tried as an older, weaker one.
+    Only the first scheme whose header is present counts: a failed signature is not tried as an older, weaker scheme.
     """
     for name in schemes:
         if SCHEMES[name].is_used(request):
@@ -73,16 +72,16 @@ def check_signature(
 
 
 def is_signed(request: SignedRequest, schemes: Sequence[SignatureScheme]) -> bool:
-    """Return whether the headers of a request have a signature of any of these schemes, right or wrong."""
+    """Return whether a request has a signature of any of these schemes, valid or not."""
     return any(SCHEMES[name].is_used(request) for name in schemes)
 
 
 def say_unsigned(schemes: Sequence[SignatureScheme]) -> str:
-    return f"it is not signed: send {' or '.join(_title(SCHEMES[name].header) for name in schemes)}"
+    return f"it is not signed: send the header {' or '.join(_title(SCHEMES[name].header) for name in schemes)}"
 
 
 def sign(request: SignedRequest, scheme: SignatureScheme, *, secret: str, now: datetime) -> dict[str, str]:
-    """Return the headers that the sender of this scheme adds."""
+    """Return the signature headers of this scheme."""
     return SCHEMES[scheme].sign(request, secret, now)
 
 
@@ -96,7 +95,7 @@ def _check_stripe(request: SignedRequest, secrets: Sequence[str], now: datetime)
     moment = next((value for name, _, value in parts if name == "t"), "")
     sent = [value for name, _, value in parts if name == "v1"]
     if not _WHOLE.fullmatch(moment):
-        raise SignatureError("Stripe-Signature has no time: write t=SECONDS,v1=SIGNATURE")
+        raise SignatureError("Stripe-Signature has no time: send t=SECONDS,v1=SIGNATURE")
     if not sent:
         raise SignatureError("Stripe-Signature has no signature of the scheme v1")
     _match(sent, [_stripe_digest(request.body, moment, secret) for secret in secrets])
@@ -140,7 +139,7 @@ def _decode(match: re.Match[str]) -> str:
 
 
 def _hubspot_plain(version: str) -> Scheme:
-    """Return version 1 or 2: a plain hash that starts with the secret, without a time. They are told apart by a header."""
+    """Return the scheme of version 1 or 2: a hash that starts with the secret, without a time. A header has the version."""
 
     def digest(request: SignedRequest, secret: str) -> str:
         covered = b"" if version == "v1" else request.method.encode() + request.uri.encode()
@@ -179,7 +178,7 @@ def _standard_digest(request: SignedRequest, identity: str, moment: str, secret:
 
 
 def _standard_key(secret: str) -> bytes:
-    """Return the key's bytes; as Standard Webhooks has it, the secret is base64, with or without `whsec_` before it."""
+    """Return the key's bytes. In Standard Webhooks, the secret is base64, with or without the prefix `whsec_`."""
     return base64.b64decode(secret.removeprefix(_STANDARD_PREFIX) + "==")
 
 
@@ -189,7 +188,7 @@ def _check_standard_secret(secret: str) -> None:
     except binascii.Error:
         usable = False
     if not usable:
-        raise ValueError("it is not the base64 of a key")
+        raise ValueError("it is not a base64-encoded key")
 
 
 def _keyed(message: bytes, key: bytes) -> str:
@@ -197,20 +196,20 @@ def _keyed(message: bytes, key: bytes) -> str:
 
 
 def _match(sent: Iterable[str], expected: Sequence[str]) -> None:
-    """Return if any that was sent is any that is expected. All are compared, whichever of them match."""
+    """Raise a SignatureError unless a sent signature equals an expected one. All pairs are compared, in constant time."""
     matches = False
-    wanted = [each.encode("ascii") for each in expected]
-    for each in sent:
-        found = each.encode("latin-1", errors="replace")
-        for one in wanted:
-            matches |= hmac.compare_digest(found, one)
+    valid = [signature.encode("ascii") for signature in expected]
+    for signature in sent:
+        received = signature.encode("latin-1", errors="replace")
+        for candidate in valid:
+            matches |= hmac.compare_digest(received, candidate)
     if not matches:
-        raise SignatureError("the signature is not that of this body: check the secret, and that nothing changes the body")
+        raise SignatureError("the signature does not match the body: check the secret, and that no proxy changes the body")
 
 
 def _check_age(moment: float, now: datetime) -> None:
     if abs(now.timestamp() - moment) > TOLERANCE_SECONDS:
-        raise SignatureError(f"it was signed more than {TOLERANCE_SECONDS} seconds ago, or ahead: check the clocks")
+        raise SignatureError(f"its time differs by more than {TOLERANCE_SECONDS} seconds: check the clocks")
 
 
 def _title(header: str) -> str:

@@ -1,4 +1,4 @@
-"""Where generators send their events: straight to a topic, or through the server that receives them over HTTP."""
+"""Sinks of generated events: a topic, or the pipeline's HTTP server."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from headrace.sources.signatures import SignedRequest, sign
 from headrace.spec.model.pipeline import Receiver, Stream, Webhook
 
 _LINGER_MS = 50
-"""How long an event waits for others of its partition. A request for nearly every event, as after 5 ms, took a fifth of a core
-more of the broker and the generator at 500 events a second."""
+"""How long an event waits for others of its partition. With 5 ms, nearly every event was a request of its own, which took a
+fifth of a core more in the broker and the generator at 500 events per second."""
 
 _FLUSH_SECONDS = 30.0
-_PATIENCE_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
 _CONNECTIONS = 8
 _WAITING = 1_000
 
 
 class Sink(Protocol):
-    """Takes events; `finish` returns when all are acknowledged, and raises if one was not."""
+    """Takes events. `finish` waits until all are acknowledged, and raises an error if one was not."""
 
     def send(self, event: Event, *, number: int) -> None: ...
 
@@ -44,7 +44,7 @@ class Sink(Protocol):
 
 
 class TopicSink:
-    """Sends events to their topic: number `i` to partition `i` modulo their number."""
+    """Send events to their topic: event `i` goes to partition `i` modulo the number of partitions."""
 
     def __init__(self, stream: Stream, bootstrap_servers: KafkaServers) -> None:
         self._stream = stream
@@ -66,7 +66,7 @@ class TopicSink:
                 raise UnavailableError(
                     f"Kafka refused an event: {error}",
                     where=f"topic {self._stream.topic}, partition {partition}",
-                    next_step="Check that the topic has the partitions that the pipeline says: headrace status",
+                    next_step="Check that the topic has as many partitions as the pipeline declares: headrace status",
                 ) from error
 
     def poll(self) -> None:
@@ -78,11 +78,11 @@ class TopicSink:
     def finish(self, sent: int) -> None:
         left = self._producer.flush(_FLUSH_SECONDS)
         if self._failed or left:
-            failed = self._failed[0] if self._failed else "no answer"
+            failed = self._failed[0] if self._failed else "timeout"
             raise UnavailableError(
                 f"Kafka did not acknowledge {len(self._failed) + left} of {sent} events: {failed}",
                 where=f"topic {self._stream.topic}",
-                next_step="Check that it runs: headrace doctor says which one is asked.",
+                next_step="Check its address, and that it runs: headrace doctor",
             )
 
     def _acknowledged(self, error: Any, message: Any) -> None:
@@ -92,7 +92,7 @@ class TopicSink:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request that carries an event."""
+    """The request of an event."""
 
     method: str
     target: str
@@ -104,7 +104,7 @@ Prepare = Callable[[Event], Prepared]
 
 
 def to_receiver(receiver: Receiver) -> Prepare:
-    """Return how events become requests to a receiver: their fields are the parameters of a GET, or the body of a POST."""
+    """Return a function that turns events into a receiver's requests, with fields as GET parameters or a POST body."""
 
     def prepare(event: Event) -> Prepared:
         if receiver.method == "GET":
@@ -116,14 +116,14 @@ def to_receiver(receiver: Receiver) -> Prepare:
 
 
 def to_webhook(webhook: Webhook, address: str, *, environ: Mapping[str, str]) -> Prepare:
-    """Return how events become signed webhooks: each has the `headers` and the `body` that its sender would send.
+    """Return a function that turns events into signed webhook requests. An event has the sender's `headers` and `body`.
 
-    `address` is the one that the server is known by: some senders sign it.
+    `address` is the server's public address: some senders sign it.
     """
     secret = environ.get(webhook.secret, "").strip()
     if not secret:
         raise SettingsError(
-            "there is no secret to sign webhooks with",
+            "webhooks need a secret, and none is set",
             where=webhook.secret,
             next_step=f"Set it for the server and for the generator, such as: export {webhook.secret}=$(openssl rand -hex 32)",
         )
@@ -141,9 +141,9 @@ def to_webhook(webhook: Webhook, address: str, *, environ: Mapping[str, str]) ->
 
 
 class HttpSink:
-    """Sends events over HTTP, each prepared when it is sent.
+    """Send events over HTTP. Requests are prepared, and signed, just before they are sent.
 
-    One that Kafka did not acknowledge is sent again, when the server says that it should be; so it may be there twice.
+    An unacknowledged event is sent again after the server's `Retry-After`, so it may be duplicated.
     """
 
     def __init__(self, address: str, prepare: Prepare, *, is_stopped: Callable[[], bool]) -> None:
@@ -176,7 +176,7 @@ class HttpSink:
             self._failures.append(error if isinstance(error, UnavailableError) else self._failure(str(error), to=""))
 
     def _send(self, event: Event) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _RETRY_SECONDS
         while True:
             prepared = self._prepare(event)
             path = prepared.target.partition("?")[0]
@@ -186,11 +186,11 @@ class HttpSink:
             if status is not None and status < 500:
                 raise self._failure(f"the server refused an event with {status}: {answer}", to=path)
             if time.monotonic() > deadline or self._is_stopped():
-                raise self._failure(f"the server did not take an event: {answer}", to=path)
+                raise self._failure(f"the server did not accept an event: {answer}", to=path)
             time.sleep(wait)
 
     def _ask(self, prepared: Prepared) -> tuple[int | None, float, str]:
-        """Return the status, the seconds to wait before another try, and what was answered; None where nothing was."""
+        """Return the status (None without a response), the seconds to wait before a retry, and the response or error."""
         connection = getattr(self._connections, "mine", None)
         if connection is None:
             connection = self._connections.mine = http.client.HTTPConnection(self._host, timeout=30)
@@ -205,4 +205,4 @@ class HttpSink:
             return None, 0.5, str(error)
 
     def _failure(self, what: str, *, to: str) -> UnavailableError:
-        return UnavailableError(what, where=f"http://{self._host}{to}", next_step="See: headrace status")
+        return UnavailableError(what, where=f"http://{self._host}{to}", next_step="Check that the server runs: headrace status")

@@ -1,4 +1,4 @@
-"""Traffic on a source database: one made-up transaction after the other, at a rate, in a thread, until it is stopped."""
+"""Generate traffic on a source database: synthetic transactions at a rate, in a thread, until it is stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psycopg
 from psycopg import Connection
 
 Act = Callable[[Connection, Random, datetime], str]
-"""Does one thing in the transaction that it is given, and returns what it is called."""
+"""Runs one action in the given transaction, and returns the action's name."""
 
 _AGAIN_SECONDS = 0.5
 _AT_MOST_BEHIND = 1.0
@@ -23,8 +23,8 @@ _END_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class TrafficStatus:
-    """How traffic goes, or went. `acts` counts the committed transactions by what they did; `rolled_back` meant to be, and
-    `failed` did not."""
+    """The status of traffic. `acts` counts committed transactions by action; `rolled_back` ones were rolled back on purpose,
+    and `failed` ones were not."""
 
     running: bool = False
     rate: float | None = None
@@ -39,7 +39,7 @@ class TrafficStatus:
 
 
 class Traffic:
-    """What plays with a database. A connection that is lost is made again: traffic goes on when the server is back."""
+    """Traffic on a database. It reconnects after a lost connection, so it continues after an outage."""
 
     def __init__(self, dsn: str, act: Act) -> None:
         self._dsn, self._act = dsn, act
@@ -52,7 +52,7 @@ class Traffic:
         self._forget()
 
     def start(self, *, rate: float, seed: int) -> bool:
-        """Return whether it was started: not where it runs."""
+        """Start traffic. Return False if it is already running."""
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
                 return False
@@ -65,7 +65,7 @@ class Traffic:
             return True
 
     def stop(self) -> bool:
-        """Return whether it ran. The transaction that is under way is ended first."""
+        """Stop traffic after the current transaction. Return whether it was running."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._stop.set()
@@ -98,7 +98,7 @@ class Traffic:
         self._began = self._ended = 0.0
 
     def _play(self, stop: threading.Event, rate: float, seed: int) -> None:
-        random = Random(f"traffic {seed}")  # other numbers than those that filled the tables, also with the same seed
+        random = Random(f"traffic {seed}")  # not the numbers that filled the tables, even with the same seed
         try:
             while not stop.is_set():
                 try:
@@ -113,7 +113,7 @@ class Traffic:
     def _play_on(self, connection: Connection, stop: threading.Event, random: Random, every: float) -> None:
         due = time.monotonic()
         while not stop.wait(max(0.0, due - time.monotonic())):
-            # What could not be kept up with is not made up for all at once.
+            # After falling behind, catch up on at most a second of transactions.
             due = max(due + every, time.monotonic() - _AT_MOST_BEHIND)
             name: str | None = None
             try:
@@ -131,5 +131,5 @@ class Traffic:
 
     def _note(self, error: psycopg.Error) -> None:
         self._failed += 1
-        said = error.diag.message_primary or str(error) or type(error).__name__
-        self._last_error = said.splitlines()[0]
+        message = error.diag.message_primary or str(error) or type(error).__name__
+        self._last_error = message.splitlines()[0]

@@ -1,12 +1,12 @@
-"""Takes signed webhooks: from the raw bytes of a request to messages that Kafka has acknowledged, or to a reason.
+"""Receive signed webhooks: turn a request's raw bytes into messages that Kafka has acknowledged, or refuse the request.
 
-1. A request without a signature is refused before its body is read (401). The body is read, as far as it may be long (413),
-   within the memory that all bodies together may take before their senders are known (429).
-2. Its signature is checked on the bytes as they came, before anything else is made of them (401).
-3. It is read as JSON (400), and a list is split into its payloads where the webhook takes lists.
-4. The pipeline's function says of each payload what it is, what id it has and which stream it belongs to.
-5. All are sent to Kafka. Once it has acknowledged every one of them the answer is 200, or 202 where a type is unknown and the
-   payload went to the stream for the rest. If it has not, the answer is 503 and all are sent again: the same ids tell.
+1. Read: refuse a request without a signature before reading its body (401). Read the body up to its limit (413), within the
+   memory budget of all unauthenticated bodies (429).
+2. Check: check the signature on the raw bytes, before they are parsed (401).
+3. Parse: parse the JSON (400), and split a list into its payloads if the webhook accepts lists.
+4. Map: the pipeline's function returns the type, id and stream of each payload.
+5. Send: send all messages to Kafka. Respond with 200 once it has acknowledged all of them, or with 202 if a type is unknown and
+   its payload went to the fallback stream. Otherwise respond with 503; the sender retries, and the ids identify duplicates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_BODY_BYTES = 1024 * 1024
 MAX_PAYLOADS = 1_000
 BODY_SECONDS = 30.0
 _READ_AWAY = 16
-"""How often the longest body is read and forgotten, so that a sender who is still sending hears that it is too long."""
+"""Up to this many times the limit, a too long body is read and discarded, so that its sender gets the 413 response."""
 _LIST = msgspec.json.Decoder(
     msgspec.defstruct(
         "Payloads",
@@ -45,8 +45,8 @@ _LIST = msgspec.json.Decoder(
         forbid_unknown_fields=True,
     )
 )
-"""Decodes a list of at most so many payloads. Of a longer one it stops at the first too many, where list[Raw] with a maximal
-length would make an object of each before it counts them."""
+"""Decodes a list of at most so many payloads. It stops at the first payload too many; list[Raw] with a maximum length would
+create all objects before counting them."""
 _LONGER = f"at most length {MAX_PAYLOADS}"
 _TEXT = Primitive("string")
 
@@ -54,14 +54,14 @@ Make = Callable[[Payload, Delivery], Message]
 
 
 class Send(Protocol):
-    """Returns when Kafka has acknowledged the value; a NotAcknowledgedError if it does not."""
+    """Sends a value and returns once Kafka has acknowledged it. Raises a NotAcknowledgedError otherwise."""
 
     def __call__(self, topic: str, value: bytes, key: bytes | None = None) -> Awaitable[None]: ...
 
 
 @dataclass(frozen=True)
 class Lock:
-    """What a webhook checks signatures with. Without a secret it is off."""
+    """The signature schemes and secrets of a webhook. Without a secret, the webhook is off."""
 
     signatures: tuple[SignatureScheme, ...]
     secrets: tuple[str, ...] = field(repr=False)
@@ -72,10 +72,10 @@ class Lock:
 
     @classmethod
     def of(cls, webhook: Webhook, environ: Mapping[str, str]) -> Lock:
-        """Return the lock that the environment describes.
+        """Return the lock from environment variables.
 
-        SECRET has the secret, SECRET_PREVIOUS the one that it replaces, and SECRET_SIGNATURES the older signatures to accept
-        beside the webhook's first, as a list with commas.
+        SECRET is the secret, SECRET_PREVIOUS the one that it replaces, and SECRET_SIGNATURES a comma-separated list of older
+        signature schemes to accept beside the webhook's first one.
         """
         names = (webhook.secret, f"{webhook.secret}_PREVIOUS")
         secrets = {name: environ.get(name, "").strip() for name in names}
@@ -89,7 +89,7 @@ class Lock:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a body may be, and the address that senders know the server by, where it is not the one that they ask."""
+    """The maximum size of a body, and the server's public URL if it differs from the requested one."""
 
     max_body_bytes: int = MAX_BODY_BYTES
     public_url: str | None = None
@@ -100,9 +100,9 @@ STANDARD = Limits()
 
 @dataclass(frozen=True)
 class Intake:
-    """A webhook with all that it takes to answer its requests.
+    """A webhook and everything needed to answer its requests.
 
-    Of each stream, by its name: the topic, the columns of text, and the bytes that a message may have.
+    `topics`, `texts` (the text columns) and `longest` (the maximum message size) are by stream name.
     """
 
     webhook: Webhook
@@ -127,7 +127,7 @@ class Intake:
         send: Send,
         budget: BodyBudget,
     ) -> Intake:
-        mine = [stream for stream in streams if stream.name in webhook.all_streams]
+        own = [stream for stream in streams if stream.name in webhook.all_streams]
         return cls(
             webhook,
             make,
@@ -135,15 +135,15 @@ class Intake:
             limits,
             send,
             budget,
-            topics={stream.name: stream.topic for stream in mine},
-            texts={stream.name: frozenset(each.name for each in stream.columns if each.type == _TEXT) for stream in mine},
-            longest={stream.name: stream.max_record_bytes for stream in mine},
+            topics={stream.name: stream.topic for stream in own},
+            texts={stream.name: frozenset(column.name for column in stream.columns if column.type == _TEXT) for stream in own},
+            longest={stream.name: stream.max_record_bytes for stream in own},
         )
 
     async def answer(self, request: Request) -> Response:
-        """Return the answer to one request."""
+        """Return the response to a request."""
         if self.lock.is_off:
-            return refuse_for_now(f"this endpoint is off, because {self.webhook.secret} is not set where the server runs")
+            return refuse_for_now(f"this endpoint is off, because {self.webhook.secret} is not set on the server")
         headers = _headers_of(request)
         unread = SignedRequest(request.method, "", headers, b"")
         if not is_signed(unread, self.lock.signatures):
@@ -161,15 +161,15 @@ class Intake:
         return await self._take(delivery)
 
     async def _receive(self, request: Request, share: Share) -> bytes | Response:
-        """Return the body of a request, or the answer that refuses it."""
+        """Return the body of a request, or the response that refuses it."""
         limit = self.limits.max_body_bytes
         share.task = asyncio.ensure_future(_read_body(request, limit=limit, budget=self.budget, share=share))
         try:
             body = await asyncio.wait_for(share.task, BODY_SECONDS)
         except asyncio.TimeoutError:
-            return refuse(f"the body did not come within {BODY_SECONDS:.0f} seconds: send it again", 408)
+            return refuse(f"the body did not arrive within {BODY_SECONDS:.0f} seconds: retry", 408)
         except ClientDisconnect:
-            return refuse("the sender has gone away", 400)
+            return refuse("the sender disconnected", 400)
         except BudgetError:
             return _refuse_overload()
         except asyncio.CancelledError:
@@ -179,17 +179,17 @@ class Intake:
         return refuse(f"the body has more than {limit:,} bytes: send a smaller one", 413) if body is None else body
 
     async def _take(self, delivery: Delivery) -> Response:
-        """Send what a checked delivery has in it to Kafka, and return the answer."""
+        """Send the messages of an authenticated delivery to Kafka, and return the response."""
         try:
             messages = self._make_all(delivery)
         except PayloadError as error:
-            return refuse(f"the body can't be taken: {error}", 400)
+            return refuse(f"invalid body: {error}", 400)
         except RecursionError:
-            return refuse("the body can't be taken: it is nested too deeply", 400)
+            return refuse("invalid body: it is nested too deeply", 400)
         except TooManyError:
             return refuse(f"the body has more than {MAX_PAYLOADS:,} events: send fewer at once", 413)
         if any(len(value) > self.longest[stream] for stream, value, _ in messages):
-            return refuse("an event of the body is too long for its stream: send a smaller one", 413)
+            return refuse("an event of the body is too large for its stream: send a smaller one", 413)
         try:
             await self._send_all(messages)
         except NotAcknowledgedError as error:
@@ -199,19 +199,19 @@ class Intake:
 
     def _make_all(self, delivery: Delivery) -> list[tuple[str, bytes, bytes | None]]:
         """Return the stream, the value and the key of each message."""
-        made = []
+        messages = []
         for payload in _payloads(delivery.body, batches=self.webhook.batches):
             message = self.make(payload, delivery)
             stream = self.webhook.other if message.stream is None else message.stream
             fields = {PAYLOAD: payload.written.decode("utf-8")} if message.stream is None else self._fit(message.fields, stream)
-            # Ours come last: a payload can't say for itself what it is, or when it came.
+            # Headrace's fields come last, so that a payload can't set its own type, id or time.
             event = {**fields, TYPE: message.type, EVENT_ID: message.id, LOADED_AT: delivery.at}
             key = None if message.key is None else message.key.encode("utf-8")
-            made.append((stream, msgspec.json.encode(event), key))
-        return made
+            messages.append((stream, msgspec.json.encode(event), key))
+        return messages
 
     def _fit(self, fields: Mapping[str, object], stream: str) -> dict[str, object]:
-        """Return the fields, where a column of texts has the JSON of what is not text."""
+        """Return the fields, with other values than text as JSON in text columns."""
         texts = self.texts[stream]
         return {name: _as_text(value) if name in texts else value for name, value in fields.items()}
 
@@ -227,20 +227,20 @@ class Intake:
 
 
 class TooManyError(Exception):
-    """A list has more payloads than are taken at once."""
+    """A list has more payloads than the limit."""
 
 
 def _refuse_signature(error: SignatureError) -> Response:
-    return refuse(f"the webhook is refused: {error}", 401, headers={"WWW-Authenticate": "Signature"})
+    return refuse(f"invalid signature: {error}", 401, headers={"WWW-Authenticate": "Signature"})
 
 
 def _refuse_overload() -> Response:
-    message = f"too many long bodies are sent at once: send it again in {RETRY_SECONDS} second"
+    message = f"too many large bodies at once: retry in {RETRY_SECONDS} second"
     return refuse(message, 429, headers={"Retry-After": str(RETRY_SECONDS)})
 
 
 async def _read_body(request: Request, *, limit: int, budget: BodyBudget, share: Share) -> bytes | None:
-    """Return the body, or None where it is longer than it may be; what is too long is not kept."""
+    """Return the body, or None if it exceeds the limit. The part beyond the limit is not kept."""
     chunks: list[bytes] = []
     length = 0
     async for chunk in request.stream():
@@ -267,20 +267,20 @@ def _payloads(body: bytes, *, batches: bool) -> list[Payload]:
     except RecursionError:
         raise PayloadError("it is nested too deeply") from None
     except msgspec.ValidationError:
-        raise PayloadError("it is JSON, and not an object") from None
+        raise PayloadError("it is not a JSON object") from None
     except msgspec.DecodeError as error:
         raise PayloadError(f"it is not JSON: {error}") from None
 
 
 def _split(text: bytes) -> list[bytes]:
-    """Return the payloads of a list as they were written; raise a TooManyError without looking at all of them."""
+    """Return the raw payloads of a list. Raise a TooManyError at the first payload beyond the limit."""
     try:
-        found = msgspec.structs.astuple(_LIST.decode(text))
+        payloads = msgspec.structs.astuple(_LIST.decode(text))
     except msgspec.ValidationError as error:
         if _LONGER in str(error):
             raise TooManyError from None
         raise
-    return [bytes(raw) for raw in found if bytes(raw)]
+    return [bytes(raw) for raw in payloads if bytes(raw)]
 
 
 def _as_text(value: object) -> object:
@@ -291,12 +291,12 @@ def _as_text(value: object) -> object:
 
 
 def _headers_of(request: Request) -> dict[str, str]:
-    """Return the headers by their names in lower case; of one that is there twice, the first."""
+    """Return the headers by lower-case name; the first one of duplicates."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
 
 
 def _uri_of(request: Request, public_url: str | None) -> str:
-    """Return the address as the sender wrote it: nothing in it is decoded."""
+    """Return the URL as sent, without decoding."""
     scope = request.scope
     path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
     base = public_url.rstrip("/") if public_url else f"{scope['scheme']}://{request.headers.get('host', '')}"
@@ -309,12 +309,12 @@ def _accepted(webhook: Webhook, environ: Mapping[str, str]) -> tuple[SignatureSc
     for name in named:
         if name not in webhook.signatures:
             raise SettingsError(
-                f'"{name}" is not a signature of {webhook.path}',
+                f'unknown signature "{name}" of {webhook.path}',
                 where=variable,
                 next_step=f"Signatures are: {', '.join(webhook.signatures)}.",
             )
     first, *older = webhook.signatures
-    return (first, *(each for each in older if each in named))
+    return (first, *(scheme for scheme in older if scheme in named))
 
 
 def _check_secret(scheme: SignatureScheme, secret: str, *, name: str) -> None:
@@ -322,5 +322,5 @@ def _check_secret(scheme: SignatureScheme, secret: str, *, name: str) -> None:
         SCHEMES[scheme].check_secret(secret)
     except ValueError as error:
         raise SettingsError(
-            f"the secret can't be used: {error}", where=name, next_step="Set it as its sender shows it."
+            f"invalid secret: {error}", where=name, next_step="Copy the secret exactly as its sender shows it."
         ) from None
