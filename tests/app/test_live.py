@@ -156,7 +156,7 @@ def test_columns_that_can_t_be_read_yet_are_waited_for(running: Live, monkeypatc
         assert not running.end.is_set()
         wait_until(lambda: len(running.said) > 1, what="it goes on")
     assert [sentence.split(": ")[:2] for sentence in running.said[:1]] == [["builds", "the catalog does not answer"]]
-    assert [sentence.split(" after ")[0] for sentence in running.said[1:]] == ["builds: going on"]
+    assert [sentence.split(" after ")[0] for sentence in running.said[1:]] == ["builds: recovered"]
 
 
 def test_a_mistake_is_told_and_tried_again(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_an_outage_holds_all_tables_and_blames_none(running: Live) -> None:
     assert all(each.error is None for each in running.outcomes)
     assert [sentence.split(";")[0].split(" after ")[0] for sentence in running.said] == [
         f"builds: {AWAY.what}",
-        "builds: going on",
+        "builds: recovered",
     ] * 2
 
 
@@ -306,9 +306,9 @@ def test_a_build_waits_and_builds_nothing_twice(pipeline: Pipeline, monkeypatch:
     assert tables.mirrored == 2
     assert [sentence.split(";")[0].split(" after ")[0] for sentence in said] == [
         f"build: {AWAY.what}",
-        "build: going on",
+        "build: recovered",
         "build: the catalog does not answer: refused",
-        "build: going on",
+        "build: recovered",
     ]
 
 

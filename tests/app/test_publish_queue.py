@@ -89,7 +89,7 @@ def test_all_tables_wait_while_postgres_is_away() -> None:
     with publish_queue(publisher, report=said.append) as queue:
         queue.add()
         wait_until(lambda: len(publisher.published) == 2, what="both tables to be published")
-    assert said[0] == "publishing: Postgres is away; waiting, and trying again until it goes on"
+    assert said[0] == "publishing: Postgres is away; retrying until it succeeds"
     assert len(said) == 2
 
 

@@ -45,10 +45,10 @@ def test_tables_one_by_one_are_what_a_build_of_all_makes(spark: SparkSession, tm
     first = [alone(layer_lake, spark, name) for name in ("checked", "reader")]
     assert [each.built is not None for each in first] == [True, True]
     assert describe_quality(first[0]) == [
-        "quality: amount is positive: 4 rows checked, 1 failing, left out",
+        "quality: amount is positive: 4 rows checked, 1 failing, dropped",
         "quality: the group is known: 4 rows checked, 1 failing, counted",
     ]
-    assert describe_quality(first[1]) == ["quality: the table expects nothing"]
+    assert describe_quality(first[1]) == ["quality: the table has no expectations"]
     layer_lake.land([event("a", "z", n=5)])
     assert alone(layer_lake, spark, "reader").built is None, "what it reads has not been built"
     second = alone(layer_lake, spark, "checked")
@@ -67,7 +67,7 @@ def test_tables_one_by_one_are_what_a_build_of_all_makes(spark: SparkSession, tm
 def test_a_table_whose_input_was_never_built_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, tables(otherwise="drop"))
     layer_lake.land([event("a", "x", n=1)])
-    with pytest.raises(BuildError, match=r"it reads pond\.checked, which was never built") as refused:
+    with pytest.raises(BuildError, match=r"its upstream table pond\.checked was never built") as refused:
         alone(layer_lake, spark, "reader")
     assert "headrace build pond --table pond.reader" in refused.value.next_step
     assert not layer_lake.catalog.table_exists("pond.reader")
@@ -79,7 +79,7 @@ def test_a_table_that_fails_says_what_its_expectations_found(spark: SparkSession
     outcome = alone(layer_lake, spark, "checked")
     assert isinstance(outcome.error, QualityError)
     assert describe_quality(outcome) == [
-        "quality: amount is positive: 1 row checked, 1 failing, which is not allowed: nothing was published",
+        "quality: amount is positive: 1 row checked, 1 failing, build failed: nothing was published",
         "quality: the group is known: 1 row checked, 0 failing",
     ]
     assert [row["published"] for row in read_results(layer_lake.catalog, "pond")] == [False, False]

@@ -76,7 +76,7 @@ def test_a_suspended_build_that_was_overtaken_commits_nothing(
 ) -> None:
     suspended = suspend(layer_lake, table)
     code, said = build_by_command(layer_lake, spark)
-    assert (code, f"another application builds this pipeline already (process {suspended.pid} on " in said) == (3, True), said
+    assert (code, f"another application already builds this pipeline (process {suspended.pid} on " in said) == (3, True), said
     code, said = build_by_command(layer_lake, spark, home=layer_lake.folder / "elsewhere")
     assert code == 0, said
     overtaken_by = layer_lake.catalog.load_table(f"pond.{table}").metadata_location

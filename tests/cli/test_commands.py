@@ -267,12 +267,12 @@ def test_before_anything_was_landed(here: Here, tmp_path: Path, command: str) ->
     assert here(command, "lineage") == (
         1,
         "pipeline lineage: nothing has been landed yet\n"
-        "See all of it: headrace demo lineage   or: "
+        "Run the demo: headrace demo lineage   or: "
         "headrace generate lineage --count 1000, then headrace land lineage --once\n",
     )
     assert not (tmp_path / ".headrace").exists(), "no broker is started to say so"
     write_shop(tmp_path)
-    assert here(command, "shop")[1].splitlines()[1] == "Send events to shop_charges, then: headrace land shop --once"
+    assert here(command, "shop")[1].splitlines()[1] == "Send events to shop_charges, then run: headrace land shop --once"
 
 
 def test_a_pipeline_without_layer_tables(here: Here) -> None:
@@ -397,7 +397,7 @@ def test_connectors_of_pipelines_that_capture_nothing(here: Here) -> None:
     for command in ("register", "restart", "delete", "reset"):
         code, said = here("connectors", command, "lineage")
         assert code == 2
-        assert "lineage captures no Postgres" in said
+        assert "lineage does not capture a Postgres database" in said
     assert here("connectors", "status", "lineage", "--json") == (0, "[]\n")
 
 

@@ -43,12 +43,12 @@ def test_what_would_be_done(here: Here, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("held", ["commerce", SHARED])
 def test_an_erasure_and_maintenance_keep_each_other_away(tmp_path: Path, held: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forgetting, "maintain_lock", partial(maintain_lock, retry_policy=0.1))
+    monkeypatch.setattr(forgetting, "maintain_lock", partial(maintain_lock, wait_seconds=0.1))
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     pipeline = load_pipeline("commerce", environ={}, folder=tmp_path)
     with (
         maintain_lock(settings, held),
-        pytest.raises(LockedError, match="another application maintains"),
+        pytest.raises(LockedError, match="another application already maintains"),
         erasing_session(settings, pipeline, report=lambda sentence: None),
     ):
         pass

@@ -33,7 +33,7 @@ AWAY_SECONDS = float(os.environ.get("AWAY_SECONDS", "60"))
 SOON_SECONDS = 90.0
 EVENTS_PER_SECOND = 20
 KEYS = 50
-WAITS = "waiting, and trying again until it goes on"
+WAITS = "retrying until it succeeds"
 AWAY = {"catalog": "the catalog does not answer", "s3": "does not answer", "kafka": "Kafka"}
 FILES = {
     "pipeline.yml": """\
@@ -168,7 +168,7 @@ def take_away(server: Embedded, shop: StackLake, application: Application) -> No
     for part, must in (("landing", True), ("builds", server is rest_catalog.SERVER)):
         check_told(part, application, told, why=AWAY[server.name] if must else None)
     wait_until(
-        lambda: "orders.totals  build" in application.said()[told:].rpartition("going on after")[2],
+        lambda: "orders.totals  build" in application.said()[told:].rpartition("recovered after")[2],
         what=f"tables to be built again:\n{application.said()}",
         seconds=SOON_SECONDS,
     )

@@ -35,7 +35,7 @@ def test_the_broker_is_killed_and_comes_back(make_lake: Callable[[str], Lake], o
     application.wait_to_say("checkpoint 1")
     more, more_good = send_lineage(lake, 20_000, seed=2, partitions=10)
     os.kill(before.pid, signal.SIGKILL)
-    application.wait_to_say("trying again")
+    application.wait_to_say("retrying until")
     after = start_kafka(own_broker, detached=True, report=lambda sentence: None)
     assert (after.port, after.pid != before.pid) == (before.port, True)
     last, last_good = send_lineage(lake, 1000, seed=3, partitions=10)

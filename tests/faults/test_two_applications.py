@@ -29,7 +29,7 @@ def test_a_second_run_is_refused_and_the_first_ends_in_order(lake: Lake) -> None
     first.wait_to_say("Spark is starting")
     second = lake.start("run", "lineage")
     assert second.wait() == 3
-    assert f"another application runs this pipeline already (process {first.pid} on " in second.said()
+    assert f"another application already runs this pipeline (process {first.pid} on " in second.said()
     assert "--take-over" in second.said()
     assert lake.try_command("clean", "--yes")[0] == 3
     assert lake.home.exists()

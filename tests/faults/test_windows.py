@@ -82,7 +82,7 @@ def test_application_postgres_and_broker_are_killed_in_the_middle_of_windows(
             wait_to_publish_again(second)
             assert second.said().count("Postgres is ready") >= 2
             os.kill(service.pid, signal.SIGKILL)
-            second.wait_to_say("trying again")
+            second.wait_to_say("retrying until")
             again = start_kafka(broker, detached=True, report=lambda sentence: None)
             assert again.port == service.port
             wait_to_publish_again(second)

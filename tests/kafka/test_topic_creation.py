@@ -92,7 +92,7 @@ def test_landing_once_says_that_nothing_was_there(lake: Lake, spark: SparkSessio
         )
         return sum(rows), said
 
-    assert land_once() == (0, ["nothing was there: idle-events has no messages yet"])
+    assert land_once() == (0, ["nothing to land: idle-events has no messages yet"])
     produce(lake.servers, "idle-events", [b'{"n": 1}'])
     assert land_once() == (1, [])
-    assert land_once() == (0, ["nothing new was there: all messages of idle-events have landed"])
+    assert land_once() == (0, ["nothing to land: all messages of idle-events have landed"])

@@ -262,7 +262,7 @@ def test_a_stream_that_can_not_be_written_stops_alone(shop: Shop, monkeypatch: p
     assert lake.quarantine("shop.orders") == []
     cause = f"OSError: [Errno 28] a drill asked writing of {lake.topic}-orders to fail"
     assert [line.splitlines()[0] for line in said] == [
-        f"shop.orders failed and is retried. shop.orders: {cause}",
+        f"shop.orders failed and will be retried. shop.orders: {cause}",
         f"exit 1: shop.orders: {cause}",
     ]
     assert log_of(lake).count("Traceback") == log_of(lake).count(": try ") == 3

@@ -1,4 +1,4 @@
-"""Waiting for a server that is away: told once, bounded where a command is to end."""
+"""Retries during outages: reported once, and bounded for commands that have to end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.errors import PublishError, UnavailableError
 from headrace.sessions import retry_policy as retry_module
 from headrace.sessions.retry_policy import RetryPolicy, for_command
 
-AWAY = UnavailableError("the catalog does not answer: refused")
+OUTAGE = UnavailableError("the catalog does not answer: refused")
 
 
 class Clock:
@@ -22,63 +22,63 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    found = Clock()
-    monkeypatch.setattr(retry_module, "time", found)
-    return found
+    fake_clock = Clock()
+    monkeypatch.setattr(retry_module, "time", fake_clock)
+    return fake_clock
 
 
-def test_it_is_told_once_and_so_is_that_it_goes_on(clock: Clock) -> None:
-    said: list[str] = []
-    retry_policy = RetryPolicy("landing", report=said.append)
-    retry_policy.goes_on()
-    assert [retry_policy.next_pause(AWAY) for _ in range(6)] == [1, 2, 4, 8, 10, 10]
-    assert said == ["landing: the catalog does not answer: refused; waiting, and trying again until it goes on"]
-    assert retry_policy.is_waiting
+def test_retry_policy_reports_an_outage_and_its_end_once(clock: Clock) -> None:
+    reports: list[str] = []
+    policy = RetryPolicy("landing", report=reports.append)
+    policy.goes_on()
+    assert [policy.next_pause(OUTAGE) for _ in range(6)] == [1, 2, 4, 8, 10, 10]
+    assert reports == ["landing: the catalog does not answer: refused; retrying until it succeeds"]
+    assert policy.is_waiting
     clock.now += 60
-    retry_policy.goes_on()
-    retry_policy.goes_on()
-    assert said[1:] == ["landing: going on after 60 s"]
-    assert not retry_policy.is_waiting
-    assert retry_policy.next_pause(AWAY) == 1
-    assert len(said) == 3
+    policy.goes_on()
+    policy.goes_on()
+    assert reports[1:] == ["landing: recovered after 60 s"]
+    assert not policy.is_waiting
+    assert policy.next_pause(OUTAGE) == 1
+    assert len(reports) == 3
 
 
-def test_a_command_gives_up_after_five_minutes(clock: Clock) -> None:
-    retry_policy = for_command("build", report=lambda sentence: None)
-    retry_policy.next_pause(AWAY)
+def test_for_command_gives_up_after_five_minutes(clock: Clock) -> None:
+    policy = for_command("build", report=lambda sentence: None)
+    policy.next_pause(OUTAGE)
     clock.now += 299
-    retry_policy.next_pause(AWAY)
+    policy.next_pause(OUTAGE)
     clock.now += 2
     with pytest.raises(UnavailableError, match="does not answer"):
-        retry_policy.next_pause(AWAY)
+        policy.next_pause(OUTAGE)
 
 
-def test_what_is_not_worth_a_retry_is_told_whole() -> None:
-    said: list[str] = []
-    RetryPolicy("publishing", report=said.append).next_pause(PublishError("refused", where="table x", next_step="Mend it."))
-    assert said == ["publishing: table x: refused\nMend it.; waiting, and trying again until it goes on"]
+def test_next_pause_reports_the_whole_text_of_a_permanent_error() -> None:
+    reports: list[str] = []
+    RetryPolicy("publishing", report=reports.append).next_pause(PublishError("refused", where="table x", next_step="Fix it."))
+    assert reports == ["publishing: table x: refused\nFix it.; retrying until it succeeds"]
 
 
-def test_keep_trying(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keep_trying_returns_the_first_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry_module, "_FIRST_PAUSE_SECONDS", 0.01)
-    said: list[str] = []
-    failures = iter([AWAY, AWAY])
+    reports: list[str] = []
+    failures = iter([OUTAGE, OUTAGE])
 
     def attempt() -> str:
         for failure in failures:
             raise failure
         return "found"
 
-    assert RetryPolicy("builds", report=said.append).keep_trying(attempt, stop=Event()) == "found"
-    assert [sentence.split(";")[0] for sentence in said] == [f"builds: {AWAY.what}", "builds: going on after 0 s"]
+    assert RetryPolicy("builds", report=reports.append).keep_trying(attempt, stop=Event()) == "found"
+    assert [sentence.split(";")[0] for sentence in reports] == [f"builds: {OUTAGE.what}", "builds: recovered after 0 s"]
 
 
-def test_keep_trying_ends_when_it_is_stopped() -> None:
+def test_keep_trying_raises_when_stop_is_set() -> None:
     stop = Event()
     stop.set()
 
     def attempt() -> None:
-        raise AWAY
+        raise OUTAGE
 
     with pytest.raises(UnavailableError):
         RetryPolicy("builds", report=lambda sentence: None).keep_trying(attempt, stop=stop)

@@ -1,1 +1,1 @@
-"""What commands share: locks, retries, and sessions that land or build."""
+"""Shared parts of commands: locks, retries, and sessions that land or build."""

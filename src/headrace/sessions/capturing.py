@@ -1,4 +1,4 @@
-"""Capture as a command runs it: servers, a database that is ready, connectors, and all of them kept alive."""
+"""Capture of a pipeline: start its servers, prepare its database, register its connectors, and keep all of them running."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LONGEST_WAIT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Captured:
-    """A connector of a pipeline: how it is, and the slot that it reads, where its database can be asked."""
+    """A connector's status and its replication slot; None if the database is unavailable."""
 
     pipeline: str
     status: ConnectorStatus
@@ -51,7 +51,7 @@ class Captured:
 
 @dataclass
 class Capturing:
-    """The capture of one pipeline by a command that uses its servers."""
+    """The capture of one pipeline, whose servers are running."""
 
     settings: Settings
     pipeline: Pipeline
@@ -62,38 +62,38 @@ class Capturing:
     _missing: set[str] = field(default_factory=set)
 
     def register(self) -> tuple[Connector, ...]:
-        """Return the connectors, registered; Kafka has their topics, and Postgres their publication, before they start."""
-        database, found = self._fill()
+        """Register the connectors and return them. Creates their topics and publications first."""
+        database, filled = self._fill()
         make_topics(self.settings, self._servers(), self.pipeline.streams)
-        for connector in found:
+        for connector in filled:
             if connector.publication is not None:
                 tables = (connector.included, connector.other_tables)
                 publish_tables(database, connector.publication, patterns=tables[0], tables=tables[1])
             if connectors.register(self._connect(), connector):
-                self.report(f"Connector {connector.name} is registered")
-        return found
+                self.report(f"Registered connector {connector.name}")
+        return filled
 
     def delete(self) -> None:
-        """Delete the connectors, what Connect knew of how far they had come, their slots, and publications that are ours."""
-        database, found = self._fill()
-        for connector in found:
-            there = connectors.delete(self._connect(), connector.name)
+        """Delete the connectors, their offsets in Connect, their slots, and the publications that Headrace created."""
+        database, filled = self._fill()
+        for connector in filled:
+            existed = connectors.delete(self._connect(), connector.name)
             slot = drop_slot(database, connector.slot)
             if connector.publication is not None:
                 drop_publication(database, connector.publication)
             self.report(
-                f"Connector {connector.name} {'is deleted' if there else 'was not registered'};"
-                f" slot {connector.slot} {'is dropped' if slot else 'was not there'}"
+                f"Connector {connector.name}: {'deleted' if existed else 'was not registered'};"
+                f" slot {connector.slot}: {'dropped' if slot else 'did not exist'}"
             )
 
     def restart(self) -> None:
         """Restart the connectors and their tasks."""
         for connector in self._fill()[1]:
             connectors.restart(self._connect(), connector.name, only_failed=False)
-            self.report(f"Connector {connector.name} is restarted")
+            self.report(f"Restarted connector {connector.name}")
 
     def wait_until_running(self) -> None:
-        """Wait until every connector runs; one that fails is a ServiceError with its reason."""
+        """Wait until every connector runs. Raise a ServiceError with the reason if one fails."""
         for connector in self._fill()[1]:
             status = connectors.wait_until_running(self._connect(), connector.name)
             if status.problems:
@@ -103,12 +103,12 @@ class Capturing:
                     next_step="Read its log: headrace logs connect   then run: headrace connectors restart"
                     f" {self.pipeline.name}",
                 )
-            self.report(f"Connector {connector.name} runs")
+            self.report(f"Connector {connector.name} is running")
 
     def look_after(self) -> None:
-        """Starts servers that died, tells connectors where they are now, and restarts those that failed.
+        """Start stopped servers, update the servers' addresses in the connectors, and restart failed connectors.
 
-        One that was deleted meanwhile stays deleted: registering it again would take a snapshot that nobody asked for.
+        A connector that was deleted meanwhile stays deleted: registering it again would take an unwanted snapshot.
         """
         revive(self.settings, self.capture, report=self.report)
         for connector in self._fill()[1]:
@@ -116,12 +116,14 @@ class Capturing:
             if status.state == "MISSING":
                 if connector.name not in self._missing:
                     step = f"headrace connectors register {self.pipeline.name}"
-                    self.report(f"Connector {connector.name} was deleted, and nothing is captured. To go on: {step}")
+                    self.report(
+                        f"Connector {connector.name} was deleted, and nothing is captured. To register it again, run: {step}"
+                    )
                 self._missing.add(connector.name)
                 continue
             self._missing.discard(connector.name)
             if connectors.register(self._connect(), connector):
-                self.report(f"Connector {connector.name} knows where its servers are now")
+                self.report(f"Updated the servers' addresses in connector {connector.name}")
             self._restart_failed(connector.name, status.problems)
 
     def _restart_failed(self, name: str, problems: Sequence[str]) -> None:
@@ -133,23 +135,25 @@ class Capturing:
             return
         wait = min(_LONGEST_WAIT_SECONDS, self._waits.get(name, _FIRST_WAIT_SECONDS / 2) * 2)
         self._waits[name], self._again_at[name] = wait, time.monotonic() + wait
-        self.report(f"Connector {name} failed: {problems[0]}; it is restarted, and again in {wait:.0f} s if that does not help")
+        self.report(f"Connector {name} failed: {problems[0]}; restarting it, next retry in {wait:.0f} s")
         connectors.restart(self._connect(), name, only_failed=True)
 
     def _fill(self) -> tuple[SourceDatabase, tuple[Connector, ...]]:
         database = find_database(self.settings, self.capture)
         if database is None:
-            raise UnavailableError("Postgres does not run", where=self.pipeline.name, next_step="Run: headrace up postgres")
+            raise UnavailableError("Postgres is not running", where=self.pipeline.name, next_step="Run: headrace up postgres")
         url = find_registry(self.settings) if self.capture.format == "avro" else None
-        if url is None and self.capture.format == "avro":  # else its messages would become JSON
-            raise UnavailableError("no registry runs", where=self.pipeline.name, next_step="Run: headrace up registry")
+        if url is None and self.capture.format == "avro":  # without a registry, messages would become JSON
+            raise UnavailableError(
+                "the registry is not running", where=self.pipeline.name, next_step="Run: headrace up registry"
+            )
         login = {"password": database.password, "registry": split_login(url or "")[2]}
-        said = self._say_secrets({name: secret for name, secret in login.items() if secret})
-        around = Surroundings(database, said.get("password", ""), url, os.environ, said.get("registry", ""))
+        references = self._refer_to_secrets({name: secret for name, secret in login.items() if secret})
+        around = Surroundings(database, references.get("password", ""), url, os.environ, references.get("registry", ""))
         return database, fill_templates(self.pipeline, self.capture, around)
 
-    def _say_secrets(self, secrets: Mapping[str, str]) -> dict[str, str]:
-        """Return how a connector states each secret: to a Connect of ours as a reference to a file that it alone reads."""
+    def _refer_to_secrets(self, secrets: Mapping[str, str]) -> dict[str, str]:
+        """Return each secret's value in a connector's config: for Headrace's own Connect, a reference to a private file."""
         if self.settings.connect_url is not None:
             return dict(secrets)
         path = secret_path(self.settings, self.pipeline.name)
@@ -160,25 +164,25 @@ class Capturing:
     def _connect(self) -> str:
         url = find_connect(self.settings)
         if url is None:
-            raise UnavailableError("Connect does not run", where=self.pipeline.name, next_step="Run: headrace up connect")
+            raise UnavailableError("Connect is not running", where=self.pipeline.name, next_step="Run: headrace up connect")
         return url
 
     def _servers(self) -> KafkaServers:
         servers = find_servers(self.settings)
         if servers is None:
-            raise UnavailableError("Kafka does not run", where=self.pipeline.name, next_step="Run: headrace up kafka")
+            raise UnavailableError("Kafka is not running", where=self.pipeline.name, next_step="Run: headrace up kafka")
         return servers
 
 
 def _as_property(text: str) -> str:
-    """Return a text as the value of a Java properties file: each UTF-16 unit escaped."""
+    """Return a text as a value of a Java properties file, with each UTF-16 unit escaped."""
     units = text.encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def revive(settings: Settings, capture: Capture, *, report: Report) -> None:
-    """Start those servers of ours that a capture needs and that don't run, each on its data; Connect also where Kafka has
-    moved to another port."""
+    """Start Headrace's own servers that a capture needs and that are not running, on their existing data. Restart Connect if
+    Kafka moved to another port."""
     if find_servers(settings) is None:
         start_kafka(settings, detached=False, report=report)
     if capture.url is None and find_postgres(settings) is None:
@@ -192,7 +196,7 @@ def revive(settings: Settings, capture: Capture, *, report: Report) -> None:
 
 
 def keep_services(session: Capturing) -> None:
-    """Make the servers of ours that a capture uses live until `headrace down`."""
+    """Keep Headrace's own servers of a capture running until `headrace down`."""
     settings, capture = session.settings, session.capture
     ours: list[tuple[bool, Callable[..., object]]] = [
         (settings.connect_url is None, start_connect),
@@ -207,11 +211,11 @@ def keep_services(session: Capturing) -> None:
 
 @contextmanager
 def capture_session(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Capturing]:
-    """Yield the capture of a pipeline with all its servers found or started and its database ready; stops at its end what it
-    alone started and used."""
+    """Yield the capture of a pipeline with all servers running and the database prepared. At the end, stop the servers that it
+    started and that nothing else uses."""
     capture = capture_of(pipeline)
     with ExitStack() as stack:
-        if settings.connect_url is not None:  # else Connect brings it along
+        if settings.connect_url is not None:  # Headrace's own Connect starts Kafka itself
             stack.enter_context(kafka(settings, report=report))
         if capture.url is None:
             stack.enter_context(postgres(settings, report=report))
@@ -224,7 +228,7 @@ def capture_session(settings: Settings, pipeline: Pipeline, *, report: Report) -
 
 @contextmanager
 def capturing(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[Capturing | None]:
-    """Keep a pipeline's connectors running while the block does; yield None for a pipeline that captures nothing."""
+    """Keep a pipeline's connectors running during the block. Yield None for a pipeline without a capture."""
     if pipeline.capture is None:
         yield None
         return
@@ -241,23 +245,23 @@ def capturing(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iter
 
 
 def capture_of(pipeline: Pipeline) -> Capture:
-    """Return what a pipeline captures; one that captures nothing is a SpecError."""
+    """Return the capture of a pipeline. Raise a SpecError if it has none."""
     if pipeline.capture is None:
         raise SpecError(
-            f"{pipeline.name} captures no Postgres",
+            f"{pipeline.name} does not capture a Postgres database",
             where="sources.postgres",
-            next_step="Add sources: {postgres: …} to its pipeline.yml, or name another pipeline.",
+            next_step="Add sources: {postgres: …} to its pipeline.yml, or choose another pipeline.",
         )
     return pipeline.capture
 
 
 def read_captured(settings: Settings, pipeline: Pipeline) -> tuple[Captured, ...]:
-    """Return how the connectors of a pipeline are, without starting anything."""
+    """Return the status of a pipeline's connectors, without starting servers."""
     if pipeline.capture is None:
         return ()
     database = find_database(settings, pipeline.capture)
     url = find_connect(settings)
-    found: list[Captured] = []
+    captured: list[Captured] = []
     for connector in _name_connectors(pipeline, pipeline.capture, database):
         slot = None
         try:
@@ -265,11 +269,15 @@ def read_captured(settings: Settings, pipeline: Pipeline) -> tuple[Captured, ...
         except RetryableError:
             pass
         try:
-            status = connectors.read_status(url, connector.name) if url else ConnectorStatus(connector.name, "Connect is off")
+            status = (
+                connectors.read_status(url, connector.name)
+                if url
+                else ConnectorStatus(connector.name, "Connect is not running")
+            )
         except RetryableError:
             status = ConnectorStatus(connector.name, "Connect does not answer")
-        found.append(Captured(pipeline.name, status, slot))
-    return tuple(found)
+        captured.append(Captured(pipeline.name, status, slot))
+    return tuple(captured)
 
 
 def _name_connectors(pipeline: Pipeline, capture: Capture, database: SourceDatabase | None) -> tuple[Connector, ...]:
@@ -279,14 +287,14 @@ def _name_connectors(pipeline: Pipeline, capture: Capture, database: SourceDatab
 
 def _keep(session: Capturing, stop: Event) -> None:
     wait = _LOOK_SECONDS
-    told = ""
+    reported = ""
     while not stop.wait(wait):
         try:
             session.look_after()
-            wait, told = _LOOK_SECONDS, ""
+            wait, reported = _LOOK_SECONDS, ""
         except (HeadraceError, OSError) as error:
             wait = min(_LONGEST_WAIT_SECONDS, wait * 2)
             says = error.what if isinstance(error, RetryableError) else str(error)
-            if says != told:
-                session.report(f"{says}; trying again")
-            told = says
+            if says != reported:
+                session.report(f"{says}; retrying")
+            reported = says

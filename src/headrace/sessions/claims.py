@@ -1,6 +1,6 @@
-"""The tables that a replay is about to write anew: a live run leaves them alone until it has.
+"""Claims on tables that a replay is about to rebuild: a live run does not build them until they are released.
 
-The claim is a file beside the replay's lock, and holds only as long as the process lives that took the lock.
+A claim is a file beside the replay's lock. It is valid only while the process that holds the lock is alive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.spec.model.pipeline import TableName
 
 @dataclass
 class Claims:
-    """The claim of a replay while it runs: `release` gives a table back."""
+    """The claim of a running replay. `release` removes a table from it."""
 
     path: Path
     tables: set[TableName]
@@ -32,13 +32,13 @@ class Claims:
 
     def write(self) -> None:
         hidden = self.path.with_suffix(".inprogress")
-        hidden.write_text(json.dumps(sorted(str(each) for each in self.tables)), encoding="utf-8")
+        hidden.write_text(json.dumps(sorted(str(table) for table in self.tables)), encoding="utf-8")
         hidden.rename(self.path)
 
 
 @contextmanager
 def claim_tables(settings: Settings, pipeline: str, tables: Collection[TableName]) -> Iterator[Claims]:
-    """Claims tables while the block runs, in a process that holds the pipeline's replay lock."""
+    """Claim tables during the block, in a process that holds the pipeline's replay lock."""
     claims = Claims(_path(settings, pipeline), set(tables))
     claims.path.parent.mkdir(parents=True, exist_ok=True)
     claims.write()
@@ -49,12 +49,12 @@ def claim_tables(settings: Settings, pipeline: str, tables: Collection[TableName
 
 
 def read_claims(settings: Settings, pipeline: str) -> frozenset[TableName]:
-    """Return the tables that a replay is about to write anew; none where none runs."""
+    """Return the tables that a running replay is about to rebuild."""
     try:
-        found = json.loads(_path(settings, pipeline).read_text(encoding="utf-8"))
+        names = json.loads(_path(settings, pipeline).read_text(encoding="utf-8"))
     except OSError:
         return frozenset()
-    return frozenset(TableName.parse(each) for each in found) if is_replaying(settings, pipeline) else frozenset()
+    return frozenset(TableName.parse(name) for name in names) if is_replaying(settings, pipeline) else frozenset()
 
 
 def _path(settings: Settings, pipeline: str) -> Path:

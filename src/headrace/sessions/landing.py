@@ -1,4 +1,4 @@
-"""Landing as a command runs it: its servers, its Spark, its loop, until it is told to stop."""
+"""Run landing: start its servers and Spark, and land batches until it is stopped."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 _IDLE_SECONDS = 0.05
 _BUSY_SECONDS = 1.0
-"""How long a batch takes at least while tables are built. Each one costs a job, and a commit for each stream, and its rows wait
-for the builds that run."""
+"""The minimum interval of batches while tables are being built. Each batch costs a job and a commit per stream, and its rows
+wait for the running builds anyway."""
 _LOOK_SECONDS = 0.02
-"""How often landing looks whether tables are still built."""
+"""How often landing checks whether builds are still running."""
 _RETRIES_ONCE = 2
-"""How often `--once` tries a stream again that failed, after one second and after two."""
+"""How often `--once` retries a failed stream: after one second and after two."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """What an application that lands a pipeline holds while it runs."""
+    """The resources of an application that lands a pipeline."""
 
     settings: Settings
     pipeline: Pipeline
@@ -57,7 +57,7 @@ class Session:
 
 @contextmanager
 def _kafka_with_topics(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[KafkaServers]:
-    """Yield the servers of a Kafka that has the pipeline's topics, before anything slower starts."""
+    """Yield a Kafka with the pipeline's topics. Topics are created before anything slower starts."""
     with kafka(settings, report=report) as servers:
         retry_policy = for_command("landing", report=report)
         retry_policy.keep_trying(lambda: make_topics(settings, servers, pipeline.streams), stop=Event())
@@ -66,7 +66,7 @@ def _kafka_with_topics(settings: Settings, pipeline: Pipeline, *, report: Report
 
 @contextmanager
 def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, take_over: bool = False) -> Iterator[Session]:
-    """Yield a session with everything started, and stops what it started at its end."""
+    """Yield a session with all servers running, and stop the ones that it started at the end."""
     with (
         landing_services(settings, pipeline, report=report, take_over=take_over) as servers,
         spark_session(settings, report=report) as spark,
@@ -76,7 +76,7 @@ def landing_session(settings: Settings, pipeline: Pipeline, *, report: Report, t
 
 @contextmanager
 def landing_services(settings: Settings, pipeline: Pipeline, *, report: Report, take_over: bool) -> Iterator[KafkaServers]:
-    """Hold a pipeline's lock and run what its landing needs besides Spark; yield the servers of its Kafka."""
+    """Hold a pipeline's lock and run the servers of its landing, without Spark. Yield its Kafka."""
     with (
         pipeline_lock(settings, pipeline.name, take_over=take_over),
         _kafka_with_topics(settings, pipeline, report=report) as servers,
@@ -88,7 +88,7 @@ def landing_services(settings: Settings, pipeline: Pipeline, *, report: Report, 
 def open_session(
     settings: Settings, pipeline: Pipeline, servers: KafkaServers, spark: SparkSession, *, report: Report
 ) -> Session:
-    """Return a session that lands a pipeline, whose lock the caller holds."""
+    """Return a session that lands a pipeline. The caller holds the pipeline's lock."""
 
     def open_lander() -> Lander:
         with translate_outages():
@@ -103,7 +103,7 @@ def open_session(
 
     lander = for_command("landing", report=report).keep_trying(open_lander, stop=Event())
     for label in lander.rolled_back:
-        report(f"{label}: its table was rolled back; what it no longer holds is landed again")
+        report(f"{label}: its table was rolled back; landing its lost rows again")
     return Session(settings, pipeline, servers, lander, spark)
 
 
@@ -131,16 +131,16 @@ def land(
     nothing: Report = lambda sentence: None,
     is_busy: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Land batch after batch until `stop` is set, or with `once` until all is landed that was there at its start.
+    """Land batches until `stop` is set; with `once`, until all messages that existed at the start have landed.
 
-    With `once`, `nothing` is called with a sentence when nothing was there. A stream that can't go on stops alone; its error is
-    raised when the others are done. One that fails is tried again after longer and longer waits; with `once` it is given up
-    after a few. When Kafka, the catalog or the object store is away, landing waits and says so; with `once` it gives up after
-    five minutes. While `is_busy`, batches start at most once in a second.
+    With `once`, call `nothing` with a sentence if there were no new messages. A stream that needs a decision stops alone; its
+    error is raised after the others are done. A failing stream retries with backoff; with `once`, only a few times. Outages of
+    Kafka, the catalog or the object store are reported and retried; with `once`, for five minutes. While `is_busy`, batches
+    start at most once per second.
     """
     retry_policy = for_command("landing", report=report) if once else RetryPolicy("landing", report=report)
     until: Mapping[tuple[str, int], int] | None = None
-    told: set[str] = set()
+    reported: set[str] = set()
     failing: dict[str, str] = {}
     has_landed = False
     while not stop.is_set():
@@ -156,9 +156,9 @@ def land(
         failing = _report_changes(failing, session.lander, report)
         if batch is not None:
             for note in batch.notes:
-                if note not in told:
+                if note not in reported:
                     report(note)
-                    told.add(note)
+                    reported.add(note)
             landed(batch)
             has_landed = True
         elif once:
@@ -179,7 +179,7 @@ def land(
         raise LandingError(
             f"{len(stopped)} streams did not land: {'; '.join(error.what for error in stopped.values())}",
             where=", ".join(stopped),
-            next_step="All others have landed. Tracebacks are in: headrace logs landing",
+            next_step="All other streams have landed. Read the tracebacks with: headrace logs landing",
         )
     for only in stopped.values():
         raise only
@@ -188,27 +188,27 @@ def land(
 
 
 def _report_changes(before: Mapping[str, str], lander: Lander, report: Report) -> dict[str, str]:
-    """Report streams that stopped or stop for another reason, and those that go on; return the reasons of now."""
+    """Report streams that stopped, stopped for another reason, or resumed. Return the current reasons."""
     stopped = lander.stopped
     for label, error in stopped.items():
         if before.get(label) != error.what:
-            report(f"{label} {'failed and is retried' if label in lander.retried else 'is stopped'}. {error}")
+            report(f"{label} {'failed and will be retried' if label in lander.retried else 'is stopped'}. {error}")
     for label in before.keys() - stopped.keys():
         report(f"{label} is landing again")
     return {label: error.what for label, error in stopped.items()}
 
 
 def _describe_nothing(ends: Mapping[tuple[str, int], int]) -> str:
-    """Return why there was nothing to land, by the ends of the topics' partitions."""
+    """Return why there was nothing to land, from the end offsets of the topics."""
     topics = ", ".join(sorted({topic for topic, _ in ends}))
     if any(ends.values()):
-        return f"nothing new was there: all messages of {topics} have landed"
-    return f"nothing was there: {topics} {'has' if ',' not in topics else 'have'} no messages yet"
+        return f"nothing to land: all messages of {topics} have landed"
+    return f"nothing to land: {topics} {'has' if ',' not in topics else 'have'} no messages yet"
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Event]:
-    """Yield a flag that Ctrl-C or SIGTERM sets, so that a batch can end; a second Ctrl-C interrupts at once."""
+    """Yield an event that Ctrl-C or SIGTERM sets, so that the batch can finish. A second Ctrl-C interrupts at once."""
     stop = Event()
 
     def handle(number: int, frame: object) -> None:

@@ -1,7 +1,7 @@
-"""One application at a time runs a pipeline of a home.
+"""Locks: one application at a time runs a pipeline of a home.
 
-The kernel holds the locks, for all containers of a machine that share the home. Their files say who took them, for people
-alone: a process's number means nothing in another container.
+The locks are kernel file locks, valid for all containers of a machine that share the home. The files name the holder for
+information only: a process id means nothing in another container.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from headrace.file_locks import is_locked, unlock, wait_for_lock
 from headrace.settings import Settings
 
 SHARED = "metadata.shared"
-"""What stands for the tables that all pipelines share, where maintenance is locked."""
+"""The name of the maintenance lock for the tables that all pipelines share."""
 
 
 @contextmanager
 def pipeline_lock(settings: Settings, pipeline: str, *, take_over: bool) -> Iterator[None]:
-    """Hold the pipeline's lock for landing, which the kernel takes back however this process ends.
+    """Hold the pipeline's landing lock. The kernel releases it however this process ends.
 
-    With `take_over` a lock that another application holds is passed by: if that one still lives, its next commit is refused.
+    With `take_over`, proceed even if another application holds the lock: that application's next commit is refused.
     """
-    next_step = "Stop it first. If it hangs, headrace run and headrace land pass it by with --take-over."
+    next_step = "Stop it first. If it hangs, run headrace run or headrace land with --take-over."
     with _lock(settings, pipeline, f"{pipeline}.lock", does="runs", take_over=take_over, next_step=next_step):
         yield
 
 
 @contextmanager
 def replay_lock(settings: Settings, pipeline: str) -> Iterator[None]:
-    """Hold the pipeline's lock for replaying, which neither landing nor building needs."""
-    next_step = "Wait for it, or stop it first: a replay that is stopped leaves the tables as they were."
+    """Hold the pipeline's replay lock. Landing and builds do not need it."""
+    next_step = "Wait until it is done, or stop it: a replay can be stopped and run again."
     with _lock(settings, pipeline, f"{pipeline}.replay.lock", does="replays", take_over=False, next_step=next_step):
         yield
 
@@ -51,21 +51,21 @@ def is_replaying(settings: Settings, pipeline: str) -> bool:
 
 @contextmanager
 def build_lock(settings: Settings, pipeline: str) -> Iterator[None]:
-    """Hold the pipeline's lock for building, which landing does not need."""
-    next_step = "Its tables are built there. Wait for it, or stop it first."
+    """Hold the pipeline's build lock. Landing does not need it."""
+    next_step = "Wait until it is done, or stop it first."
     with _lock(settings, pipeline, f"{pipeline}.build.lock", does="builds", take_over=False, next_step=next_step):
         yield
 
 
 @contextmanager
-def maintain_lock(settings: Settings, pipeline: str, *, retry_policy: float = 60.0) -> Iterator[None]:
-    """Hold the pipeline's lock for maintenance, which neither landing nor building needs; an erasure does.
+def maintain_lock(settings: Settings, pipeline: str, *, wait_seconds: float = 60.0) -> Iterator[None]:
+    """Hold the pipeline's maintenance lock. Erasures need it too; landing and builds do not.
 
-    `headrace run` holds it for seconds at a time, so it is waited for, up to `retry_policy` seconds.
+    `headrace run` holds it for seconds at a time, so wait for it, up to `wait_seconds`.
     """
     file = f"{pipeline}.maintain.lock"
-    next_step = "Wait for it: maintenance and erasures rewrite the same files."
-    with _lock(settings, pipeline, file, does="maintains", take_over=False, next_step=next_step, retry_policy=retry_policy):
+    next_step = "Wait until it is done: maintenance and erasures rewrite the same files."
+    with _lock(settings, pipeline, file, does="maintains", take_over=False, next_step=next_step, wait_seconds=wait_seconds):
         yield
 
 
@@ -78,14 +78,14 @@ def _lock(
     does: str,
     take_over: bool,
     next_step: str,
-    retry_policy: float = 0.0,
+    wait_seconds: float = 0.0,
 ) -> Iterator[None]:
     path = _path(settings, file)
-    held = wait_for_lock(path, timeout=retry_policy)
+    held = wait_for_lock(path, timeout=wait_seconds)
     if held is None and not take_over:
         holder = path.read_text(encoding="utf-8").strip()
         raise LockedError(
-            f"another application {does} this pipeline already (process {holder or 'unknown'})",
+            f"another application already {does} this pipeline (process {holder or 'unknown'})",
             where=pipeline,
             next_step=next_step,
         )

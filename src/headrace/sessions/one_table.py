@@ -1,4 +1,4 @@
-"""Building one table and none that it reads, which is what a task of an orchestrator does: the orchestrator has the order."""
+"""Build one table without its upstream tables, for a task of an orchestrator, which has the order of tables itself."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from headrace.spec.model.pipeline import Pipeline
 
 _DONE = {
     "count": "counted",
-    "drop": "left out",
-    "quarantine": "set aside in metadata.quarantine",
-    "fail": "which is not allowed: nothing was published",
+    "drop": "dropped",
+    "quarantine": "moved to metadata.quarantine",
+    "fail": "build failed: nothing was published",
 }
 
 
 @dataclass(frozen=True)
 class TableReport:
-    """What an orchestrator is told of a table after its turn.
+    """The report of a table's build for an orchestrator.
 
-    `built` says whether there was anything to do, `problem` why it failed. `version` changes when its rows do. Of the
-    partitions that it has, `changed_partitions` are those that this build added files to or removed files from.
+    `built` is False if there was nothing to do; `problem` is the reason of a failure. `version` changes when the rows do.
+    `changed_partitions` are the partitions in which this build added or removed files.
     """
 
     table: str
@@ -53,18 +53,18 @@ def build_alone(
     done: Callable[[Outcome], None],
     retry_policy: RetryPolicy | None = None,
 ) -> Outcome:
-    """Build one table from its inputs as they are, and return the outcome. `retry_policy` says how outages are waited for.
+    """Build one table from its current inputs, and return the outcome. `retry_policy` applies to outages.
 
-    An input that was never built is a BuildError: without its rows the table would be wrong, and for a lookup nothing would
-    mend it later.
+    Raise a BuildError if an input was never built: the table would lack its rows, and no later build would add the rows of a
+    lookup.
     """
-    built_here = {each.table for each in lake.pipeline.tables}
-    for each in table.inputs:
-        if each in built_here and not read_build(load_table(lake.catalog, each)).build_id:
+    own_tables = {own.table for own in lake.pipeline.tables}
+    for name in table.inputs:
+        if name in own_tables and not read_build(load_table(lake.catalog, name)).build_id:
             raise BuildError(
-                f"it reads {each}, which was never built",
+                f"its upstream table {name} was never built",
                 where=str(table.table),
-                next_step=f"Build that one first, or both: headrace build {lake.pipeline.name} --table {table.table}",
+                next_step=f"Build {name} first, or both: headrace build {lake.pipeline.name} --table {table.table}",
             )
     refresh = {table.table} if full_refresh else ()
     (outcome,) = build(lake, only={table.table}, refresh=refresh, done=done, retry_policy=retry_policy)
@@ -72,15 +72,15 @@ def build_alone(
 
 
 def publishing_only(pipeline: Pipeline, table: LayerTable) -> Pipeline:
-    """Return the pipeline as if this table were all that it publishes."""
-    published = tuple(each for each in pipeline.serving.postgres if each.source == table.table)
+    """Return the pipeline with this table as the only published one."""
+    published = tuple(target for target in pipeline.serving.postgres if target.source == table.table)
     return replace(pipeline, serving=replace(pipeline.serving, postgres=published))
 
 
 def report_on(lake: Lake, outcome: Outcome) -> TableReport:
-    """Return what became of a table, as the table itself has it now."""
-    found = load_table(lake.catalog, outcome.table.table)
-    entry, built = read_build(found), outcome.built is not None
+    """Return the report of a table's build, from the table's own entry."""
+    stored = load_table(lake.catalog, outcome.table.table)
+    entry, built = read_build(stored), outcome.built is not None
     changed = built and entry.changed_in == entry.build_id
     return TableReport(
         table=str(outcome.table.table),
@@ -91,22 +91,22 @@ def report_on(lake: Lake, outcome: Outcome) -> TableReport:
         snapshot_id=entry.snapshot_id,
         rows_written=entry.rows_written if built else 0,
         seconds=entry.seconds if built else 0.0,
-        expectations=tuple(replace(each, sample=None) for each in _results(outcome)),
-        partitions=list_partitions(found) if found else (),
-        changed_partitions=changed_partitions(found, entry.snapshot_id) if found and changed else (),
+        expectations=tuple(replace(result, sample=None) for result in _results(outcome)),
+        partitions=list_partitions(stored) if stored else (),
+        changed_partitions=changed_partitions(stored, entry.snapshot_id) if stored and changed else (),
     )
 
 
 def describe_quality(outcome: Outcome) -> list[str]:
-    """Return a line for each expectation: of this build, or of the last one where there was nothing to do."""
+    """Return a line per expectation: of this build, or of the last one if there was nothing to do."""
     if not outcome.table.expectations:
-        return ["quality: the table expects nothing"]
-    return [f"quality: {_describe(each)}" for each in _results(outcome)]
+        return ["quality: the table has no expectations"]
+    return [f"quality: {_describe(result)}" for result in _results(outcome)]
 
 
 def _results(outcome: Outcome) -> tuple[CheckedExpectation, ...]:
     if isinstance(outcome.error, QualityError):
-        return tuple(each for each in outcome.error.results if isinstance(each, CheckedExpectation))
+        return tuple(result for result in outcome.error.results if isinstance(result, CheckedExpectation))
     if outcome.built:
         return outcome.built.entry.expectations
     return outcome.plan.entry.expectations if outcome.plan and not outcome.error else ()

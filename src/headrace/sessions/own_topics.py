@@ -1,4 +1,4 @@
-"""The topics of pipelines: they exist from the first command on that has a Kafka for them."""
+"""Create the topics of pipelines as soon as a command has a Kafka for them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from headrace.spec.model.pipeline import Stream
 
 
 def make_topics(settings: Settings, servers: KafkaServers, streams: Iterable[Stream]) -> None:
-    """Make the topics of streams that are missing.
+    """Create the missing topics of streams.
 
-    On the embedded broker a topic with fewer partitions than its stream says, such as one that a producer's first message made,
-    gets the others. A topic of your own Kafka is left as it is: more partitions would send its keys elsewhere.
+    On the embedded broker, a topic with fewer partitions than its stream declares gets more, for example after a producer's
+    first message created it. Topics of your own Kafka are not changed: more partitions would move its keys.
     """
     wanted: dict[str, int] = {}
     for stream in streams:
@@ -28,16 +28,16 @@ def make_topics(settings: Settings, servers: KafkaServers, streams: Iterable[Str
 
 
 def make_topics_here(settings: Settings, *, environ: Mapping[str, str], folder: Path, report: Report) -> None:
-    """Make the topics of all pipelines in a folder; those that come with Headrace get theirs when they first run."""
+    """Create the topics of all pipelines in a folder. Built-in pipelines create theirs when they first run."""
     servers = find_servers(settings)
     if servers is None:
         return
     streams: list[Stream] = []
-    for found in list_pipelines(folder):
-        if found.built_in:
+    for listed in list_pipelines(folder):
+        if listed.built_in:
             continue
         try:
-            streams += load_pipeline(found.name, environ=environ, folder=folder).streams
+            streams += load_pipeline(listed.name, environ=environ, folder=folder).streams
         except HeadraceError:
-            report(f"{found.name} can't be loaded, so its topics were not created. Run: headrace check {found.name}")
+            report(f"{listed.name} can't be loaded, so its topics were not created. Run: headrace check {listed.name}")
     make_topics(settings, servers, streams)

@@ -1,4 +1,4 @@
-"""Publish the tables of a pipeline to Postgres, as a command does it."""
+"""Publish the tables of a pipeline to Postgres."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.spec.problems import suggest
 
 @dataclass(frozen=True)
 class Publisher:
-    """Brings a pipeline's tables in Postgres up to the lake; `published` is called for each one that changed."""
+    """Publish a pipeline's tables to Postgres. `published` is called for each table that changed."""
 
     settings: Settings
     pipeline: Pipeline
@@ -30,9 +30,9 @@ class Publisher:
     published: Callable[[Published], None]
 
     def publish(self, *, full: bool = False) -> int:
-        """Publish all tables; return how many changed. A table that fails does not stop the others: its error is raised last.
+        """Publish all tables, and return how many changed. The first table's error is raised after all tables were tried.
 
-        An UnavailableError is raised at once: Postgres or the lake is away for all tables.
+        An UnavailableError is raised at once, because Postgres or the lake is unavailable for all tables.
         """
         errors: list[HeadraceError] = []
         changed = 0
@@ -50,15 +50,15 @@ class Publisher:
         return changed
 
     def publish_table(self, table: PostgresTable, *, full: bool = False) -> bool:
-        """Publish one table; say whether it changed. An embedded Postgres that died is started again."""
+        """Publish one table. Return whether it changed. Restarts an embedded Postgres that stopped."""
         dsn = find_postgres(self.settings)
         if dsn is None:
             dsn = start_postgres(self.settings, detached=False, report=self.report).dsn
         with translate_outages():
-            done = publish(dsn, self.catalog, table, full=full, pipeline=self.pipeline.name)
-        if done is None:
+            published_table = publish(dsn, self.catalog, table, full=full, pipeline=self.pipeline.name)
+        if published_table is None:
             return False
-        self.published(done)
+        self.published(published_table)
         return True
 
 
@@ -66,7 +66,7 @@ class Publisher:
 def publishing(
     settings: Settings, pipeline: Pipeline, *, report: Report, published: Callable[[Published], None]
 ) -> Iterator[Publisher | None]:
-    """Yield a publisher with a Postgres that answers, or None for a pipeline that publishes nothing."""
+    """Yield a publisher with a running Postgres, or None for a pipeline that publishes nothing."""
     if not pipeline.serving.postgres:
         yield None
         return
@@ -75,12 +75,12 @@ def publishing(
 
 
 def choose_published(pipeline: Pipeline, name: str | None) -> Sequence[PostgresTable]:
-    """Return the pipeline's published tables, or those that `name` means: a table in Postgres, or the one it is made from."""
+    """Return the pipeline's published tables, or the ones that match `name`: in Postgres, or their source in the lake."""
     tables = pipeline.serving.postgres
     if name is None:
         return tables
-    found = [table for table in tables if name in (table.name, str(table.source), table.source.name)]
-    if not found:
+    matches = [table for table in tables if name in (table.name, str(table.source), table.source.name)]
+    if not matches:
         hint = suggest(name, [table.name for table in tables], plural="Published tables")
-        raise SpecError(f'no published table "{name}"', where=f"pipeline {pipeline.name}", next_step=hint)
-    return found
+        raise SpecError(f'not found: published table "{name}"', where=f"pipeline {pipeline.name}", next_step=hint)
+    return matches

@@ -1,4 +1,4 @@
-"""Waits while a server is away: says so once, and once that it goes on."""
+"""Retry during outages, and report an outage once at its start and once at its end."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LONGEST_PAUSE_SECONDS = 10.0
 
 
 class RetryPolicy:
-    """How long one who needs a server has waited for it; `who` is what people call that one.
+    """The retries of one task, called `who` in reports. Pauses grow from one second to ten.
 
-    Pauses grow from one second to ten. With `seconds`, the error is raised once it has waited for that long.
+    With `seconds`, the error is raised once the outage has lasted that long.
     """
 
     def __init__(self, who: str, *, report: Report, seconds: float | None = None) -> None:
@@ -38,51 +38,47 @@ class RetryPolicy:
         return self._pause > 0
 
     def next_pause(self, error: HeadraceError) -> float:
-        """Return for how many seconds to wait before the next try; the first one is told."""
+        """Return the seconds to wait before the next retry. Report the outage at its first error. Raise it after the limit."""
         now = time.monotonic()
         if not self.is_waiting:
             self._since = now
             what = error.what if isinstance(error, RetryableError) else str(error)
-            self._report(f"{self._who}: {what}; waiting, and trying again until it goes on")
-            _LOG.info("waiting to try again", extra=log_fields(who=self._who, error=type(error).__name__))
+            self._report(f"{self._who}: {what}; retrying until it succeeds")
         elif self._seconds is not None and now - self._since > self._seconds:
             raise error
         self._pause = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, self._pause * 2))
         return self._pause
 
     def goes_on(self) -> None:
-        """Say so, if it was said that it waits."""
+        """Report the end of the outage, if one was reported."""
         if self.is_waiting:
-            seconds = time.monotonic() - self._since
-            self._report(f"{self._who}: going on after {seconds:.0f} s")
-            _LOG.info("going on", extra=log_fields(who=self._who, seconds=round(seconds, 3)))
+            self._report(f"{self._who}: recovered after {time.monotonic() - self._since:.0f} s")
         self._pause = 0.0
 
     def keep_trying(self, attempt: Callable[[], T], *, stop: Event) -> T:
-        """Return what `attempt` and return as soon as it does so; its error where `stop` is set before."""
+        """Return the result of `attempt`, retrying during outages. Raise its error if `stop` is set."""
         while True:
             try:
-                found = attempt()
+                result = attempt()
             except RetryableError as error:
                 if stop.wait(self.next_pause(error)):
                     raise
                 continue
             self.goes_on()
-            return found
+            return result
 
 
 def retry(attempt: Callable[[], T], retry_policy: RetryPolicy | None, *, stop: Event | None = None) -> T:
-    """Return what `attempt` and return, which is tried again while the catalog or the object store is away; without
-    `retry_policy` that is an UnavailableError at once."""
+    """Return the result of `attempt`, retrying while the catalog or the object store is unavailable. Without `retry_policy`,
+    raise the UnavailableError at once."""
 
-    def look() -> T:
+    def attempt_once() -> T:
         with translate_outages():
             return attempt()
 
-    return look() if retry_policy is None else retry_policy.keep_trying(look, stop=stop or Event())
+    return attempt_once() if retry_policy is None else retry_policy.keep_trying(attempt_once, stop=stop or Event())
 
 
 def for_command(who: str, *, report: Report) -> RetryPolicy:
-    """Return the patience of a command that is to end: five minutes. One that runs until it is stopped waits for as long as
-    it takes."""
+    """Return the retry policy of a command that has to end: five minutes. Long-running commands retry without a limit."""
     return RetryPolicy(who, report=report, seconds=_FOR_A_COMMAND_SECONDS)

@@ -52,7 +52,7 @@ def test_each_table_is_maintained_once_servers_are_back(settings: Settings, monk
     maintain(settings, work, retry_policy=RetryPolicy("maintenance", report=said.append))
     assert weather.done == names
     told = [sentence.split(": ")[1].split(" ")[0] for sentence in said]
-    assert told == ["the", "going", "the", "going"], said
+    assert told == ["the", "recovered", "the", "recovered"], said
     assert "object store" in said[0]
 
 
@@ -75,5 +75,5 @@ def test_a_catalog_that_is_away_is_waited_for(settings: Settings, monkeypatch: p
     assert list_existing(settings, list_work(settings, []), retry_policy=RetryPolicy("maintenance", report=said.append)) == ()
     assert [sentence.split(";")[0] for sentence in said] == [
         "maintenance: the catalog does not answer: refused",
-        "maintenance: going on after 0 s",
+        "maintenance: recovered after 0 s",
     ]

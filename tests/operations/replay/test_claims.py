@@ -24,7 +24,10 @@ def test_claimed_tables_are_given_back_one_by_one(tmp_path: Path) -> None:
         assert read_claims(settings, "other") == frozenset()
         claims.release(ONE)
         assert read_claims(settings, "shelf") == {OTHER}
-        with pytest.raises(LockedError, match="another application replays this pipeline"), replay_lock(settings, "shelf"):
+        with (
+            pytest.raises(LockedError, match="another application already replays this pipeline"),
+            replay_lock(settings, "shelf"),
+        ):
             pass
     assert read_claims(settings, "shelf") == frozenset()
 

@@ -55,7 +55,10 @@ def test_an_event_is_encoded_as_its_stream_has_it(tmp_path: Path) -> None:
         ("{", "the line is not JSON"),
         ('{"partition": 0, "offset": 1, "text": ""}', "not an object with stream, partition and offset"),
         ('{"stream": "s", "partition": 0, "offset": 1}', "needs exactly one of text, base64 and event"),
-        ('{"stream": "s", "partition": 0, "offset": 1, "text": "", "base64": ""}', "needs exactly one of text, base64 and event"),
+        (
+            '{"stream": "s", "partition": 0, "offset": 1, "text": "", "base64": ""}',
+            "needs exactly one of text, base64 and event",
+        ),
         ('{"stream": "s", "partition": 0, "offset": 1, "txt": ""}', "unknown key txt"),
         ('{"stream": "s", "partition": 0, "offset": 1, "base64": "%"}', "can't encode base64"),
         ('{"stream": "s", "partition": 0, "offset": 1, "event": []}', "can't encode event"),

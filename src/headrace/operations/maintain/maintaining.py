@@ -222,7 +222,7 @@ def maintain_all(
 @contextmanager
 def maintaining(settings: Settings, pipeline: Pipeline | None, *, retry_policy: float = 60.0) -> Iterator[None]:
     """Lock out erasures and other maintenance of a pipeline's tables, or of the shared tables."""
-    with maintain_lock(settings, pipeline.name if pipeline else SHARED, retry_policy=retry_policy):
+    with maintain_lock(settings, pipeline.name if pipeline else SHARED, wait_seconds=retry_policy):
         yield
 
 
