@@ -86,7 +86,7 @@ def test_a_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: P
     named = re.compile(text_pattern(identify(emails=[email])) or "")
     for name in (*raw, *(table.table for table in pipeline.tables)):
         assert not [row for row in rows_of(engine, name) if named.search(str(row))], name
-    emptied = {str(each.table): each.removed for each in preview.found if each.removed}
+    emptied = {str(each.table): each.removed for each in preview.affected if each.removed}
     assert {"raw.shopify_customers", "raw.stripe_customers", "raw.shopify_orders", "raw.shopify_other"} <= emptied.keys()
     for name in raw:
         after = rows_of(engine, name)

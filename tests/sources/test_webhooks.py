@@ -370,11 +370,11 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
 
 def test_kafka_is_away(here: Shop) -> None:
     assert here.client.get("/ready").json() == {"status": "ready", "webhooks": dict.fromkeys(PATHS, "on")}
-    here.producer.is_away = True
+    here.producer.is_unavailable = True
     for answer in (here.post("stripe", EVENT), here.post("hubspot", [CONTACT, CONTACT]), here.client.get("/ready")):
         assert (answer.status_code, answer.headers["retry-after"], answer.json()["status"]) == (503, "1", "error")
     assert here.client.get("/health").status_code == 503
-    here.producer.is_away, here.producer.room = False, 1
+    here.producer.is_unavailable, here.producer.room = False, 1
     assert here.post("hubspot", [CONTACT, CONTACT]).status_code == 503, "a part of a list is not enough"
 
 

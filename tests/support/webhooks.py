@@ -50,17 +50,17 @@ def commerce() -> Pipeline:
 class KeptProducer:
     """Acknowledges everything, unless it is away or has no room for more than so many events."""
 
-    is_away: bool = False
+    is_unavailable: bool = False
     room: int = 1_000_000
     sent: list[tuple[str, bytes, bytes | None]] = field(default_factory=list)
 
     async def send(self, topic: str, value: bytes, key: bytes | None = None) -> None:
-        if self.is_away or len(self.sent) >= self.room:
+        if self.is_unavailable or len(self.sent) >= self.room:
             raise NotAcknowledgedError("Local: Message timed out")
         self.sent.append((topic, value, key))
 
     async def is_reachable(self, topic: str) -> bool:
-        return not self.is_away
+        return not self.is_unavailable
 
     async def close(self) -> None:
         """Has nothing to wait for."""

@@ -71,7 +71,7 @@ def _read(consumer: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]],
         consumer.assign([TopicPartition(topic, partition, ranges[partition][0]) for partition in left])
         while left and (enough is None or len(messages) < enough):
             if time.monotonic() > deadline:
-                raise _away(f"no answer in {_READ_SECONDS:.0f} s", topic)
+                raise _unavailable(f"no answer in {_READ_SECONDS:.0f} s", topic)
             for message in consumer.consume(_AT_ONCE, 0.2):
                 partition, offset = _place(message)
                 if (end := left.get(partition)) is None:
@@ -81,7 +81,7 @@ def _read(consumer: Consumer, topic: str, ranges: Mapping[int, tuple[int, int]],
                 if message.error() is None and offset < end:
                     messages.append(_message(message))
     except KafkaException as error:
-        raise _away(error.args[0].str() if error.args else str(error), topic) from error
+        raise _unavailable(error.args[0].str() if error.args else str(error), topic) from error
     return messages
 
 
@@ -92,7 +92,7 @@ def _is_end(message: KafkaMessage, topic: str) -> bool:
         return False
     if error.code() == KafkaError._PARTITION_EOF:
         return True
-    raise _away(error.str(), topic)
+    raise _unavailable(error.str(), topic)
 
 
 def _consumer(servers: KafkaServers) -> Consumer:
@@ -130,7 +130,7 @@ def _age(message: Message) -> tuple[float, int, int]:
     return (message.at.timestamp() if message.at else 0.0, message.partition, message.offset)
 
 
-def _away(reason: str, topic: str) -> UnavailableError:
+def _unavailable(reason: str, topic: str) -> UnavailableError:
     return UnavailableError(
         f"Kafka does not answer: {reason}", where=f"topic {topic}", next_step="Check that it runs: headrace doctor"
     )

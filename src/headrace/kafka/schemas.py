@@ -17,7 +17,7 @@ from headrace.errors import NotFoundError, UnavailableError
 from headrace.kafka.schema_references import write_out
 
 _TIMEOUT_SECONDS = 5.0
-_AWAY_SECONDS = 2.0
+_OUTAGE_SECONDS = 2.0
 _UNKNOWN_SECONDS = 30.0
 _MOST_VERSIONS = 20
 _MOST_REFERENCES = 100
@@ -48,7 +48,7 @@ class Registry:
         self._schemas: dict[int, str] = {}
         self._unknown: dict[int, tuple[float, str]] = {}
         self._versions: dict[tuple[str, int], RegisteredSchema] = {}
-        self._away: tuple[float, str] | None = None
+        self._outage: tuple[float, str] | None = None
         self._lock = Lock()
 
     def schema(self, schema_id: int) -> str:
@@ -121,8 +121,8 @@ class Registry:
             raise UnavailableError(
                 "messages have schema ids, but no registry is configured", where="registry.url", next_step="Set registry.url."
             )
-        if self._away and time.monotonic() < self._away[0]:
-            raise self._unavailable(self._away[1])
+        if self._outage and time.monotonic() < self._outage[0]:
+            raise self._unavailable(self._outage[1])
         try:
             with urlopen(Request(f"{self._url}/{path}", headers=self._headers), timeout=_TIMEOUT_SECONDS) as answer:
                 content = json.loads(answer.read(_LONGEST))
@@ -134,9 +134,9 @@ class Registry:
         except (OSError, HTTPException, ValueError) as error:
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
         else:
-            self._away = None
+            self._outage = None
             return content
-        self._away = (time.monotonic() + _AWAY_SECONDS, reason)
+        self._outage = (time.monotonic() + _OUTAGE_SECONDS, reason)
         raise self._unavailable(reason)
 
     def _unavailable(self, reason: str) -> UnavailableError:

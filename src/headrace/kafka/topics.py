@@ -65,10 +65,10 @@ def _settle(changes: Mapping[str, Future[None]], done_already: int) -> None:
         try:
             future.result(_TIMEOUT_SECONDS)
         except NoAnswerError as error:
-            raise _away(error, f"topic {topic}") from error
+            raise _unavailable(error, f"topic {topic}") from error
         except KafkaException as error:
             if error.args[0].code() != done_already:
-                raise _away(error, f"topic {topic}") from error
+                raise _unavailable(error, f"topic {topic}") from error
 
 
 def _wait_for(admin: AdminClient, topics: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
@@ -86,7 +86,7 @@ def list_partitions(admin: AdminClient) -> dict[str, tuple[int, ...]]:
     try:
         topics = admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
     except KafkaException as error:
-        raise _away(error, "the list of topics") from error
+        raise _unavailable(error, "the list of topics") from error
     return {name: tuple(sorted(topic.partitions)) for name, topic in topics.items()}
 
 
@@ -95,7 +95,7 @@ def describe_topics(admin: AdminClient, topics: Iterable[str]) -> dict[str, Topi
     try:
         known = admin.list_topics(timeout=_TIMEOUT_SECONDS)
     except KafkaException as error:
-        raise _away(error, "the list of topics") from error
+        raise _unavailable(error, "the list of topics") from error
     ids = list_topic_ids(admin, [topic for topic in dict.fromkeys(topics) if topic in known.topics])
     return {
         topic: TopicState(tuple(sorted(known.topics[topic].partitions)), TopicIdentity(topic_id, known.cluster_id or ""))
@@ -112,13 +112,13 @@ def list_topic_ids(admin: AdminClient, topics: Sequence[str]) -> dict[str, str]:
         try:
             topic_id = future.result(_TIMEOUT_SECONDS).topic_id
         except NoAnswerError as error:
-            raise _away(error, f"topic {topic}") from error
+            raise _unavailable(error, f"topic {topic}") from error
         except KafkaException as error:
             code = error.args[0].code()
             if code in _NO_IDS:
                 ids[topic] = ""
             elif code not in _NO_TOPIC:
-                raise _away(error, f"topic {topic}") from error
+                raise _unavailable(error, f"topic {topic}") from error
             continue
         known = topic_id and (topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits())
         ids[topic] = str(topic_id) if known else ""
@@ -154,11 +154,11 @@ def find_bounds(admin: AdminClient, partitions: Iterable[tuple[str, int]]) -> tu
         try:
             ends = tuple(_offset(answer.result(max(0.0, deadline - time.monotonic()))) for answer in both)
         except (KafkaException, NoAnswerError) as error:
-            errors.setdefault(at.topic, _away(error, "the ends of the topics"))
+            errors.setdefault(at.topic, _unavailable(error, "the ends of the topics"))
             continue
         if min(ends) < 0:  # the broker is shutting down
-            says = f"it returned no offsets for partition {at.partition} of {at.topic}"
-            errors.setdefault(at.topic, _away(says, "the ends of the topics"))
+            reason = f"it returned no offsets for partition {at.partition} of {at.topic}"
+            errors.setdefault(at.topic, _unavailable(reason, "the ends of the topics"))
         bounds[at.topic, at.partition] = ends[0], ends[1]
     return {key: ends for key, ends in bounds.items() if key[0] not in errors}, errors
 
@@ -172,7 +172,7 @@ def list_offsets_at(
     try:
         offsets = {(at.topic, at.partition): _offset(future.result(_TIMEOUT_SECONDS)) for at, future in answers.items()}
     except (KafkaException, NoAnswerError) as error:
-        raise _away(error, "the offsets at a time") from error
+        raise _unavailable(error, "the offsets at a time") from error
     return {key: None if offset < 0 else offset for key, offset in offsets.items()}
 
 
@@ -194,10 +194,10 @@ def _offset(info: ListOffsetsResultInfo) -> int:
     return int(info.offset)
 
 
-def _away(reason: KafkaException | NoAnswerError | str, where: str) -> UnavailableError:
-    says = reason.args[0].str() if isinstance(reason, KafkaException) and reason.args else str(reason)
+def _unavailable(reason: KafkaException | NoAnswerError | str, where: str) -> UnavailableError:
+    text = reason.args[0].str() if isinstance(reason, KafkaException) and reason.args else str(reason)
     return UnavailableError(
-        f"Kafka does not answer: {says or 'it took too long'}",
+        f"Kafka does not answer: {text or 'it took too long'}",
         where=where,
         next_step="Check its address, and that it runs: headrace doctor",
     )

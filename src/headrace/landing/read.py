@@ -11,7 +11,16 @@ from dataclasses import replace
 from functools import lru_cache
 
 from headrace.errors import HeadraceError, UnavailableError
-from headrace.kafka.records import AwayError, FetchClient, Fetched, Position, RecordBatch, Records, next_offset, split_batches
+from headrace.kafka.records import (
+    FetchClient,
+    Fetched,
+    KafkaUnavailableError,
+    Position,
+    RecordBatch,
+    Records,
+    next_offset,
+    split_batches,
+)
 from headrace.landing.batch import Range
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -75,7 +84,7 @@ class RangeReader:
         try:
             self._client.ask(left.values())
             return True
-        except AwayError:
+        except KafkaUnavailableError:
             self._client.reset()
             return False
 
@@ -84,7 +93,7 @@ class RangeReader:
         if self._ask(left):
             try:
                 return self._client.answer()
-            except AwayError:
+            except KafkaUnavailableError:
                 self._client.reset()
         time.sleep(_PAUSE_SECONDS)
         return []

@@ -99,8 +99,8 @@ def _check_java(environ: Mapping[str, str]) -> Finding:
         java = choose_java(environ)
     except HeadraceError as error:
         return Finding("Java", "broken", str(error))
-    says = f"Java {java.version} from {java.origin}"
-    return Finding("Java", "attention", f"{says}. {java.note}") if java.note else Finding("Java", "ok", says)
+    text = f"Java {java.version} from {java.origin}"
+    return Finding("Java", "attention", f"{text}. {java.note}") if java.note else Finding("Java", "ok", text)
 
 
 def _check_jars(group: str) -> Finding:
@@ -120,8 +120,8 @@ def _check_jars(group: str) -> Finding:
 def _check_disk(settings: Settings) -> Finding:
     folder = settings.home if settings.home.exists() else settings.home.parent
     free = shutil.disk_usage(folder).free
-    says = f"{free / 1024**3:.1f} GB free under {settings.home}"
-    return Finding("disk", "ok", says) if free > _FREE_BYTES else Finding("disk", "attention", f"only {says}")
+    text = f"{free / 1024**3:.1f} GB free under {settings.home}"
+    return Finding("disk", "ok", text) if free > _FREE_BYTES else Finding("disk", "attention", f"only {text}")
 
 
 def _check_server(title: str, own: str | None, service: RunningService | None) -> Finding:

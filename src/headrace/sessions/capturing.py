@@ -198,13 +198,13 @@ def revive(settings: Settings, capture: Capture, *, report: Report) -> None:
 def keep_services(session: Capturing) -> None:
     """Keep Headrace's own servers of a capture running until `headrace down`."""
     settings, capture = session.settings, session.capture
-    ours: list[tuple[bool, Callable[..., object]]] = [
+    own_servers: list[tuple[bool, Callable[..., object]]] = [
         (settings.connect_url is None, start_connect),
         (settings.kafka_bootstrap_servers is None, start_kafka),
         (settings.postgres_url is None and capture.url is None, start_postgres),
         (settings.registry_url is None and capture.format == "avro", start_registry),
     ]
-    for is_ours, start in ours:
+    for is_ours, start in own_servers:
         if is_ours:
             start(settings, detached=True, report=lambda line: None)
 
@@ -294,7 +294,7 @@ def _keep(session: Capturing, stop: Event) -> None:
             wait, reported = _LOOK_SECONDS, ""
         except (HeadraceError, OSError) as error:
             wait = min(_LONGEST_WAIT_SECONDS, wait * 2)
-            says = error.what if isinstance(error, RetryableError) else str(error)
-            if says != reported:
-                session.report(f"{says}; retrying")
-            reported = says
+            reason = error.what if isinstance(error, RetryableError) else str(error)
+            if reason != reported:
+                session.report(f"{reason}; retrying")
+            reported = reason

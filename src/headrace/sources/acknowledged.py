@@ -35,7 +35,7 @@ class EventProducer(Protocol):
     """The producer that a server of events needs."""
 
     @property
-    def is_away(self) -> bool: ...
+    def is_unavailable(self) -> bool: ...
 
     async def send(self, topic: str, value: bytes, key: bytes | None = None) -> None: ...
 
@@ -45,14 +45,14 @@ class EventProducer(Protocol):
 
 
 class AcknowledgedProducer:
-    """A producer for an asyncio loop. `is_away` tells whether Kafka failed to acknowledge the last event."""
+    """A producer for an asyncio loop. `is_unavailable` tells whether Kafka failed to acknowledge the last event."""
 
     def __init__(self, bootstrap_servers: KafkaServers, *, wait_seconds: float = WAIT_SECONDS) -> None:
         self._config = {**bootstrap_servers.client(), **_CONFIG, "message.timeout.ms": int(wait_seconds * 1000)}
         self._producer = Producer(self._config)
         self._in_flight = 0
         self._is_polling = False
-        self.is_away = False
+        self.is_unavailable = False
 
     async def send(self, topic: str, value: bytes, key: bytes | None = None) -> None:
         """Return when all in-sync replicas have the event. Raise a NotAcknowledgedError after a bounded wait."""
@@ -93,7 +93,7 @@ class AcknowledgedProducer:
 
     def _settle(self, future: asyncio.Future[None], error: KafkaError | None, message: object) -> None:
         self._in_flight -= 1
-        self.is_away = error is not None
+        self.is_unavailable = error is not None
         if error is not None:
             self._replace_if_dead(error)
         if future.done():  # its sender was cancelled

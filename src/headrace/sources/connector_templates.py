@@ -34,8 +34,8 @@ class Connector:
     @property
     def publication(self) -> str | None:
         """The publication that Headrace creates for it, or None if the connector creates its own."""
-        ours = self.config.get("publication.autocreate.mode") == "disabled"
-        return self.config.get("publication.name", "dbz_publication") if ours else None
+        is_own = self.config.get("publication.autocreate.mode") == "disabled"
+        return self.config.get("publication.name", "dbz_publication") if is_own else None
 
     @property
     def included(self) -> tuple[str, ...]:

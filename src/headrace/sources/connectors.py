@@ -52,7 +52,7 @@ def read_status(url: str, name: str) -> ConnectorStatus:
     if answer.status == 404:
         return ConnectorStatus(name, "MISSING")
     body = answer.body
-    tasks = tuple(TaskStatus(each["id"], each["state"], _first_line(each.get("trace"))) for each in body["tasks"])
+    tasks = tuple(TaskStatus(task["id"], task["state"], _first_line(task.get("trace"))) for task in body["tasks"])
     return ConnectorStatus(name, body["connector"]["state"], _first_line(body["connector"].get("trace")), tasks)
 
 

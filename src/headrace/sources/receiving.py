@@ -97,7 +97,7 @@ def app_with(producer: EventProducer, pipeline: Pipeline, *, environ: Mapping[st
     @app.get("/health", response_model=Health, responses={503: {"model": Refusal}})
     async def health() -> Response:
         """Return whether events are accepted: not during an outage of Kafka."""
-        return refuse_for_now("Kafka does not acknowledge events") if producer.is_away else answer({"status": "healthy"})
+        return refuse_for_now("Kafka does not acknowledge events") if producer.is_unavailable else answer({"status": "healthy"})
 
     @app.get("/ready", response_model=Readiness, responses={503: {"model": Refusal}})
     async def ready() -> Response:

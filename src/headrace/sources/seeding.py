@@ -128,7 +128,7 @@ def seeding_app(pipeline: Pipeline, *, dsn: str) -> FastAPI:
     app.middleware("http")(_refuse_foreign)
     add_refusals(app)
     limit_bodies(app, MAX_BODY_BYTES)
-    app.add_exception_handler(psycopg.OperationalError, _away)
+    app.add_exception_handler(psycopg.OperationalError, _unavailable)
     return app
 
 
@@ -203,5 +203,5 @@ async def _refuse_foreign(request: Request, answer: Callable[[Request], Awaitabl
     return await answer(request) if foreign is None else refuse(f"{foreign.what}. {foreign.next_step}", foreign.status)
 
 
-async def _away(request: Request, error: Exception) -> Response:
+async def _unavailable(request: Request, error: Exception) -> Response:
     return refuse_for_now("Postgres is unavailable")

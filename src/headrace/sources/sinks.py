@@ -191,9 +191,9 @@ class HttpSink:
 
     def _ask(self, prepared: Prepared) -> tuple[int | None, float, str]:
         """Return the status (None without a response), the seconds to wait before a retry, and the response or error."""
-        connection = getattr(self._connections, "mine", None)
+        connection = getattr(self._connections, "current", None)
         if connection is None:
-            connection = self._connections.mine = http.client.HTTPConnection(self._host, timeout=30)
+            connection = self._connections.current = http.client.HTTPConnection(self._host, timeout=30)
         try:
             connection.request(prepared.method, prepared.target, prepared.body, dict(prepared.headers))
             answer = connection.getresponse()
@@ -201,7 +201,7 @@ class HttpSink:
             return answer.status, float(answer.headers.get("Retry-After", "1")), text
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            self._connections.mine = None
+            self._connections.current = None
             return None, 0.5, str(error)
 
     def _failure(self, what: str, *, to: str) -> UnavailableError:

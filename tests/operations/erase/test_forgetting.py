@@ -132,7 +132,7 @@ def test_a_second_time_there_is_nothing_to_do_and_landing_goes_on(erased: Erased
     assert (found.offsets, found.checkpoint_id) == (erased.ledger.offsets, erased.ledger.checkpoint_id)
     assert found.writer != erased.ledger.writer, "an application that planned before can't commit files that are gone"
     rows, snapshot = people_lake.all_rows(), people_lake.table("raw.members").metadata.current_snapshot_id
-    assert [each.table for each in people_lake.preview(ANN).found if each] == []
+    assert [each.table for each in people_lake.preview(ANN).affected if each] == []
     assert people_lake.forget(ANN).holds
     assert people_lake.all_rows() == rows
     assert people_lake.table("raw.members").metadata.current_snapshot_id == snapshot
@@ -159,7 +159,7 @@ def test_an_email_is_a_value_and_nothing_else(spark: SparkSession, tmp_path: Pat
     people_lake.land("members", [member("hostile", email, n=number) for number, email in enumerate(HOSTILE)])
     people_lake.land("orders", [order("order-0001", BOB), *(order("order-h", email, note="mine") for email in HOSTILE)])
     people_lake.land("orders", [order("order-g", BOB, note=f"to {email}.") for email in HOSTILE])
-    found = {str(each.table): (each.removed, each.redacted) for each in people_lake.preview(*HOSTILE).found if each}
+    found = {str(each.table): (each.removed, each.redacted) for each in people_lake.preview(*HOSTILE).affected if each}
     assert found == {"raw.members": (7, 0), "raw.orders": (7, 7)}
     assert people_lake.forget(*HOSTILE).holds
     assert people_lake.rows("raw.members") == before
@@ -233,7 +233,7 @@ def test_a_shared_value_takes_nobody_elses_rows(spark: SparkSession, tmp_path: P
     preview = people_lake.preview(ANN)
     assert preview.persons[0].shared == ("+1 555 0100 999",)
     stranger = identify(emails=["carl@example.com"], phones=["+1 555 0100 999"])
-    assert not any(preview_erasure(people_lake.session(), [stranger], requested=False).found), (
+    assert not any(preview_erasure(people_lake.session(), [stranger], requested=False).affected), (
         "what a stranger is said to have is others'"
     )
     assert people_lake.forget(ANN).holds

@@ -21,7 +21,7 @@ _FEW = 20
 
 
 def show_look(console: Console, looked: ErasurePreview, *, as_json: bool) -> None:
-    tables = [{"table": str(each.table), "rows": each.removed, "redacted": each.redacted} for each in looked.found if each]
+    tables = [{"table": str(each.table), "rows": each.removed, "redacted": each.redacted} for each in looked.affected if each]
     if as_json:
         records = [dict(record) for person in looked.persons for record in person.records]
         alike = [dict(record) for person in looked.persons for record in person.alike]
@@ -52,7 +52,7 @@ def show_look(console: Console, looked: ErasurePreview, *, as_json: bool) -> Non
     table = Table("table")
     for column in ("rows that go", "rows of others that name them"):
         table.add_column(column, justify="right")
-    for each in looked.found:
+    for each in looked.affected:
         if each:
             table.add_row(data_text(str(each.table)), f"{each.removed:,}", f"{each.redacted:,}")
     console.print(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.kafka.records.batches import Position, RecordBatch, Records, next_offset, split_batches
-from headrace.kafka.records.client import AwayError, FetchClient, Fetched
+from headrace.kafka.records.client import FetchClient, Fetched, KafkaUnavailableError
 from headrace.kafka.records.container import REFUSED, container_file, container_header, number_size
 from headrace.kafka.records.frames import SIZE, Framed, Frames
 from headrace.kafka.records.messages import Messages, place, split_messages
@@ -11,7 +11,7 @@ from headrace.kafka.records.messages import Messages, place, split_messages
 __all__ = [
     "REFUSED",
     "SIZE",
-    "AwayError",
+    "KafkaUnavailableError",
     "FetchClient",
     "Fetched",
     "Framed",

@@ -32,7 +32,7 @@ _Address = tuple[str, int]
 _Key = tuple[str, int]
 
 
-class AwayError(Exception):
+class KafkaUnavailableError(Exception):
     """Kafka, or the leader of a partition, is unavailable."""
 
 
@@ -51,7 +51,7 @@ class Fetched:
 
 
 class FetchClient:
-    """Fetch from the leaders of partitions. After an AwayError and `reset()`, it starts again from the bootstrap servers."""
+    """Fetch from the leaders of partitions. After a KafkaUnavailableError and `reset()`, it starts again from the bootstrap servers."""
 
     def __init__(self, settings: tuple[tuple[str, str], ...]) -> None:
         self._bootstrap = [_address(server) for server in dict(settings)["bootstrap.servers"].split(",")]
@@ -77,13 +77,13 @@ class FetchClient:
     def answer(self) -> list[Fetched]:
         """Return the response to the oldest request in flight."""
         if not self._asked:
-            raise AwayError("no partition has a leader")
+            raise KafkaUnavailableError("no partition has a leader")
         leader = self._asked.pop(0)
         response = self._connection(leader).receive(FetchResponse, _FETCH_VERSION)
         parts = [(topic.topic, part) for topic in response.responses for part in topic.partitions]
         passing = [error for _, part in parts if (error := for_code(part.error_code)).retriable]
         if response.error_code or passing:
-            raise AwayError((passing[0] if passing else for_code(response.error_code)).__name__)
+            raise KafkaUnavailableError((passing[0] if passing else for_code(response.error_code)).__name__)
         return [_fetched(topic, part) for topic, part in parts]
 
     def reset(self) -> None:
@@ -112,7 +112,7 @@ class FetchClient:
                     response = connection.receive(MetadataResponse, _METADATA_VERSION)
                 finally:
                     connection.close()
-            except AwayError:
+            except KafkaUnavailableError:
                 continue
             brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
             self._leaders |= {
@@ -122,7 +122,7 @@ class FetchClient:
                 if part.leader_id in brokers
             }
             return
-        raise AwayError("no bootstrap server answers")
+        raise KafkaUnavailableError("no bootstrap server answers")
 
     def _connection(self, address: _Address) -> _Connection:
         if address not in self._connections:
@@ -140,7 +140,7 @@ class _Connection:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = security.wrap(plain, address[0])
         except OSError as error:
-            raise AwayError(f"{address[0]}:{address[1]}: {error}") from error
+            raise KafkaUnavailableError(f"{address[0]}:{address[1]}: {error}") from error
         try:
             security.log_in(self._exchange)
         except BaseException:
@@ -153,14 +153,14 @@ class _Connection:
         try:
             self._socket.sendall(request.encode(framed=True, header=True))
         except OSError as error:
-            raise AwayError(str(error)) from error
+            raise KafkaUnavailableError(str(error)) from error
 
     def receive(self, kind: Any, version: int) -> Any:
         """Return the response to the last request."""
         (size,) = _FRAME.unpack(self._read(_FRAME.size))
         answer = self._read(size)
         if _FRAME.unpack_from(answer) != (self._sent,):
-            raise AwayError("a response belongs to another request")
+            raise KafkaUnavailableError("a response belongs to another request")
         return kind.decode(answer[_FRAME.size :], version=version)
 
     def close(self) -> None:
@@ -177,9 +177,9 @@ class _Connection:
             try:
                 count = self._socket.recv_into(view[at:])
             except OSError as error:
-                raise AwayError(str(error)) from error
+                raise KafkaUnavailableError(str(error)) from error
             if not count:
-                raise AwayError("the broker closed the connection")
+                raise KafkaUnavailableError("the broker closed the connection")
             at += count
         return view
 

@@ -287,14 +287,14 @@ def _resolve_logical(writer: Any, reader: Any) -> dict[str, Any] | None:
 
     It is the reader's, except for two timestamps of different units: the writer's unit gives the right time.
     """
-    mine, wanted = _logical(writer), _logical(reader)
-    left, right = mine.get("logicalType"), wanted.get("logicalType")
+    written, wanted = _logical(writer), _logical(reader)
+    left, right = written.get("logicalType"), wanted.get("logicalType")
     if right == "decimal":
-        return mine or wanted if _type(writer) == "bytes" and _same_scale(writer, reader) else None
+        return written or wanted if _type(writer) == "bytes" and _same_scale(writer, reader) else None
     if not left or not right or left == right:
         return wanted
     moments = left.rpartition("-")[0] == right.rpartition("-")[0] in ("timestamp", "local-timestamp")
-    return mine if moments else None
+    return written if moments else None
 
 
 def _notes(kind: Any) -> dict[str, Any]:
@@ -303,8 +303,8 @@ def _notes(kind: Any) -> dict[str, Any]:
 
 
 def _same_scale(writer: Any, reader: Any) -> bool:
-    mine, wanted = _logical(writer), _logical(reader)
-    return not mine or not wanted or mine.get("scale", 0) == wanted.get("scale", 0)
+    written, wanted = _logical(writer), _logical(reader)
+    return not written or not wanted or written.get("scale", 0) == wanted.get("scale", 0)
 
 
 def _logical(kind: Any) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def _find_different(
         return comparable(alias, pair[0].name, types=types)
 
     same = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(side("old", pair), side("new", pair)) for pair in key)
-    one = sql.Identifier(key[0][0].name)
+    key_column = sql.Identifier(key[0][0].name)
     differs = [
         sql.SQL("CASE WHEN {} IS DISTINCT FROM {} THEN {} END").format(
             side("old", pair), side("new", pair), sql.Literal(pair[0].name)
@@ -145,7 +145,7 @@ def _find_different(
     ]
     statement = sql.SQL(
         "CREATE TEMPORARY TABLE {different} ON COMMIT DROP AS SELECT * FROM ("
-        " SELECT {keys}, new.{one} IS NOT NULL AS in_lake, old.{one} IS NOT NULL AS in_postgres,"
+        " SELECT {keys}, new.{key_column} IS NOT NULL AS in_lake, old.{key_column} IS NOT NULL AS in_postgres,"
         " array_remove(ARRAY[{differs}]::text[], NULL) AS columns"
         " FROM {target} AS old FULL JOIN {incoming} AS new ON {same}"
         ") AS compared WHERE NOT (in_lake AND in_postgres) OR cardinality(columns) > 0"
@@ -157,7 +157,7 @@ def _find_different(
             )
             for place, name in enumerate(table.primary_key)
         ),
-        one=one,
+        key_column=key_column,
         differs=sql.SQL(", ").join(differs),
         target=sql.Identifier(table.name),
         incoming=INCOMING,

@@ -64,7 +64,7 @@ class ErasurePreview:
 
     persons: tuple[Person, ...]
     requests: tuple[Request, ...]
-    found: tuple[PersonRows, ...]
+    affected: tuple[PersonRows, ...]
     unclear: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
 
@@ -143,7 +143,7 @@ def preview_erasure(session: ErasureSession, asked: Sequence[Identifiers], *, re
     preview = ErasurePreview(tuple(persons), tuple(clear), (), tuple(unclear), repeated)
     at = tuple((request.stream, request.partition, request.offset) for request in preview.requests)
     streams = [find_in_stream(lake, stream, preview.person, at) for stream in lake.pipeline.streams]
-    return replace(preview, found=(*streams, *find_in_quarantine(lake, preview.person)))
+    return replace(preview, affected=(*streams, *find_in_quarantine(lake, preview.person)))
 
 
 def begin_erasure(session: ErasureSession, preview: ErasurePreview) -> Note:
