@@ -11,11 +11,11 @@ from headrace.kafka.records.messages import Messages, place, split_messages
 __all__ = [
     "REFUSED",
     "SIZE",
-    "KafkaUnavailableError",
     "FetchClient",
     "Fetched",
     "Framed",
     "Frames",
+    "KafkaUnavailableError",
     "Messages",
     "Position",
     "RecordBatch",

@@ -51,7 +51,7 @@ class Fetched:
 
 
 class FetchClient:
-    """Fetch from the leaders of partitions. After a KafkaUnavailableError and `reset()`, it starts again from the bootstrap servers."""
+    """Fetch from the leaders of partitions. After `reset()`, it starts again from the bootstrap servers."""
 
     def __init__(self, settings: tuple[tuple[str, str], ...]) -> None:
         self._bootstrap = [_address(server) for server in dict(settings)["bootstrap.servers"].split(",")]
